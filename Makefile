@@ -19,10 +19,10 @@ demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured 
 test: lint ## Lint, then every test, on both cores
 	$(BIN)/pytest -q -n $(JOBS)
 
-matrix: $(READY) ## The tests beside Kafka's brokers and tools, with each version in KAFKA_VERSIONS
+matrix: $(READY) ## Long tests, and those beside Kafka, with each version in KAFKA_VERSIONS
 	@failed=; for version in $(KAFKA_VERSIONS); do \
 	  echo "Kafka $$version"; \
-	  TIERCTL_TEST_KAFKA_VERSION=$$version $(BIN)/pytest -q -n $(JOBS) -m kafka || failed="$$failed $$version"; \
+	  TIERCTL_TEST_KAFKA_VERSION=$$version $(BIN)/pytest -q -n $(JOBS) -m "kafka or matrix" || failed="$$failed $$version"; \
 	done; \
 	test -z "$$failed" || { echo "error: tests failed with Kafka$$failed" >&2; exit 1; }
 

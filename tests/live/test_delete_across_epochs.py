@@ -18,7 +18,7 @@ CUT_OFF_EPOCHS = 2
 TASKS = "remote.log.manager.task.interval.ms"
 
 
-@pytest.fixture(params=["idle", "copying"])
+@pytest.fixture(params=[pytest.param("idle", marks=pytest.mark.matrix), "copying"])
 def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
     """A broker that tiered topics of three leader epochs, and whose tasks now wait for an hour.
 

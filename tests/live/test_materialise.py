@@ -68,6 +68,7 @@ def expected(cluster: Cluster, ends: dict[tuple[str, int], int]) -> Records:
     return found
 
 
+@pytest.mark.matrix
 def test_d0_a_new_cluster_serves_and_tiers_the_records(
     lost: tuple[Cluster, dict[tuple[str, int], int]], brokers: Brokers
 ) -> None:

@@ -22,7 +22,7 @@ from tests.live.test_rebuild import (
 from tests.live.test_rebuild import epoch_starts as epoch_starts_of
 from tests.support.broker import Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tests.live.test_rebuild import (
 )
 from tests.support.broker import Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 EVERYWHERE = {(topic, number) for topic, number in PARTITIONS}
 
 

@@ -3,8 +3,8 @@
     def test_listing(s3_server: S3Server) -> None:
         store = S3Store(s3_client(), s3_server.bucket(), "")
 
-S3 is versitygw, built with Go into `.cache/programs`, or s3proxy from Maven Central where Go is missing; HDFS is
-Hadoop's MiniDFSCluster. What can't be started is skipped with a line that says so; with CI=true that is a
+S3 is versitygw, built with Go into `.cache/programs`, or s3proxy from Maven Central where Go is missing; HDFS
+is Hadoop's MiniDFSCluster. What can't be started is skipped with a line that says so; with CI=true that is a
 failure. Only processes started here are ended, each by itself; credentials are in the environment only.
 """
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
 import tierctl
 from tierctl.report.metrics.families import FAMILIES
 
@@ -21,6 +22,7 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
+@pytest.mark.matrix
 def test_the_alerts_fire_when_they_should(tmp_path: Path) -> None:
     shutil.copy(ALERTS, tmp_path)
     tests = Path(__file__).with_name("alerts_test.yml").read_text().replace("ALERTS]", f"{ALERTS.name}]")
@@ -35,6 +37,7 @@ def test_every_alert_has_a_test() -> None:
     assert [name for name in names if f'alertname="{name}"' not in tested] == []
 
 
+@pytest.mark.matrix
 def test_prometheus_can_parse_the_dashboard(tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:{number}", "expr": text.replace("$instance", ".*").replace("$topic", ".*")}

@@ -13,7 +13,7 @@ from tests.spark.clusters import spark_home
 from tests.spark.session.yarn import SMALL, yarn_running
 from tests.spark.worlds import Capture, sweeping, tiered
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 TIMEOUT_S = 300
 
 

@@ -76,7 +76,7 @@ def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path)
 
 def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
     take_transfers()
-    found = tasks(tier | {"throttle_fetch": "20K"})
+    found = tasks(tier | {"throttle_fetch": "100K"})
     read = [row for task in found for batch in rows_of(task) for row in batch.to_pylist()]
     assert read == [row for task in tasks(tier) for batch in rows_of(task) for row in batch.to_pylist()]
     assert shared_tier(found[0].spec) is not shared_tier(tasks(tier)[0].spec)
