@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -243,6 +243,26 @@ class SegmentTable:
             self.columns.keep(self.columns.live_rows())
             self._dead = 0
             self._sorted = np.empty(0, np.int64), np.zeros(1, np.int64)
+
+    def append_table(self, other: Self) -> None:
+        """Take the user partitions of `other` over, which is not used afterwards.
+
+        No user partition and no id of the columns may be in both tables.
+        """
+        self.compact()
+        other.compact()
+        first = len(self.numbers)
+        view(other.columns.owners)[:] += first
+        view(other.columns.entered)[:] += self.clock
+        self.clock += other.clock
+        for key, number in other.numbers.items():
+            self.numbers[key] = first + number
+        self.columns.names += other.columns.names
+        for name in ("last_event_offsets", "lowest_starts", "top_starts", "waiting", "counts"):
+            getattr(self, name).extend(getattr(other, name))
+        self.irregular |= {first + number: cache for number, cache in other.irregular.items()}
+        self.former |= {first + number: epochs for number, epochs in other.former.items()}
+        self.columns.append_rows(other.columns)
 
     def note_former(self, numbers: npt.NDArray[Any], epochs: npt.NDArray[Any], highest: Any) -> None:
         """Record leader epochs of segments that were deleted, and the offsets to which they were finished.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tierctl.metadata.fold.partitions import PartitionFold
-from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class FoldRunner(Protocol):
         ...
 
 
-def run_fold_task(topic: MetadataTopic, task: FoldTask) -> FoldResult:
+def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
     """Read the partitions of `task` to their ends; raise what `topic` raises."""
     known, known_missing = len(task.state.quarantined), len(task.state.missing)
     partitions = PartitionFold(task.state, task.partition_count, task.ledger)

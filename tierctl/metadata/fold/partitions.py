@@ -6,7 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.metadata.topic.base import ReadableTopic
 from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
@@ -49,7 +49,7 @@ class PartitionFold:
 
     def catch_up(
         self,
-        topic: MetadataTopic,
+        topic: ReadableTopic,
         partition: int,
         begin: int,
         end: int,

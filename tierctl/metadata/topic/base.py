@@ -10,7 +10,18 @@ METADATA_TOPIC = "__remote_log_metadata"
 DEFAULT_METADATA_PARTITIONS = 50
 
 
-class MetadataTopic(Protocol):
+class ReadableTopic(Protocol):
+    """The records of a metadata topic, which is all that a fold reads of it."""
+
+    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
+        """Yield the records with offsets in [start_offset, end_offset) as chunks, in order of offsets.
+
+        `RecordChunk.damage` names every range of these offsets that has no readable record.
+        """
+        ...
+
+
+class MetadataTopic(ReadableTopic, Protocol):
     """`__remote_log_metadata` as partitions of records; `open_topic` returns one.
 
     Every method raises MetadataError or AuthenticationError if the cluster or the disk fails, and
@@ -50,13 +61,6 @@ class MetadataTopic(Protocol):
         """Return, for each partition, an offset before which every record is older than `timestamp_ms`.
 
         The offset is as high as indexes allow. A partition without a record as recent may be absent.
-        """
-        ...
-
-    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """Yield the records with offsets in [start_offset, end_offset) as chunks, in order of offsets.
-
-        `RecordChunk.damage` names every range of these offsets that has no readable record.
         """
         ...
 

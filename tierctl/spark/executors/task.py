@@ -90,32 +90,34 @@ class SparkTask:
         processed_bytes: list[int] = []
         measure_fetches(self.measures)
         with self.function.opened(processed_bytes.append) as function:
-            for number, each in _inputs(batches):
-                data, is_error = _outcome(function, each)
+            for number, each in inputs_of(batches):
+                data, is_error = outcome(function, each)
                 facts = {"number": number, "is_error": is_error, "is_retried": is_retried}
                 transfers = take_transfers()
                 first = {
                     "processed_bytes": sum(processed_bytes),
                     "transfers": None if transfers is None else dumps(transfers),
                 }
-                yield from _rows(data, facts, first)
+                yield from result_rows(data, facts, first)
                 processed_bytes.clear()
 
 
-def _inputs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+def inputs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    """Yield the inputs of a task with their numbers."""
     for batch in batches:
         for task in batch.column(TASKS):
             yield from pickle.loads(task.as_py())
 
 
-def _outcome(function: Callable[[Any], Any], each: Any) -> tuple[bytes, bool]:
+def outcome(function: Callable[[Any], Any], each: Any) -> tuple[bytes, bool]:
+    """Return the encoded result of `function` for one input, or its encoded error and True."""
     try:
         return dumps(function(each)), False
     except TierctlError as e:
         return dumps(e), True
 
 
-def _rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def result_rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     """Yield `data` in slices, each with `facts`; only the first row has the facts in `first`."""
     host = socket.gethostname()
     for start in range(0, len(data), SLICE_BYTES):

@@ -12,8 +12,9 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -22,11 +23,12 @@ from tierctl.spark.executors.jobs import collect, parallelism
 from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, no_check, require_usable
 from tierctl.spark.executors.progress import progress
 from tierctl.spark.executors.serialization import decoded_error, decoded_result, decoded_transfers
+from tierctl.spark.executors.shuffle import PIECES_DDL, SHARE, Combine, CombineTask, Divide, DivideTask
 from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, SparkTask, TaskFunction
 from tierctl.storage.observed import Transfers
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -34,6 +36,9 @@ Result = TypeVar("Result")
 _TASKS_PER_SLOT = 2
 # Enough rows for Spark to create as many tasks as it runs at a time.
 _PROBE_ROWS = 1 << 12
+
+Stages = Callable[["DataFrame"], "DataFrame"]
+"""The work of a job: from the rows of its tasks to rows of RESULTS."""
 
 Tasks = Sequence[Sequence[tuple[int, Input]]]
 """The inputs of each task, every input with its number."""
@@ -120,16 +125,27 @@ class Executors:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
         runner = SparkTask(function=PlainFunction(function), measures=self.measures)
-        results = self._collect(runner, tasks, stopped=stopped, title="reading")
-        rows = _rows_by_number(results)
-        for number in range(len(inputs)):
-            if number not in rows:
-                raise EngineError(f"Spark returned no result for input {number} of {len(inputs)}")
-            # Decoded one at a time: the results together may be large.
-            result = _input_result(results, rows[number])
-            if result.error is not None:
-                raise result.error
-            yield cast("Result", result.value)
+        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title="reading")
+        yield from _values(results, len(inputs))
+
+    def run_shuffled(
+        self,
+        divide: Divide,
+        inputs: Sequence[Any],
+        combine: Callable[[Iterator[bytes]], Result],
+        *,
+        shares: int,
+        cost: Callable[[Any], int] = _equal_cost,
+    ) -> Iterator[Result]:
+        """Yield the result of `combine` for each of `shares` shares, into which `divide` divides all inputs.
+
+        Every share must get a piece. All else is as for `run`, for both functions.
+        """
+        tasks = self._tasks(inputs, [cost(each) for each in inputs], 1)
+        results = self._collect(
+            partial(_two_stages, divide, combine, shares), tasks, stopped=_never, title="reading"
+        )
+        yield from _values(results, shares)
 
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
         count = min(len(inputs), -(-sum(costs) // min_task_cost))
@@ -156,21 +172,29 @@ class Executors:
         the job fails, and JobStoppedError if it is cancelled because `stopped` returned True.
         """
         runner = SparkTask(function=function, is_retried=is_retried, measures=self.measures)
-        results = self._collect(runner, tasks, stopped=stopped, title=title)
+        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title=title)
         return input_results(results)
 
     def _collect(
-        self, runner: SparkTask, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None
+        self, work: Stages, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None
     ) -> pa.Table:
         """Return the rows of RESULTS of one Spark job."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
         bar = nullcontext() if title is None else progress(self.session, title)
         with parallelism(self.session, len(tasks)), bar:
-            frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
-            results = collect(frame, stopped=stopped)
+            results = collect(work(self.session.createDataFrame(rows)), stopped=stopped)
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
         return results
+
+
+def _one_stage(runner: SparkTask) -> Stages:
+    return lambda tasks: tasks.mapInArrow(runner, RESULTS_DDL)
+
+
+def _two_stages(divide: Divide, combine: Combine, shares: int, tasks: DataFrame) -> DataFrame:
+    pieces = tasks.mapInArrow(DivideTask(divide), PIECES_DDL)
+    return pieces.repartitionById(shares, SHARE).mapInArrow(CombineTask(combine), RESULTS_DDL)
 
 
 def grouped(
@@ -210,6 +234,19 @@ def balanced(costs: Sequence[int], tasks: int) -> list[int]:
 def input_results(results: pa.Table) -> dict[int, InputResult[Any]]:
     """Return the results in `results`, rows of RESULTS, by the number of their input."""
     return {number: _input_result(results, rows) for number, rows in _rows_by_number(results).items()}
+
+
+def _values(results: pa.Table, count: int) -> Iterator[Any]:
+    """Yield the results of inputs 0 to `count` - 1; raise the error of the first one that failed."""
+    rows = _rows_by_number(results)
+    for number in range(count):
+        if number not in rows:
+            raise EngineError(f"Spark returned no result for input {number} of {count}")
+        # Decoded one at a time: the results together may be large.
+        result = _input_result(results, rows[number])
+        if result.error is not None:
+            raise result.error
+        yield result.value
 
 
 def _rows_by_number(results: pa.Table) -> dict[int, list[int]]:

@@ -123,10 +123,14 @@ class SegmentIds:
 
         `find` will find only the ids that are `live`.
         """
-        first, size = len(self), len(self._table)
+        first = len(self)
         self.words.frombytes(np.ascontiguousarray(ids, dtype=np.uint64).tobytes())
         rows = np.arange(first, first + len(ids))
         linked = rows[live]
+        if self._unbuilt is not None:
+            self._unbuilt = np.concatenate([self._unbuilt, linked])
+            return rows
+        size = len(self._table)
         if 4 * (self._filled + len(linked)) > 3 * size:
             self._rebuild(np.concatenate([self.live_rows(), linked]))
         else:
