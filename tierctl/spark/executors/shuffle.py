@@ -4,12 +4,11 @@ A task of the first stage divides its inputs into pieces, each of one share. Spa
 share to one task of the second stage, which combines them. Pieces go from executor to executor only.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tierctl.errors import TierctlError
 from tierctl.spark.executors.serialization import decoded_error, dumps
@@ -69,20 +68,15 @@ class CombineTask:
     function: Combine
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Combine the shares in `batches`, whose pieces are in any order."""
-        shares: dict[int, list[pa.RecordBatch]] = {}
-        for batch in batches:
-            for share in set(batch.column(SHARE).to_pylist()):
-                own = batch.filter(pc.equal(batch.column(SHARE), share))
-                shares.setdefault(share, []).append(own)
-        while shares:
-            share, pieces = shares.popitem()
-            data, is_error = outcome(self._combined, pieces)
-            facts = {"number": share, "is_error": is_error, "is_retried": False}
+        """Combine `batches`, which have the pieces of one share in any order."""
+        found = [batch for batch in batches if batch.num_rows]
+        if found:
+            table = pa.Table.from_batches(found)
+            data, is_error = outcome(self._combined, table)
+            facts = {"number": table.column(SHARE)[0].as_py(), "is_error": is_error, "is_retried": False}
             yield from result_rows(data, facts, {"processed_bytes": 0, "transfers": None})
 
-    def _combined(self, batches: Iterable[pa.RecordBatch]) -> Any:
-        table = pa.Table.from_batches(batches)
+    def _combined(self, table: pa.Table) -> Any:
         for data, is_error in zip(table.column("data"), table.column("is_error"), strict=True):
             if is_error.as_py():
                 raise decoded_error(data.as_py())
