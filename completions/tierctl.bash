@@ -512,6 +512,9 @@ _tierctl() {
         "restore|--as") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--as-id") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--until") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--without-keys") COMPREPLY=(); return ;;
+        "restore|--left-out") COMPREPLY=(); return ;;
+        "restore|--sign-with") COMPREPLY=(); return ;;
         "restore|--copy-of-objects") COMPREPLY=(); return ;;
         "restore|--before") COMPREPLY=(); return ;;
         "restore|--listing-out") COMPREPLY=(); return ;;
@@ -528,6 +531,9 @@ _tierctl() {
         "restore|--wave-size") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--threads") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--attempts") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--engine") COMPREPLY=($(compgen -W "local spark" -- "$cur")); return ;;
+        "restore|--master") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--spark-conf") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--throttle-fetch") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--profile") COMPREPLY=(); compopt +o default 2>/dev/null; _tierctl_stored profiles; return ;;
         "restore|--config-file") COMPREPLY=(); return ;;
@@ -775,7 +781,7 @@ _tierctl() {
         "apply") words="--topic-configs --max-age --from-remote --from-layout --to-metadata --to-command-config --all-log-dirs --i-know-it-is-deleted --kafka-version --max-deletes --max-fraction --custom-metadata-max-bytes --yes -y --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --throttle-copy --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "backup-config") words="--bootstrap-server --command-config --config --topic --output-file --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "rebuild") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --log-start --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "restore") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --materialise --into --topics-file --as --as-id --until --after-hole --check --deletes-are-denied --copy-of-objects --before --listing-out --broker-log --election-timeout --produce --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "restore") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --materialise --into --topics-file --as --as-id --until --after-hole --without-keys --left-out --sign-with --check --deletes-are-denied --copy-of-objects --before --listing-out --broker-log --election-timeout --produce --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "schedule") words="--systemd --cron --every --user --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "pipeline") words="run plan --help -h" ;;

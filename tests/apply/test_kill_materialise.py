@@ -1,5 +1,10 @@
-"""kill -9 around every side effect of `restore --materialise`: a broker loads nothing, or the whole log."""
+"""kill -9 around every side effect of `restore --materialise`: a broker loads nothing, or the whole log.
 
+Records of some keys are left out, which has every side effect of a plain run, and one more: the signed list.
+"""
+
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +16,7 @@ from tierctl.model import Uuid
 
 from tests.apply.conftest import Zygote, met
 from tests.apply.worlds import World
+from tests.support.signing import signing_key
 
 SIGKILLED = -9
 OWN_LABELS = tuple(label for label in LABELS if label.startswith("materialise."))
@@ -31,6 +37,20 @@ def command(world: World, log_dir: Path) -> tuple[object, ...]:
     return ("restore", "--materialise", *world.where, "--topic", "bills", "--log-dir", log_dir, "--apply")
 
 
+@pytest.fixture
+def without_keys(tiered: World, tierctl: Any, tmp_path: Path) -> tuple[object, ...]:
+    """Options that leave out the records of the first key of bills-0, and their lists in `lists`."""
+    row = json.loads(tierctl("fetch", *tiered.where, "--topic", "bills", "--binary", "hex").lines[0])
+    (tmp_path / "keys").write_text(f"hex:{row['key']}\n")
+    signing_key(tmp_path / "key.pem")
+    files_of = ("--without-keys", tmp_path / "keys", "--sign-with", tmp_path / "key.pem")
+    return (*files_of, "--left-out", tmp_path / "lists")
+
+
+def lists(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "lists").glob("*"))}
+
+
 def files(log_dir: Path) -> dict[str, bytes]:
     """Everything that a broker would not delete when it starts."""
     found = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
@@ -49,25 +69,32 @@ def moments(counts: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
 
 
 @pytest.mark.slow
-def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+def test_kill_around_every_side_effect(
+    tiered: World, forked: Zygote, tmp_path: Path, without_keys: tuple[object, ...]
+) -> None:
     whole = new_broker(tmp_path / "whole")
-    ran = forked(*command(tiered, whole))
+    ran = forked(*command(tiered, whole), *without_keys)
     assert ran.code == 0, ran.err
-    end = files(whole)
+    end, listed = files(whole), lists(tmp_path)
+    assert list(listed) == ["bills-0.jsonl", "bills-0.jsonl.sig"]
     assert not list(whole.glob("*-delete"))
     for at, kill in enumerate(moments(met(ran))):
         log_dir = new_broker(tmp_path / str(at))
+        shutil.rmtree(tmp_path / "lists")
         before = {name: data for name, data in files(log_dir).items() if name.startswith("bills-0")}
-        assert forked(*command(tiered, log_dir), kills=[kill]).code == SIGKILLED
+        assert forked(*command(tiered, log_dir), *without_keys, kills=[kill]).code == SIGKILLED
         there = {name: data for name, data in files(log_dir).items() if name.startswith("bills-0")}
         committed = {name: data for name, data in end.items() if name.startswith("bills-0")}
         assert there in ({}, before, committed), kill
         if there == committed:
             assert files(log_dir) == end
+            assert lists(tmp_path) == listed
         for _ in range(2):
-            again = forked(*command(tiered, log_dir))
+            again = forked(*command(tiered, log_dir), *without_keys)
             assert again.code == 0, again.err
+            assert "left out" in again.err
         assert files(log_dir) == end
+        assert lists(tmp_path) == listed
         assert not list(log_dir.glob("*-delete"))
 
 

@@ -20,6 +20,7 @@ from tierctl.spark.executors.transport import Executors
 from tests.cli.shell import Ran, tierctl
 from tests.pipeline.tables import rows_of
 from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered
+from tests.support.signing import signing_key
 
 Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
@@ -160,11 +161,34 @@ def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
     return found
 
 
+def restores(run: Run, capture: Capture, folder: Path) -> Any:
+    """Write local logs, one without the records of a key; return every byte of them, and a list."""
+    broker, remote = folder / "broker", capture("tiered-cluster") / "before-remote"
+    broker.mkdir()
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    (folder / "keys").write_text("1\nnobody\n")
+    lists = ("--left-out", folder / "lists", "--sign-with", signing_key(folder / "key.pem"))
+    ran = []
+    for topic, new_id, more in (
+        ("orders", "AAAAAAAAAAAAAAAAAAAAAQ", ("--without-keys", folder / "keys", *lists)),
+        ("payments", "AAAAAAAAAAAAAAAAAAAAAg", ("--until", "payments-0=1234")),
+    ):
+        where = ("--materialise", "--remote", remote, "--topic", topic, "--log-dir", broker)
+        ran.append(run("restore", *where, "--as-id", new_id, *more, "--apply", "-o", "jsonl"))
+        assert ran[-1].code == 0, ran[-1].err
+    rows = [
+        line for path in sorted(folder.glob("lists/*.jsonl")) for line in path.read_text().splitlines()[1:]
+    ]
+    assert rows
+    return [each.out for each in ran], files_in(broker), rows
+
+
 SCENES: dict[str, Callable[[Run, Capture, Path], Any]] = {
     "copy": copies,
     "sweep": sweeps,
     "delete": deletes,
     "apply": applies,
+    "restore --materialise": restores,
     "format": reading("format", _METADATA, "--style", "json"),
     "segments": reading("segments", *_TIER, "-o", "json"),
     "fetch": reading("fetch", *_TIER, "--topic=payments", "--partition=0", "-o", "jsonl"),

@@ -32,6 +32,7 @@ Label = Literal[
     "repair.indexes.store",
     "materialise.staging.create",
     "materialise.segment.write",
+    "materialise.left_out.write",
     "materialise.checkpoints.write",
     "materialise.old_folder.rename",
     "materialise.partition.rename",

@@ -15,7 +15,8 @@ from tierctl.apply.delete.partitions import mark_partition, remove_partition
 from tierctl.apply.delete.segments import SWEEP_LABELS, find_segment, outcome_of
 from tierctl.apply.delete.waves import Wave, delete_waves
 from tierctl.apply.labels import Label
-from tierctl.apply.materialise.partition import materialise_partition
+from tierctl.apply.materialise.left_out import Removal
+from tierctl.apply.materialise.partition import groups, materialise_partitions
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import write_checkpoints
 from tierctl.apply.rebuild.segments import publish_segments
@@ -47,7 +48,8 @@ class RunOptions:
 
     `sources` finds the segments to copy. `log_starts` are raised in addition to those in the plan's steps.
     `raise_log_starts` stores offsets durably. `fence` is called before each wave, because brokers may start
-    while the plan is carried out. `new_node` is what a restore writes.
+    while the plan is carried out. `new_node` is what a restore writes. `removal` says which records a
+    materialisation leaves out.
     """
 
     sources: Sources = field(default_factory=LogSources)
@@ -56,6 +58,7 @@ class RunOptions:
     raise_log_starts: RaiseLogStarts | None = None
     fence: Fence = _no_fence
     new_node: NewNode | None = None
+    removal: Removal | None = None
 
 
 def run(plan: Plan, context: RunContext, options: RunOptions | None = None) -> list[Outcome]:
@@ -92,8 +95,8 @@ class _Run:
             self._rebuild()
             return [self._outcomes[id(step)] for step in self._plan.steps]
         if self._plan.command == MATERIALISE:
-            for step in self._plan.steps:
-                self._attempt([step], self._materialise)
+            for group in groups(self._plan.steps, self._context.wave_size):
+                self._attempt(group, self._materialise)
             return [self._outcomes[id(step)] for step in self._plan.steps]
         if self._plan.command == RESTORE and self._options.new_node is not None:
             self._restore(self._options.new_node)
@@ -157,7 +160,9 @@ class _Run:
 
     def _materialise(self, steps: Sequence[Step]) -> list[Outcome]:
         dropped, kept = self._recheck(steps)
-        return [*dropped, *(materialise_partition(step, self._context) for step in kept)]
+        if not kept:
+            return dropped
+        return [*dropped, *materialise_partitions(kept, self._context, self._options.removal)]
 
     def _publish(self, steps: Sequence[Step], label: Label = "rebuild.segments.publish") -> list[Outcome]:
         dropped, kept = self._recheck(steps)

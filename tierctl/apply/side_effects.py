@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierctl.apply.stop import Stop
+from tierctl.apply.written_segment import WrittenSegment
 from tierctl.errors import TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.storage.base import RemoteStorageManager
@@ -66,7 +67,7 @@ class SideEffectResult:
     `begun` is True once the store may have been changed. `stopped` is True if the run was told to stop first.
     If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the outcome
     is not known. `errors` has, for each segment of a deletion, the error of that segment alone, or None.
-    `custom_metadata` is the copied segment's (KIP-917).
+    `custom_metadata` is the copied segment's (KIP-917), `written` are the files of a segment of a local log.
     """
 
     begun: bool = False
@@ -74,6 +75,7 @@ class SideEffectResult:
     error: TierctlError | None = None
     errors: Sequence[TierctlError | None] = ()
     custom_metadata: bytes | None = None
+    written: WrittenSegment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "apply": "read the metadata topic; store or delete segments",
     "backup-config": None,
     "rebuild": None,
-    "restore": None,
+    "restore": "fetch and write segments (--materialise)",
     "schedule": None,
     "submit": None,
     "pipeline run": "read the metadata topic; write the tables' files",

@@ -15,13 +15,12 @@ from tierctl.state.lineage import SegmentSpan
 
 MATERIALISE = "materialise"
 """The command of these plans."""
-READ_AHEAD = 4
-"""Segments that are fetched while one is written; they need room on the disk, too."""
-
 AS_TOPIC, AS_TOPIC_ID = "as_topic", "as_topic_id"
 """Details: name and id of the new topic."""
 SEGMENTS = "segment_parts"
 """Detail: objects with the id of each segment, and the first and the last of its offsets that are written."""
+WITHOUT_KEYS = "without_keys_sha256"
+"""Detail: SHA-256 of the digests of the keys whose records are left out."""
 ROOM_BYTES = "room_bytes"
 """Detail: bytes of disk that the files of a log need."""
 _INDEX_SHARE = 0.01
@@ -75,7 +74,8 @@ class Source:
     """The records of one partition in a tier.
 
     `spans` ascend; `until_offset` ends the log before its end. `undecided` says why the tier alone does not
-    tell which records the log had.
+    tell which records the log had. `without_keys` stands for the keys whose records are left out; `listed`
+    has then base offset and size of each segment of the log that a signed list of these records is about.
     """
 
     partition: TopicIdPartition
@@ -85,18 +85,20 @@ class Source:
     as_topic_id: Uuid | None
     until_offset: int | None = None
     undecided: str | None = None
+    without_keys: str | None = None
+    listed: Sequence[tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterialisePlan:
     """The plan, and the reasons by partition that forbid to carry it out.
 
-    `ahead_bytes` is the room that segments need which are fetched while others are written.
+    `largest_bytes` is the size of the largest segment: each task needs it, beside the log that it writes.
     """
 
     plan: Plan
     refused: Mapping[TopicIdPartition, str]
-    ahead_bytes: int
+    largest_bytes: int
 
 
 def plan_materialise(
@@ -125,13 +127,13 @@ def plan_materialise(
             why = _why_not_into(source, spans, target)
             if why is not None:
                 refused[source.partition] = why
-            if why is not None or is_restored(target, spans):
+            if why is not None or is_restored(target, source, spans):
                 reason = why or f"{target.log_dir} has the records already"
                 skipped.append(Skip.of(source.partition, reason))
             else:
                 steps.append(_step(source, spans, target))
     plan = Plan(command=MATERIALISE, steps=tuple(steps), read=read, skipped=tuple(skipped), basis=Basis())
-    return MaterialisePlan(plan=plan, refused=refused, ahead_bytes=largest_bytes * (READ_AHEAD + 1))
+    return MaterialisePlan(plan=plan, refused=refused, largest_bytes=largest_bytes)
 
 
 def _chosen(source: Source, *, after_hole: bool) -> tuple[Sequence[SegmentSpan], str | None]:
@@ -181,10 +183,11 @@ def _why_not_into(source: Source, spans: Sequence[SegmentSpan], target: Target) 
     """Return why the log may not be written into `target`; None if it may, or is there already."""
     folder = target.log_dir / f"{source.as_topic}-{source.partition.partition}"
     reason = _why_not_id(source, target, folder)
-    if reason is not None or is_restored(target, spans):
+    if reason is not None or is_restored(target, source, spans):
         return reason
     if any(size for _, size in target.segments):
-        return f"{folder} has records"
+        unlisted = ", and no signed list says that it has none of these keys"
+        return f"{folder} has records{unlisted if source.without_keys is not None else ''}"
     start = spans[0].from_offset
     if any(base not in {0, start} for base, _ in target.segments):
         return f"{folder} had records: its log begins at offset {target.segments[0][0]}"
@@ -205,11 +208,13 @@ def _why_not_id(source: Source, target: Target, folder: Path) -> str | None:
     return None
 
 
-def is_restored(target: Target, spans: Sequence[SegmentSpan]) -> bool:
+def is_restored(target: Target, source: Source, spans: Sequence[SegmentSpan]) -> bool:
     """Return whether the target has the log of `spans`, from a run that was killed after its rename."""
     found = list(target.segments)
     if len(found) != len(spans) + 1 or found[-1][0] <= spans[-1].to_offset:
         return False
+    if source.without_keys is not None:
+        return source.listed is not None and found[:-1] == list(source.listed)
     if [base for base, _ in found[1:-1]] != [span.from_offset for span in spans[1:]]:
         return False
     # Of the first and the last segment only some records may have been written.
@@ -234,6 +239,7 @@ def _step(source: Source, spans: Sequence[SegmentSpan], target: Target) -> Step:
             AS_TOPIC_ID: str(topic_id),
             "segment_size_in_bytes": sum(span.segment.segment_size_in_bytes for span in spans),
             ROOM_BYTES: _room_bytes(spans),
+            **({} if source.without_keys is None else {WITHOUT_KEYS: source.without_keys}),
             SEGMENTS: [
                 {
                     "segment_id": str(span.segment.segment_id),

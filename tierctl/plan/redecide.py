@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tierctl.model import Uuid
+from tierctl.plan.materialise import WITHOUT_KEYS
 from tierctl.plan.recheck import recheck
 from tierctl.plan.saved import SavedPlan
 from tierctl.plan.steps import LOG_DIR, SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
@@ -66,7 +67,7 @@ def _key(step: Step) -> _Key:
     source = step.details.get(SOURCE_SEGMENT_ID)
     segment: object = step.segment_id or (step.start_offset, step.end_offset, source)
     if LOG_DIR in step.details:
-        segment = (segment, step.details[LOG_DIR])
+        segment = (segment, step.details[LOG_DIR], step.details.get(WITHOUT_KEYS))
     return (step.action, step.topic_id_partition, segment)
 
 

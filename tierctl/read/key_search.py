@@ -57,7 +57,7 @@ def search_segment(
     try:
         for columns in _columns(segment, remote, errors):
             count += len(columns)
-            found += _matching(columns, digests)
+            found += matching_records(columns, digests)
     except CorruptInputError as e:
         errors.append(e)
     except TierctlError as e:
@@ -92,8 +92,11 @@ def _offsets(segment: RemoteLogSegmentMetadata | LocalSegment) -> tuple[int, int
     return segment.base_offset, _LAST_OFFSET if following is None else following - 1
 
 
-def _matching(columns: pa.RecordBatch, digests: frozenset[bytes]) -> Iterable[KeyRecord]:
-    """Return the records with one of the keys; each distinct key is hashed once."""
+def matching_records(columns: pa.RecordBatch, digests: frozenset[bytes]) -> Iterable[KeyRecord]:
+    """Return the records with one of the keys; each distinct key is hashed once.
+
+    `columns` are those of `wire.batches.record_columns`, `digests` the SHA-256 of the keys.
+    """
     keys = columns.column("key").dictionary_encode()
     chosen = {
         number: digest.hex()

@@ -7,12 +7,13 @@ broker that starts meanwhile loads nothing of it, and removes it.
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from tierctl.errors import SpoolError
 from tierctl.files import PLAIN, make_like
 from tierctl.wire.files.meta_properties import META_PROPERTIES
 
@@ -29,6 +30,8 @@ class NewFolder:
     log_dir: Path
     name: str
     staging: Path
+    files: str = _NEW
+    """Name, in `staging`, of the folder that new files are written to."""
 
     @classmethod
     def make(cls, log_dir: Path, name: str) -> Self:
@@ -46,13 +49,34 @@ class NewFolder:
 
     @property
     def path(self) -> Path:
-        """The path until `commit`."""
-        return self.staging / _NEW
+        """The folder of the new files; that of the partition until `commit`."""
+        return self.staging / self.files
 
     @property
     def target(self) -> Path:
         """The path of the partition's folder."""
         return self.log_dir / self.name
+
+    def make_part(self) -> Self:
+        """Make a folder for the files of one segment, which no other attempt to write them uses.
+
+        Raise SpoolError if the staging folder is not there, as on an executor with another file system.
+        """
+        part = replace(self, files=f"part-{uuid.uuid4().hex}")
+        if not self.staging.is_dir():
+            raise SpoolError(
+                f"{self.staging} is not there",
+                hint="--engine spark needs log directories that every executor has, at the same path, on a "
+                "shared file system; else leave it out, and run tierctl on the broker's machine",
+            )
+        part.path.mkdir()
+        return part
+
+    def take(self, part: str, names: Iterable[str]) -> None:
+        """Move the files with these names out of the folder `part` of `make_part`, and remove that."""
+        for name in names:
+            PLAIN.rename(self.staging / part / name, self.path / name)
+        PLAIN.rmdir(self.staging / part)
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Callable[[bytes], None]]:

@@ -1,20 +1,29 @@
-"""Write the log of one partition from the segments of a tier, and put it in a stopped broker's directory."""
+"""Write the logs of partitions from the segments of a tier, and put them in a stopped broker's directory.
+
+The engine writes the segments, side by side; the files of the whole log are written here, and so are the
+renames by which a broker gets it.
+"""
 
 import shutil
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from tierctl.apply.labels import effect
+from tierctl.apply.materialise.left_out import Removal
+from tierctl.apply.materialise.log_state import LogState
 from tierctl.apply.materialise.new_folder import NewFolder
-from tierctl.apply.materialise.segments import LogState, SegmentPart, write_segment
+from tierctl.apply.materialise.segments import PartInput, SegmentPart, disk_error, write_part
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import merge_offsets
 from tierctl.apply.run_context import RunContext
-from tierctl.errors import RemoteResourceNotFound, SpoolError, TierctlError
-from tierctl.in_order import in_order
+from tierctl.apply.side_effects import SideEffectResult
+from tierctl.apply.written_segment import WrittenSegment
+from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.model import EpochEntry, TopicPartition, Uuid
-from tierctl.plan.materialise import AS_TOPIC, AS_TOPIC_ID, READ_AHEAD, SEGMENTS
+from tierctl.plan.materialise import AS_TOPIC, AS_TOPIC_ID, SEGMENTS
 from tierctl.plan.steps import LOG_DIR, Step
 from tierctl.wire.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
@@ -25,66 +34,182 @@ from tierctl.wire.files.checkpoints import (
     write_leader_epoch_checkpoint,
     write_partition_metadata,
 )
+from tierctl.wire.files.indexes import TransactionIndex
 from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
-_CHUNK_BYTES = 1 << 20
+
+def groups(steps: Sequence[Step], segments_min: int) -> Iterator[list[Step]]:
+    """Yield consecutive slices of `steps` that have `segments_min` segments or more, the last one fewer."""
+    group: list[Step] = []
+    for step in steps:
+        group.append(step)
+        if sum(len(each.details[SEGMENTS]) for each in group) >= segments_min:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
-class _Stopped(Exception):  # noqa: N818
-    """The run was told to stop."""
+def materialise_partitions(
+    steps: Sequence[Step], context: RunContext, removal: Removal | None
+) -> list[Outcome]:
+    """Write the log of each of `steps` and make it the partition's; the caller holds the brokers' locks.
 
+    With `removal`, the records of its keys are emptied, and a signed list names them.
 
-def materialise_partition(step: Step, context: RunContext) -> Outcome:
-    """Write the log of `step` and make it the partition's; the caller holds the broker's lock.
-
-    Until the last rename the partition's folder is as it was. An error or a request to stop leaves nothing
-    of the new log.
+    Until the last rename a partition's folder is as it was. An error or a request to stop leaves nothing of
+    the new log. Raise TierctlError if the engine can take no work.
     """
-    topic, folder = str(step.details[AS_TOPIC]), Path(step.details[LOG_DIR])
-    made: NewFolder | None = None
+    context.engine.ready()
+    logs = [_NewLog(step, removal) for step in steps]
     try:
-        with effect("materialise.staging.create"):
-            made = NewFolder.make(folder, f"{topic}-{step.partition}")
-        end_offset = _fill(made, step, context)
-        _commit(made, TopicPartition(topic, step.partition), step.start_offset or 0, end_offset)
-    except _Stopped:
-        return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
-    except TierctlError as e:
-        return Outcome(step=step, status=Status.FAILED, error=e)
-    except OSError as e:
-        error = SpoolError(
-            f"writing {e.filename or folder}: {e.strerror or e}",
-            hint="nothing of the partition was changed: make room, and run again",
-        )
-        return Outcome(step=step, status=Status.FAILED, error=error)
+        for log in logs:
+            with log.attempted():
+                log.begin(context)
+        _write_parts([(log, part) for log in logs for part in log.parts[:-1]], context, removal)
+        # The last parts end the transactions that the parts before them left open.
+        _write_parts([(log, part) for log in logs for part in log.parts[-1:]], context, removal)
+        for log in logs:
+            if log.outcome is None:
+                with log.attempted():
+                    log.finish(context)
     finally:
-        if made is not None:
-            shutil.rmtree(made.staging, ignore_errors=True)
-    return Outcome(step=step, status=Status.DONE)
+        for log in logs:
+            log.discard()
+    return [log.outcome or Outcome(step=log.step, status=Status.DONE) for log in logs]
 
 
-def _fill(made: NewFolder, step: Step, context: RunContext) -> int:
-    """Write all files of the log; return the offset after its last batch."""
-    parts = _parts(step, context)
-    state = LogState(next_offset=step.start_offset or 0)
-    bases: list[int] = []
-    snapshots: list[bytes] = []
-    with closing(_fetched(parts, made.staging, context)) as fetched:
-        for part, raw in fetched:
-            with effect("materialise.segment.write"):
-                bases.append(write_segment(part, raw, made, state, ends_log=part is parts[-1]))
-            snapshots.append(encode_producer_snapshot(state.open_producers()))
-            raw.unlink()
-            context.advance(part.metadata.segment_size_in_bytes)
-    # A broker copies a segment to a tier only if there is a snapshot at the next one.
-    for offset, snapshot in zip((*bases[1:], state.next_offset), snapshots, strict=True):
-        made.write(f"{offset:020d}.snapshot", snapshot)
-    made.write(f"{state.next_offset:020d}.log", b"")
-    epochs = write_leader_epoch_checkpoint([EpochEntry(0, step.start_offset or 0)])
-    made.write(LEADER_EPOCHS_FILE, epochs)
-    made.write(PARTITION_METADATA_FILE, write_partition_metadata(Uuid.parse(step.details[AS_TOPIC_ID])))
-    made.sync()
-    return state.next_offset
+def _write_parts(
+    work: Sequence[tuple["_NewLog", SegmentPart]], context: RunContext, removal: Removal | None
+) -> None:
+    """Write parts in waves; a log with an outcome gets no more of them."""
+    write = partial(write_part, frozenset() if removal is None else removal.digests)
+    for wave in context.waves(work):
+        begun = [(log, part) for log, part in wave if log.outcome is None]
+        inputs = [log.input_of(part) for log, part in begun]
+        results = context.engine.map(write, inputs, context.side_effect_context())
+        for (log, _), result in zip(begun, results, strict=True):
+            if log.outcome is None:
+                with log.attempted():
+                    log.take(result)
+
+
+@dataclass(slots=True)
+class _NewLog:
+    """The log of one step while it is written; it has an `outcome` once that is not DONE."""
+
+    step: Step
+    removal: Removal | None
+    outcome: Outcome | None = None
+    parts: Sequence[SegmentPart] = ()
+    _made: NewFolder | None = None
+    _written: list[WrittenSegment] = field(default_factory=list)
+    _snapshots: list[bytes] = field(default_factory=list)
+    _state: LogState = field(default_factory=lambda: LogState(0))
+
+    @property
+    def folder(self) -> NewFolder:
+        """The folder in the making; available after `begin`."""
+        if self._made is None:
+            raise RuntimeError("the log was not begun")
+        return self._made
+
+    @property
+    def new_partition(self) -> TopicPartition:
+        """The partition whose log this is."""
+        return TopicPartition(self.step.details[AS_TOPIC], self.step.partition)
+
+    @contextmanager
+    def attempted(self) -> Iterator[None]:
+        """Let an error in the block be the outcome."""
+        try:
+            yield
+        except TierctlError as e:
+            self.outcome = Outcome(step=self.step, status=Status.FAILED, error=e)
+        except OSError as e:
+            error = disk_error(e, Path(self.step.details[LOG_DIR]))
+            self.outcome = Outcome(step=self.step, status=Status.FAILED, error=error)
+
+    def begin(self, context: RunContext) -> None:
+        """Make the folder; RemoteResourceNotFound if a segment is gone."""
+        parts = _parts(self.step, context)
+        with effect("materialise.staging.create"):
+            self._made = NewFolder.make(Path(self.step.details[LOG_DIR]), str(self.new_partition))
+        self._state = LogState(next_offset=parts[0].from_offset)
+        self.parts = parts
+
+    def input_of(self, part: SegmentPart) -> PartInput:
+        """Return the input of `write_part`; that of the last part needs the results of all others."""
+        return PartInput(part=part, log=self.folder, before=self._state if part is self.parts[-1] else None)
+
+    def take(self, result: SideEffectResult) -> None:
+        """Add the files of the next part to the log, and its transaction index; raise its error."""
+        if result.stopped:
+            self.outcome = Outcome(step=self.step, status=Status.PENDING, reason=STOPPED)
+            return
+        written = result.written
+        if result.error is not None:
+            raise result.error
+        if written is None:
+            raise RuntimeError("a part was neither written nor failed")
+        self.folder.take(written.folder, written.file_names)
+        state = self._state
+        aborted = state.follow(written.changes)
+        if aborted:
+            index = TransactionIndex(tuple(aborted)).encode()
+            self.folder.write(f"{written.base_offset:020d}.txnindex", index)
+        state.next_offset = written.next_offset
+        state.largest_timestamp_ms = max(state.largest_timestamp_ms, written.largest_timestamp_ms)
+        self._written.append(replace(written, changes=()))
+        self._snapshots.append(encode_producer_snapshot(state.open_producers()))
+
+    def finish(self, context: RunContext) -> None:
+        """Write the other files of the log, then the list of emptied records, and make it the partition's."""
+        start, end = self.step.start_offset or 0, self._state.next_offset
+        bases = [each.base_offset for each in self._written]
+        # A broker copies a segment to a tier only if there is a snapshot at the next one.
+        for offset, snapshot in zip((*bases[1:], end), self._snapshots, strict=True):
+            self.folder.write(f"{offset:020d}.snapshot", snapshot)
+        self.folder.write(f"{end:020d}.log", b"")
+        self.folder.write(LEADER_EPOCHS_FILE, write_leader_epoch_checkpoint([EpochEntry(0, start)]))
+        topic_id = Uuid.parse(self.step.details[AS_TOPIC_ID])
+        self.folder.write(PARTITION_METADATA_FILE, write_partition_metadata(topic_id))
+        self.folder.sync()
+        if self.removal is not None:
+            # Before the log is in its place: a log without these records always has its list.
+            with effect("materialise.left_out.write"):
+                self._write_list(self.removal, context)
+        _commit(self.folder, self.new_partition, start, end)
+
+    def _write_list(self, removal: Removal, context: RunContext) -> None:
+        step = self.step
+        log = {
+            "topic": step.topic,
+            "topic_id": str(step.topic_id),
+            "partition": step.partition,
+            AS_TOPIC: step.details[AS_TOPIC],
+            AS_TOPIC_ID: step.details[AS_TOPIC_ID],
+            "start_offset": step.start_offset,
+            "end_offset": step.end_offset,
+        }
+        rows = [
+            {
+                "topic": step.topic,
+                "partition": step.partition,
+                **record._asdict(),
+                "segment_id": str(part.metadata.segment_id),
+                "object": context.remote.name_of(part.metadata),
+            }
+            for part, written in zip(self.parts, self._written, strict=True)
+            for record in written.emptied
+        ]
+        sizes = [(each.base_offset, each.size_bytes) for each in self._written]
+        removal.write(self.new_partition, log, sizes, rows)
+
+    def discard(self) -> None:
+        """Remove what is left of the folder."""
+        if self._made is not None:
+            shutil.rmtree(self._made.staging, ignore_errors=True)
 
 
 def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_offset: int) -> None:
@@ -126,29 +251,3 @@ def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
             )
         )
     return parts
-
-
-def _fetched(
-    parts: Sequence[SegmentPart], folder: Path, context: RunContext
-) -> Generator[tuple[SegmentPart, Path], None, None]:
-    """Yield each part with the file of its whole segment; a few segments are fetched ahead."""
-
-    def fetch(numbered: tuple[int, SegmentPart]) -> Path:
-        return _fetch(numbered[1], folder / f"raw-{numbered[0]}", context)
-
-    # Closed before the folder is removed, into which threads still write.
-    with closing(in_order(fetch, enumerate(parts), threads=READ_AHEAD, ahead=READ_AHEAD - 1)) as fetched:
-        for part, raw in zip(parts, fetched, strict=True):
-            if context.stop.asked():
-                raise _Stopped
-            yield part, raw
-
-
-def _fetch(part: SegmentPart, path: Path, context: RunContext) -> Path:
-    """Write the log of the part's segment to `path`, at most one byte more than its metadata say."""
-    left = part.metadata.segment_size_in_bytes + 1
-    with context.remote.fetch_log_segment(part.metadata, 0) as stream, path.open("wb") as file:
-        while not context.stop.asked() and left and (chunk := stream.read(min(_CHUNK_BYTES, left))):
-            file.write(chunk)
-            left -= len(chunk)
-    return path

@@ -1,39 +1,45 @@
-"""Write one segment of a local log from the bytes of a remote segment: the log and its three indexes.
+"""Write one segment of a local log from the bytes of a remote segment, here or on an executor.
 
-Every batch is checked with its CRC and gets leader epoch 0, which the CRC does not cover. The indexes are
-built from the batches, so those in the tier are not read.
+Every batch is checked with its CRC and gets leader epoch 0, which the CRC does not cover. The offset and the
+time index are built from the batches, so those in the tier are not read. The files are written to a folder of
+their own, from which the process that writes the log takes them.
 """
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from tierctl.apply.labels import effect
+from tierctl.apply.materialise.log_state import LogState, SegmentChanges
 from tierctl.apply.materialise.new_folder import NewFolder
-from tierctl.errors import CorruptInputError
-from tierctl.files import FileBytes
-from tierctl.locallog.producer_state import OpenTransactions
-from tierctl.locallog.producers import entry_of
+from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
+from tierctl.apply.written_segment import WrittenSegment, index_names, log_name
+from tierctl.errors import CorruptInputError, SpoolError, TierctlError, TransferStopped
+from tierctl.files import PLAIN, FileBytes
 from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.read.key_search import KeyRecord, matching_records
 from tierctl.wire.batches.batch_heads import (
     LEADER_EPOCH_AT,
     MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHead,
-    scan,
 )
-from tierctl.wire.batches.head_columns import HeadColumns
-from tierctl.wire.batches.record_batch import encode_abort_marker
+from tierctl.wire.batches.head_columns import HeadColumns, scan_heads
+from tierctl.wire.batches.record_batch import RecordBatch, batch_at, encode_abort_marker
+from tierctl.wire.batches.record_columns import record_columns
 from tierctl.wire.batches.segment_file import Window, scan_windows
-from tierctl.wire.batches.truncation import batch_before
-from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
-from tierctl.wire.files.producer_snapshot import ProducerEntry
+from tierctl.wire.batches.truncation import batch_before, batch_emptied
+from tierctl.wire.files.indexes import build_indexes
 
 _EPOCH_BYTES = np.arange(LEADER_EPOCH_AT, MAGIC_AT)
 """The positions of partitionLeaderEpoch in a batch."""
+_CHUNK_BYTES = 1 << 20
+_RAW = "raw"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,59 +64,88 @@ class SegmentPart:
         return f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}"
 
 
-@dataclass(slots=True)
-class LogState:
-    """What a log is known to hold up to the last batch written."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartInput:
+    """A part to write into a folder of `log`.
 
-    next_offset: int
-    largest_timestamp_ms: int = NO_TIMESTAMP
-    transactions: OpenTransactions = field(default_factory=OpenTransactions)
-    last_batches: dict[int, BatchHead] = field(default_factory=dict)
-    """The last batch of records of each producer that began a transaction."""
-
-    def open_producers(self) -> list[ProducerEntry]:
-        """Return the producers with an open transaction, as a producer snapshot has them.
-
-        Those without one are left out: their ids are of another cluster, and a new producer with the same id
-        would be fenced.
-        """
-        open_now = sorted(self.transactions.first_offsets.items())
-        return [entry_of(self.last_batches[producer_id], first) for producer_id, first in open_now]
-
-    def follow(self, buf: bytes, heads: HeadColumns, first: int, end: int) -> Iterator[AbortedTxn]:
-        """Apply the batches in rows [first, end) of `heads`; yield the transactions that they abort."""
-        rows = np.flatnonzero(heads.fields["attributes"][first:end] & TRANSACTIONAL) + first
-        for head in map(heads.head, rows.tolist()):
-            yield from self.follow_batch(buf, head)
-
-    def follow_batch(self, buf: bytes, head: BatchHead) -> Iterator[AbortedTxn]:
-        """Apply one batch; yield the transaction that it aborts, if it does."""
-        if not head.is_control:
-            self.last_batches[head.producer_id] = head
-        aborted = self.transactions.append(buf, head)
-        if aborted is not None:
-            yield aborted
-
-
-def write_segment(part: SegmentPart, raw: Path, folder: NewFolder, state: LogState, *, ends_log: bool) -> int:
-    """Write the files of `part` into `folder`, from the whole remote segment in the file `raw`.
-
-    Update `state`. With `ends_log`, transactions that are still open are ended by abort markers after the
-    last batch: their own markers are not in the log, and readers would wait for them for ever. Return the
-    base offset of the segment. Raise CorruptInputError if the bytes are not what the metadata say.
+    `before` is the state of the log before its last part; None for the other parts. It is needed to end the
+    transactions that are still open: their own markers are not in the log, and readers would wait for them
+    for ever.
     """
-    with FileBytes(raw) as file, folder.opened("segment") as write:
-        writer = _Writer(part=part, state=state, write=write)
-        heads = writer.heads(file, ends_log=ends_log)
+
+    part: SegmentPart
+    log: NewFolder
+    before: LogState | None = None
+
+
+def write_part(digests: frozenset[bytes], context: SideEffectContext, work: PartInput) -> SideEffectResult:
+    """Fetch the segment of one part, and write the part's files, but for the transaction index.
+
+    Records whose key has its SHA-256 among `digests` are written without key, value and headers.
+    CorruptInputError is in the result if the bytes are not what the metadata say.
+    """
+    if context.stop.asked():
+        return SideEffectResult(stopped=True)
+    try:
+        folder = work.log.make_part()
+        if not _fetch(work.part.metadata, folder.path / _RAW, context):
+            return SideEffectResult(begun=True, stopped=True)
+        with effect("materialise.segment.write"):
+            written = _write(work, folder, digests)
+        PLAIN.unlink(folder.path / _RAW)
+    except TransferStopped:
+        return SideEffectResult(begun=True, stopped=True)
+    except TierctlError as e:
+        return SideEffectResult(begun=True, error=e)
+    except OSError as e:
+        return SideEffectResult(begun=True, error=disk_error(e, work.log.log_dir))
+    context.advance(work.part.metadata.segment_size_in_bytes)
+    return SideEffectResult(begun=True, written=written)
+
+
+def disk_error(error: OSError, folder: Path) -> SpoolError:
+    """Return the error of a log that could not be written into `folder`."""
+    return SpoolError(
+        f"writing {error.filename or folder}: {error.strerror or error}",
+        hint="nothing of the partition was changed: make room, and run again",
+    )
+
+
+def _fetch(metadata: RemoteLogSegmentMetadata, path: Path, context: SideEffectContext) -> bool:
+    """Write the log of a segment to `path`, at most one byte more than its metadata say.
+
+    Return False if the run was told to stop.
+    """
+    left = metadata.segment_size_in_bytes + 1
+    with context.remote.fetch_log_segment(metadata, 0) as stream, path.open("wb") as file:
+        while left and (chunk := stream.read(min(_CHUNK_BYTES, left))):
+            if context.stop.asked():
+                return False
+            file.write(chunk)
+            left -= len(chunk)
+    return True
+
+
+def _write(work: PartInput, folder: NewFolder, digests: frozenset[bytes]) -> WrittenSegment:
+    part = work.part
+    with FileBytes(folder.path / _RAW) as file, folder.opened("segment") as write:
+        writer = _Writer(part=part, digests=digests, write=write)
+        heads = writer.heads(file, work.before)
         first = next(heads)
         base = min(part.from_offset, first.base_offset)
         offsets, times = build_indexes(chain([first], heads), base)
-    folder.rename("segment", f"{base:020d}.log")
-    folder.write(f"{base:020d}.index", offsets.data)
-    folder.write(f"{base:020d}.timeindex", times.data)
-    if writer.aborted:
-        folder.write(f"{base:020d}.txnindex", TransactionIndex(tuple(writer.aborted)).encode())
-    return base
+    folder.rename("segment", log_name(base))
+    for name, data in zip(index_names(base), (offsets.data, times.data), strict=True):
+        folder.write(name, data)
+    return WrittenSegment(
+        folder=folder.files,
+        base_offset=base,
+        next_offset=writer.next_offset,
+        size_bytes=writer.position,
+        largest_timestamp_ms=writer.largest_timestamp_ms,
+        changes=writer.changes.all(),
+        emptied=tuple(writer.emptied),
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,12 +153,15 @@ class _Writer:
     """Writes the batches of a part, and yields their heads with the positions in the new file."""
 
     part: SegmentPart
-    state: LogState
+    digests: frozenset[bytes]
     write: Callable[[bytes], None]
-    aborted: list[AbortedTxn] = field(default_factory=list)
+    emptied: list[KeyRecord] = field(default_factory=list)
+    changes: SegmentChanges = field(default_factory=SegmentChanges)
+    next_offset: int = 0
+    largest_timestamp_ms: int = NO_TIMESTAMP
     position: int = 0
 
-    def heads(self, file: FileBytes, *, ends_log: bool) -> Iterator[BatchHead]:
+    def heads(self, file: FileBytes, before: LogState | None) -> Iterator[BatchHead]:
         """Write the batches of `file`; yield the head of each after it is written."""
         metadata, name = self.part.metadata, self.part.name
         if file.size_bytes != metadata.segment_size_in_bytes:
@@ -135,9 +173,9 @@ class _Writer:
             yield from self._window(window)
         if not self.position:
             raise _wrong(name, f"batches from offset {self.part.from_offset} on", "none")
-        self.state.next_offset = self.part.to_offset + 1
-        if ends_log:
-            yield from self._abort_open()
+        self.next_offset = self.part.to_offset + 1
+        if before is not None:
+            yield from self._abort_open(before)
 
     def _window(self, window: Window) -> Iterator[BatchHead]:
         heads, part = window.heads, self.part
@@ -155,50 +193,72 @@ class _Writer:
             raise _wrong(part.name, f"a batch that ends at offset {part.to_offset}", "one that goes on")
         whole = end - 1 if cut else end
         if first < whole:
-            yield from self._whole(window.data, heads, first, whole)
+            yield from self._without_keys(window.data, heads, first, whole)
         if cut:
-            yield from self._cut(window.data, heads.head(end - 1))
+            kept = batch_before(window.data, heads.head(end - 1), part.to_offset + 1)
+            if kept:
+                yield from self._without_keys(kept, scan_heads(kept), 0, 1)
 
-    def _whole(self, data: bytes, heads: HeadColumns, first: int, end: int) -> Iterator[BatchHead]:
+    def _without_keys(self, data: bytes, heads: HeadColumns, first: int, end: int) -> Iterator[BatchHead]:
+        """Write the batches in rows [first, end) of `heads`, their records with one of the keys emptied."""
+        for row, offsets in self._found(data, heads, first, end).items():
+            if first < row:
+                yield from self._batches(data, heads, first, row)
+            emptied = batch_emptied(data, heads.head(row), offsets)
+            yield from self._batches(emptied, scan_heads(emptied), 0, 1)
+            first = row + 1
+        if first < end:
+            yield from self._batches(data, heads, first, end)
+
+    def _found(self, data: bytes, heads: HeadColumns, first: int, end: int) -> dict[int, set[int]]:
+        """Return, by row and ascending, the offsets of records with one of the keys."""
+        if not self.digests:
+            return {}
+        batches = (batch_at(data, head) for head in map(heads.head, range(first, end)) if not head.is_control)
+        found: dict[int, set[int]] = {}
+        base_offsets = heads.base_offsets
+        try:
+            for columns in record_columns(batches, RecordBatch.records):
+                for record in matching_records(columns, self.digests):
+                    row = int(np.searchsorted(base_offsets, record.offset, side="right")) - 1
+                    found.setdefault(row, set()).add(record.offset)
+                    self.emptied.append(record)
+        except CorruptInputError as e:
+            raise e.within(self.part.name) from None
+        return found
+
+    def _batches(self, data: bytes, heads: HeadColumns, first: int, end: int) -> Iterator[BatchHead]:
+        """Write the batches in rows [first, end) of `heads`."""
         start = int(heads.positions[first])
         stop = int(heads.positions[end - 1] + heads.sizes_bytes[end - 1])
         changed = np.frombuffer(data, np.uint8, stop - start, start).copy()
         changed[(heads.positions[first:end] - start)[:, None] + _EPOCH_BYTES] = 0
         self.write(changed.tobytes())
-        self.aborted += self.state.follow(data, heads, first, end)
+        transactional = np.flatnonzero(heads.fields["attributes"][first:end] & TRANSACTIONAL) + first
+        for head in map(heads.head, transactional.tolist()):
+            self.changes.append(data, head)
         shift = self.position - start
         self.position += stop - start
         latest_ms = int(heads.fields["max_timestamp_ms"][first:end].max())
-        self.state.largest_timestamp_ms = max(self.state.largest_timestamp_ms, latest_ms)
+        self.largest_timestamp_ms = max(self.largest_timestamp_ms, latest_ms)
         for head in map(heads.head, range(first, end)):
             yield head._replace(position=head.position + shift)
 
-    def _cut(self, data: bytes, head: BatchHead) -> Iterator[BatchHead]:
-        kept = batch_before(data, head._replace(partition_leader_epoch=0), self.part.to_offset + 1)
-        if kept:
-            yield from self._batch(kept)
-
-    def _batch(self, batch: bytes) -> Iterator[BatchHead]:
-        """Write one batch that was made here."""
-        (head,) = scan(batch)
-        self.write(batch)
-        self.aborted += self.state.follow_batch(batch, head) if head.is_transactional else ()
-        self.state.largest_timestamp_ms = max(self.state.largest_timestamp_ms, head.max_timestamp_ms)
-        yield head._replace(position=self.position)
-        self.position += len(batch)
-
-    def _abort_open(self) -> Iterator[BatchHead]:
+    def _abort_open(self, before: LogState) -> Iterator[BatchHead]:
         """Append an abort marker for each open transaction, in the order of their first offsets."""
-        open_now = sorted(self.state.transactions.first_offsets.items(), key=lambda item: item[1])
+        state = deepcopy(before)
+        state.follow(self.changes.all())
+        latest_ms = max(before.largest_timestamp_ms, self.largest_timestamp_ms)
+        open_now = sorted(state.transactions.first_offsets.items(), key=lambda item: item[1])
         for producer_id, _ in open_now:
             marker = encode_abort_marker(
-                self.state.next_offset,
-                self.state.largest_timestamp_ms,
+                self.next_offset,
+                latest_ms,
                 producer_id=producer_id,
-                producer_epoch=self.state.last_batches[producer_id].producer_epoch,
+                producer_epoch=state.last_batches[producer_id].producer_epoch,
             )
-            yield from self._batch(marker)
-            self.state.next_offset += 1
+            yield from self._batches(marker, scan_heads(marker), 0, 1)
+            self.next_offset += 1
 
 
 def _require_sound(window: Window, name: str) -> None:

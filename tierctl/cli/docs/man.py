@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tierctl import __version__
+from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
 from tierctl.cli.docs.manual_pages import manual_pages, names
 from tierctl.cli.docs.messages import sections
 from tierctl.cli.docs.roff import escaped, tagged
@@ -24,7 +25,7 @@ def page(node: Node) -> str:
     if node.path == ("doctor",):
         lines += [*_checks(), *_conflicts()]
     if node.path == ("restore",):
-        lines += _restore_checks()
+        lines += [*_erasure(), *_restore_checks()]
     lines += [*_messages(node), *_examples(node), *_settings(), *_exit_status(), *_see_also(node)]
     return "\n".join(lines) + "\n"
 
@@ -105,6 +106,20 @@ def _checks() -> Iterator[str]:
         fix = "" if row.fix.startswith("see ") else f" Fix: {row.fix}."
         text = f"{row.why}{fix} Needs {row.needs}."
         yield from tagged(f"\\fB{escaped(check)}\\fR \\fI{escaped(row.worst)}\\fR", escaped(text))
+
+
+def _erasure() -> Iterator[str]:
+    """Yield the section about `restore --materialise --without-keys`."""
+    yield ".SH ERASURE"
+    for i, paragraph in enumerate(ERASURE):
+        if i:
+            yield ".PP"
+        yield escaped(" ".join(paragraph.split()))
+    yield ".PP"
+    for line in VERIFY_LIST:
+        yield ".nf"
+        yield escaped(line)
+        yield ".fi"
 
 
 def _restore_checks() -> Iterator[str]:

@@ -1,5 +1,6 @@
 """`tierctl restore`: topics from the objects of a tier."""
 
+from pathlib import Path
 from typing import Annotated
 
 import click
@@ -16,6 +17,7 @@ from tierctl.cli.request import request_of
 from tierctl.errors import UsageError
 from tierctl.model.location import DERIVED
 from tierctl.model.times import parse_time_ms
+from tierctl.read.record_rows import KEY_FORMS
 
 Metadata = Annotated[
     str | None,
@@ -117,6 +119,46 @@ AfterHole = Annotated[
 ]
 
 
+def _absolute(text: str) -> str:
+    """Return a path that means the same when a plan is carried out in another folder."""
+    return str(Path(text).absolute())
+
+
+WithoutKeys = Annotated[
+    str | None,
+    option(
+        "--without-keys",
+        metavar="FILE",
+        parser=_absolute,
+        help="With --materialise: write the records of these keys without key, value and headers, at their "
+        f"offsets. One key a line: {KEY_FORMS}, as for fetch --erase-report. Needs --left-out and "
+        "--sign-with.",
+        panel=options.DECIDE,
+    ),
+]
+LeftOut = Annotated[
+    str | None,
+    option(
+        "--left-out",
+        metavar="DIR",
+        parser=_absolute,
+        help="With --without-keys: write here, for each new partition, a list of the records that were left "
+        "out, with the SHA-256 of their keys, and its signature.",
+        panel=options.DECIDE,
+    ),
+]
+SignWith = Annotated[
+    str | None,
+    option(
+        "--sign-with",
+        metavar="FILE",
+        parser=_absolute,
+        help="With --without-keys: the Ed25519 private key, in PEM without a password, that signs the lists.",
+        panel=options.DECIDE,
+    ),
+]
+
+
 def register(app: click.Group) -> None:
     """Add `restore`."""
     add(app, "restore", restore)
@@ -131,6 +173,7 @@ def register(app: click.Group) -> None:
     after.checking,
     rows,
     own.publishing,
+    options.engine,
     options.reading_throttle,
 )
 def restore(
@@ -144,6 +187,9 @@ def restore(
     as_id: AsId = None,
     until: Until = None,
     after_hole: AfterHole = False,
+    without_keys: WithoutKeys = None,
+    left_out: LeftOut = None,
+    sign_with: SignWith = None,
     check: after.Check = False,
     deletes_are_denied: DeletesAreDenied = False,
     copy_of_objects: CopyOfObjects = None,
@@ -165,6 +211,8 @@ def restore(
     Every batch is checked, and keeps its bytes but for the leader epoch, which becomes 0. --until may cut the
     last batch: its first records are kept, in a batch with a new CRC. A log is written to a folder that
     brokers delete, and renamed when it is whole. After a kill, run again.
+
+    --without-keys is for an erasure request; see ERASURE.
 
     With both, a transaction that has no end below the end of the log is aborted there, by a marker that takes
     one more offset: readers would wait for its end. Offsets of consumer groups, ACLs and quotas are not in a
@@ -199,7 +247,10 @@ def restore(
 
 
 _OF_INTO = ("topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects")
-_OF_MATERIALISE = ("metadata", "as_topic", "as_id", "until", "partition")
+_OF_MATERIALISE = (
+    *("metadata", "as_topic", "as_id", "until", "partition"),
+    *("without_keys", "left_out", "sign_with", "engine"),
+)
 
 
 def _require_effect(ctx: click.Context, names: tuple[str, ...], way: str) -> None:

@@ -14,6 +14,7 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.refused_partitions import refusal_of
+from tierctl.commands.recovery.without_keys import WithoutKeys
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
@@ -21,7 +22,6 @@ from tierctl.locallog import ensure_stopped
 from tierctl.locallog.files import list_segments
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.engine import EngineName
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
@@ -59,14 +59,15 @@ class MaterialiseRequest(MutationRequest):
     """`TOPIC-PARTITION=OFFSET`, or a time: restore only what is before."""
     after_hole: bool = False
     """Whether to leave out the records below offsets that no segment has."""
+    without_keys: str | None = None
+    """File of keys, in `read.record_rows.KEY_FORMS`, one a line: their records are emptied."""
+    left_out: str | None = None
+    """Folder that gets the signed lists of these records."""
+    sign_with: str | None = None
+    """PEM file of the Ed25519 private key that signs the lists."""
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
-        if self.engine is EngineName.SPARK:
-            raise UsageError(
-                "--materialise writes log directories of this machine, which executors do not see",
-                hint="leave --engine spark out, and run it on the broker's machine",
-            )
         if not self.topic and not self.topic_id:
             raise UsageError("--topic is missing", hint="name the topics to restore")
         if not self.log_dir:
@@ -83,13 +84,19 @@ class MaterialiseRequest(MutationRequest):
                     hint="format the broker first (kafka-storage format), and create the new topic",
                 )
         Until.parse(self.until)
+        self.keys()
+
+    def keys(self) -> WithoutKeys | None:
+        """Return the keys whose records are left out; None without `without_keys`; UsageError as it says."""
+        return WithoutKeys.read(self.without_keys, self.left_out, self.sign_with)
 
 
 def materialise(request: MaterialiseRequest, progress: Progress | None = None) -> MutationResult:
     """Plan the logs that are written, and with `apply` write them.
 
     Neither the tier nor its metadata are changed. Every batch keeps its offsets, timestamps, producer and
-    transaction; its leader epoch becomes 0. Raises SafetyRefusal if a broker runs on a log directory, a
+    transaction; its leader epoch becomes 0. Records with a key of `without_keys` keep offset and timestamp,
+    and lose key, value and headers. Raises SafetyRefusal if a broker runs on a log directory, a
     partition's folder has records, offsets are missing, or the disk has not enough room; NotFoundError for a
     topic that the tier does not have; and the errors of the tier and the metadata.
     """
@@ -110,13 +117,14 @@ def _decide(run: Mutation, request: MaterialiseRequest) -> Decision:
         )
     until = Until.parse(request.until)
     _require_known(until, partitions)
-    sources = [_source(run, request, partition, until) for partition in partitions]
+    keys = request.keys()
+    sources = [_source(run, request, partition, until, keys) for partition in partitions]
     found = plan_materialise(sources, read=run.metadata.state.read, after_hole=request.after_hole)
     return Decision(
         plan=found.plan,
-        options=RunOptions,
-        check=lambda plan: _check(request, plan, found),
-        conclude=lambda outcomes: _conclude(run, sources, outcomes),
+        options=lambda: RunOptions(removal=None if keys is None else keys.removal),
+        check=lambda plan: _check(run, request, plan, found),
+        conclude=lambda outcomes: _conclude(run, sources, outcomes, keys),
     )
 
 
@@ -124,7 +132,7 @@ PLANNER = Planner(
     command=MATERIALISE,
     request=MaterialiseRequest,
     decide=_decide,
-    options=("as_topic", "as_id", "until", "after_hole"),
+    options=("as_topic", "as_id", "until", "after_hole", "without_keys", "left_out", "sign_with"),
     writes_logs=True,
     changes_tier=False,
     reader=_reader,
@@ -161,21 +169,31 @@ def _require_known(until: Until, partitions: Sequence[ReadablePartition]) -> Non
             )
 
 
-def _source(run: Mutation, request: MaterialiseRequest, found: ReadablePartition, until: Until) -> Source:
+def _source(
+    run: Mutation,
+    request: MaterialiseRequest,
+    found: ReadablePartition,
+    until: Until,
+    keys: WithoutKeys | None,
+) -> Source:
     partition = found.topic_id_partition
     log = run.resources.readable_log(found)
     end = until_offset(run.resources, log, until)
     last = log.end_offset - 1 if end is None else min(end, log.end_offset) - 1
     spans = tuple(segments_in_lineage(log.cache, log.lineage, log.log_start_offset, last))
-    as_topic = request.as_topic or partition.topic
+    new = TopicPartition(request.as_topic or partition.topic, partition.partition)
+    left_out = None if keys is None else keys.removal.read(new)
+    is_own = left_out is not None and left_out.log["topic_id"] == partition.topic_id
     return Source(
         partition=partition,
         spans=spans,
-        targets=_targets(request, TopicPartition(as_topic, partition.partition)),
-        as_topic=as_topic,
+        targets=_targets(request, new),
+        as_topic=new.topic,
         as_topic_id=None if request.as_id is None else Uuid.parse(request.as_id),
         until_offset=end,
         undecided=_undecided(run, request, partition, end) or _missing(run, spans),
+        without_keys=None if keys is None else keys.removal.keys_sha256,
+        listed=left_out.segments if left_out is not None and is_own else None,
     )
 
 
@@ -252,20 +270,23 @@ def _target(log_dir: Path, folder: Path) -> Target:
     return Target(log_dir=log_dir, topic_id=topic_id, segments=segments)
 
 
-def _check(request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> None:
+def _check(run: Mutation, request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> None:
     """Raise SafetyRefusal if the plan may not be carried out."""
     if found.refused:
         hint = "leave these partitions out with --topic and --partition, or do what the reason says"
         raise refusal_of(sorted(found.refused.items()), hint)
     for folder in request.log_dir:
         ensure_stopped(Path(folder))
+    # A plan that is only made starts no Spark session.
+    on_executors = run.resources.is_on_spark and request.apply and bool(plan.steps)
+    tasks = run.resources.executors.slots if on_executors else request.threads
     needed: dict[int, int] = {}
     dirs: dict[int, str] = {}
     for step in plan.steps:
         log_dir = str(step.details[LOG_DIR])
         device = Path(log_dir).stat().st_dev
         dirs[device] = log_dir
-        needed[device] = needed.get(device, found.ahead_bytes) + int(step.details[ROOM_BYTES])
+        needed[device] = needed.get(device, found.largest_bytes * tasks) + int(step.details[ROOM_BYTES])
     for device, size_bytes in needed.items():
         free_bytes = shutil.disk_usage(dirs[device]).free
         if free_bytes < size_bytes:
@@ -275,11 +296,18 @@ def _check(request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> N
             )
 
 
-def _conclude(run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome]) -> None:
-    """Remove what killed runs left, and say what is next."""
+def _conclude(
+    run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome], keys: WithoutKeys | None
+) -> None:
+    """Remove what killed runs left, and say what was left out and what is next."""
     for log_dir, name in _folders(sources):
         remove_left(log_dir, name)
-    if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
+    if any(outcome.status is not Status.DONE for outcome in outcomes):
+        return
+    if keys is not None:
+        new = (TopicPartition(each.as_topic, each.partition.partition) for each in sources)
+        keys.report(map(keys.removal.read, new), run.progress)
+    if not outcomes:
         return
     run.progress.say(
         "now start the brokers. Timestamps are kept: if the records are older than "

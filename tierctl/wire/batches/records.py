@@ -4,7 +4,7 @@ Lengths and deltas are zigzag varints; the attributes byte of a record is unused
 Source: org.apache.kafka.common.record.DefaultRecord.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
@@ -124,6 +124,25 @@ def _header_name(name: bytes | None, at: int) -> str:
 
 def _wrong(at: int, expected: str, found: str) -> CorruptInputError:
     return CorruptInputError("record", expected=expected, found=found, at=at)
+
+
+def emptied_records(data: bytes, head: BatchHead, offsets: Container[int]) -> bytes:
+    """Return `data` with the records at `offsets` without key, value and headers; all others are unchanged.
+
+    `data` is the uncompressed payload of the batch with `head`, which `decode_records` accepts.
+    """
+    out = bytearray()
+    at = 0
+    for _ in range(head.record_count):
+        (timestamp_delta, offset_delta, *_content), end = _decode_record(data, at)
+        if head.base_offset + offset_delta in offsets:
+            body = _encode_body(Record(0, 0, None, None), offset_delta, timestamp_delta)
+            write_varint(out, len(body))
+            out += body
+        else:
+            out += data[at:end]
+        at = end
+    return bytes(out)
 
 
 def encode_records(records: Iterable[Record], *, base_offset: int, base_timestamp_ms: int) -> bytes:

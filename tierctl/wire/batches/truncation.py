@@ -1,9 +1,11 @@
-"""Cuts a record batch inside: keeps its first records, in a batch with a new CRC."""
+"""Changes a record batch inside: keeps its first records, or empties some, in a batch with a new CRC."""
+
+from collections.abc import Container
 
 from tierctl.wire.batches.batch_heads import BatchHead, Buffer
 from tierctl.wire.batches.compression import compress
 from tierctl.wire.batches.record_batch import batch_at, seal
-from tierctl.wire.batches.records import encode_records
+from tierctl.wire.batches.records import emptied_records, encode_records
 
 
 def batch_before(buf: Buffer, head: BatchHead, end_offset: int) -> bytes:
@@ -24,3 +26,13 @@ def batch_before(buf: Buffer, head: BatchHead, end_offset: int) -> bytes:
     )
     data = encode_records(records, base_offset=head.base_offset, base_timestamp_ms=head.base_timestamp_ms)
     return seal(kept, compress(head.compression, data))
+
+
+def batch_emptied(buf: Buffer, head: BatchHead, offsets: Container[int]) -> bytes:
+    """Return the batch with `head` in `buf`, its records at `offsets` without key, value and headers.
+
+    Every other byte of the records, and every field of the head but for length and CRC, stays; the records
+    are compressed anew with the same codec. The batch must have been decoded before.
+    """
+    data = emptied_records(batch_at(buf, head).uncompressed(), head, offsets)
+    return seal(head, compress(head.compression, data))
