@@ -19,6 +19,7 @@ from tests.live.test_rebuild import (
     served,
 )
 from tests.support.broker import Broker, Brokers
+from tests.support.signing import is_signed, signing_key
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 BLOCK = 200 + 1 + 30
@@ -70,13 +71,15 @@ def expected(cluster: Cluster, ends: dict[tuple[str, int], int]) -> Records:
 
 @pytest.mark.matrix
 def test_d0_a_new_cluster_serves_and_tiers_the_records(
-    lost: tuple[Cluster, dict[tuple[str, int], int]], brokers: Brokers
+    lost: tuple[Cluster, dict[tuple[str, int], int]], brokers: Brokers, tmp_path: Path
 ) -> None:
     cluster, ends = lost
     remote = ("--remote", cluster.broker.remote_dir)
     broker = brokers.own()
     ids = {topic: broker.create_topic(topic, count, tiered=True) for topic, count in TOPICS.items()}
     broker.create_topic("then", 1)
+    for topic, count in TOPICS.items():
+        broker.create_topic(f"{topic}-erased", count)
     arguments = restore(broker, *remote, *(word for topic in TOPICS for word in ("--topic", topic)))
     refused = tierctl(*arguments, "--apply")
     assert (refused.code, "a broker is running on" in refused.err) == (4, True), refused.err
@@ -89,6 +92,7 @@ def test_d0_a_new_cluster_serves_and_tiers_the_records(
     chosen = ("--topic", "plain", "--partition", 0, "--as", "then", "--until", f"plain-0={THEN}")
     plan(*restore(broker, *remote, *metadata, *chosen, "--apply"))
     assert plan(*arguments)["steps"] == []
+    keys = erase(broker, remote, cluster.records, tmp_path)
     dump_everything(broker)
 
     broker.start()
@@ -96,6 +100,7 @@ def test_d0_a_new_cluster_serves_and_tiers_the_records(
     whole = cluster.records["plain", 0, "read_uncommitted"]
     assert broker.records("then") == whole[: bisect_left(whole, (THEN,))]
     assert broker.offsets("latest", "then") == {("then", 0): THEN}
+    check_erased(broker, expected(cluster, ends), cluster.starts, keys)
 
     broker.await_idle()
     assert len(base_offsets(broker, "plain")) >= 2
@@ -113,17 +118,53 @@ def test_d0_a_new_cluster_serves_and_tiers_the_records(
     broker.stop()
 
 
+def erase(broker: Broker, remote: tuple[object, ...], records: Records, folder: Path) -> set[bytes]:
+    """Write every topic once more, without the records of some keys; return the keys."""
+    keys = {
+        found[at][2] or b""
+        for topic, number in PARTITIONS
+        for found in [records[topic, number, "read_uncommitted"]]
+        for at in (0, len(found) // 2)
+    }
+    assert b"" not in keys
+    (folder / "keys").write_text("".join(f"hex:{key.hex()}\n" for key in sorted(keys)))
+    signed = ("--sign-with", signing_key(folder / "key.pem"), "--left-out", folder / "lists")
+    for topic in TOPICS:
+        as_topic = ("--topic", topic, "--as", f"{topic}-erased")
+        plan(*restore(broker, *remote, *as_topic, "--without-keys", folder / "keys", *signed, "--apply"))
+    for topic, number in PARTITIONS:
+        listed = folder / "lists" / f"{topic}-erased-{number}.jsonl"
+        assert is_signed(folder / "key.pem", listed, listed.with_name(f"{listed.name}.sig"))
+    return keys
+
+
+def check_erased(
+    broker: Broker, wanted: Records, starts: dict[tuple[str, int], int], keys: set[bytes]
+) -> None:
+    """The same offsets and timestamps; records of the keys are empty, and all others are equal."""
+    for topic, number in PARTITIONS:
+        for how in ISOLATIONS:
+            found = broker.records(f"{topic}-erased", number, isolation=how, start=starts[topic, number])
+            records = wanted[topic, number, how]
+            left = [(*each[:2], None, None) if each[2] in keys else each for each in records]
+            assert found[: len(left)] == left, (topic, number, how)
+            assert left != records
+
+
 def dump_everything(broker: Broker) -> None:
     """Kafka's own tool finds every segment and index sound."""
-    for topic, number in (*PARTITIONS, ("then", 0)):
-        for log in sorted((broker.log_dir / f"{topic}-{number}").glob("*.log")):
-            said = broker.release.dump_log(log, "--deep-iteration")
-            assert "isvalid: false" not in said
-            assert "partitionLeaderEpoch: 0" in said or not log.stat().st_size
-            for suffix in (".index", ".timeindex"):
-                if log.with_suffix(suffix).exists():
-                    found = broker.release.dump_log(log.with_suffix(suffix), "--index-sanity-check")
-                    assert "passed sanity check" in found
+    whole = [broker.log_dir / f"{topic}-{number}" for topic, number in (*PARTITIONS, ("then", 0))]
+    erased = [broker.log_dir / f"{topic}-erased-{number}" for topic, number in PARTITIONS]
+    # The first segment of each erased log has records of the keys.
+    firsts = [min(folder.glob("*.log")) for folder in erased]
+    for log in (*(log for folder in whole for log in sorted(folder.glob("*.log"))), *firsts):
+        said = broker.release.dump_log(log, "--deep-iteration")
+        assert "isvalid: false" not in said
+        assert "partitionLeaderEpoch: 0" in said or not log.stat().st_size
+        for suffix in (".index", ".timeindex"):
+            if log.with_suffix(suffix).exists():
+                found = broker.release.dump_log(log.with_suffix(suffix), "--index-sanity-check")
+                assert "passed sanity check" in found
 
 
 def check_served(broker: Broker, wanted: Records, starts: dict[tuple[str, int], int]) -> None:
