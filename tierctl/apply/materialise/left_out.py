@@ -5,16 +5,20 @@ in a file of the same name with `.sig`. The same log has the same list, so that 
 run, changes nothing.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tierctl.apply.materialise.signing import SigningKey
 from tierctl.files import PLAIN, replace_durably
 from tierctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from tierctl.apply.materialise.signing import SigningKey
 
 FORMAT = "tierctl-left-out/1"
 _SIGNATURE_SUFFIX = ".sig"

@@ -38,62 +38,6 @@ from tierctl.wire.files.indexes import TransactionIndex
 from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 
-def groups(steps: Sequence[Step], segments_min: int) -> Iterator[list[Step]]:
-    """Yield consecutive slices of `steps` that have `segments_min` segments or more, the last one fewer."""
-    group: list[Step] = []
-    for step in steps:
-        group.append(step)
-        if sum(len(each.details[SEGMENTS]) for each in group) >= segments_min:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def materialise_partitions(
-    steps: Sequence[Step], context: RunContext, removal: Removal | None
-) -> list[Outcome]:
-    """Write the log of each of `steps` and make it the partition's; the caller holds the brokers' locks.
-
-    With `removal`, the records of its keys are emptied, and a signed list names them.
-
-    Until the last rename a partition's folder is as it was. An error or a request to stop leaves nothing of
-    the new log. Raise TierctlError if the engine can take no work.
-    """
-    context.engine.ready()
-    logs = [_NewLog(step, removal) for step in steps]
-    try:
-        for log in logs:
-            with log.attempted():
-                log.begin(context)
-        _write_parts([(log, part) for log in logs for part in log.parts[:-1]], context, removal)
-        # The last parts end the transactions that the parts before them left open.
-        _write_parts([(log, part) for log in logs for part in log.parts[-1:]], context, removal)
-        for log in logs:
-            if log.outcome is None:
-                with log.attempted():
-                    log.finish(context)
-    finally:
-        for log in logs:
-            log.discard()
-    return [log.outcome or Outcome(step=log.step, status=Status.DONE) for log in logs]
-
-
-def _write_parts(
-    work: Sequence[tuple["_NewLog", SegmentPart]], context: RunContext, removal: Removal | None
-) -> None:
-    """Write parts in waves; a log with an outcome gets no more of them."""
-    write = partial(write_part, frozenset() if removal is None else removal.digests)
-    for wave in context.waves(work):
-        begun = [(log, part) for log, part in wave if log.outcome is None]
-        inputs = [log.input_of(part) for log, part in begun]
-        results = context.engine.map(write, inputs, context.side_effect_context())
-        for (log, _), result in zip(begun, results, strict=True):
-            if log.outcome is None:
-                with log.attempted():
-                    log.take(result)
-
-
 @dataclass(slots=True)
 class _NewLog:
     """The log of one step while it is written; it has an `outcome` once that is not DONE."""
@@ -210,6 +154,62 @@ class _NewLog:
         """Remove what is left of the folder."""
         if self._made is not None:
             shutil.rmtree(self._made.staging, ignore_errors=True)
+
+
+def groups(steps: Sequence[Step], segments_min: int) -> Iterator[list[Step]]:
+    """Yield consecutive slices of `steps` that have `segments_min` segments or more, the last one fewer."""
+    group: list[Step] = []
+    for step in steps:
+        group.append(step)
+        if sum(len(each.details[SEGMENTS]) for each in group) >= segments_min:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def materialise_partitions(
+    steps: Sequence[Step], context: RunContext, removal: Removal | None
+) -> list[Outcome]:
+    """Write the log of each of `steps` and make it the partition's; the caller holds the brokers' locks.
+
+    With `removal`, the records of its keys are emptied, and a signed list names them.
+
+    Until the last rename a partition's folder is as it was. An error or a request to stop leaves nothing of
+    the new log. Raise TierctlError if the engine can take no work.
+    """
+    context.engine.ready()
+    logs = [_NewLog(step, removal) for step in steps]
+    try:
+        for log in logs:
+            with log.attempted():
+                log.begin(context)
+        _write_parts([(log, part) for log in logs for part in log.parts[:-1]], context, removal)
+        # The last parts end the transactions that the parts before them left open.
+        _write_parts([(log, part) for log in logs for part in log.parts[-1:]], context, removal)
+        for log in logs:
+            if log.outcome is None:
+                with log.attempted():
+                    log.finish(context)
+    finally:
+        for log in logs:
+            log.discard()
+    return [log.outcome or Outcome(step=log.step, status=Status.DONE) for log in logs]
+
+
+def _write_parts(
+    work: Sequence[tuple[_NewLog, SegmentPart]], context: RunContext, removal: Removal | None
+) -> None:
+    """Write parts in waves; a log with an outcome gets no more of them."""
+    write = partial(write_part, frozenset() if removal is None else removal.digests)
+    for wave in context.waves(work):
+        begun = [(log, part) for log, part in wave if log.outcome is None]
+        inputs = [log.input_of(part) for log, part in begun]
+        results = context.engine.map(write, inputs, context.side_effect_context())
+        for (log, _), result in zip(begun, results, strict=True):
+            if log.outcome is None:
+                with log.attempted():
+                    log.take(result)
 
 
 def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_offset: int) -> None:

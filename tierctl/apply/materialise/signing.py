@@ -1,16 +1,14 @@
 """Ed25519 signatures of files, which OpenSSL verifies with the public key alone (RFC 8032)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tierctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _BYTES_MAX = 1 << 16
 _HINT = "make one: openssl genpkey -algorithm ed25519 -out key.pem"
@@ -25,14 +23,6 @@ class SigningKey:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Return the key in the PEM file `path`; UsageError if it has no unencrypted Ed25519 private key."""
-        if find_spec("cryptography") is None:
-            raise UsageError(
-                "--sign-with needs cryptography, which is not installed", hint="pip install tierctl[kafka]"
-            )
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
         try:
             with path.open("rb") as file:
                 key = load_pem_private_key(file.read(_BYTES_MAX), None)
@@ -54,8 +44,6 @@ class SigningKey:
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
         """Return whether `signature` is that of `data` by this key."""
-        from cryptography.exceptions import InvalidSignature
-
         try:
             self._key.public_key().verify(signature, data)
         except InvalidSignature:

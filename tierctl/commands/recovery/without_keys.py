@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 from tierctl.apply.materialise.left_out import LeftOut, Removal
-from tierctl.apply.materialise.signing import SigningKey
 from tierctl.errors import UsageError
 from tierctl.model.progress import Progress
 from tierctl.read.record_rows import KEY_FORMS, parse_key
@@ -22,7 +23,7 @@ class WithoutKeys:
     removal: Removal
 
     @classmethod
-    def read(cls, keys: str | None, lists: str | None, signing_key: str | None) -> "WithoutKeys | None":
+    def read(cls, keys: str | None, lists: str | None, signing_key: str | None) -> Self | None:
         """Return the keys of the file `keys`; None if none of the three options is given.
 
         Raise UsageError if one of them is missing, for a file that has no keys, and for a malformed line.
@@ -37,7 +38,14 @@ class WithoutKeys:
             )
         path = Path(keys)
         lines = _parsed(path, _text_of(path))
-        removal = Removal(digests=frozenset(lines), lists=Path(lists), key=SigningKey.read(Path(signing_key)))
+        if find_spec("cryptography") is None:
+            raise UsageError(
+                "--sign-with needs cryptography, which is not installed", hint="pip install tierctl[kafka]"
+            )
+        from tierctl.apply.materialise.signing import SigningKey
+
+        key = SigningKey.read(Path(signing_key))
+        removal = Removal(digests=frozenset(lines), lists=Path(lists), key=key)
         return cls(file=path, lines=lines, removal=removal)
 
     def report(self, lists: Iterable[LeftOut | None], progress: Progress) -> None:
