@@ -36,6 +36,8 @@ from typing import Any, Self
 
 WRONG_PATH = PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError
 """Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
+NOT_ALLOWED = "this user may not do that: check owner and mode of the folder"
+"""The hint of an error of the operating system about rights."""
 
 
 class ExitCode(IntEnum):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tierctl.cli import status
-from tierctl.errors import ExitCode
+from tierctl.errors import NOT_ALLOWED, ExitCode
 from tierctl.metadata import open as metadata_opening
-from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs, record_successful_run
+from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs
 
 from tests.cli.shell import tierctl
 
@@ -111,8 +111,11 @@ def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
     assert "could not be stored" in ran.err
 
 
-def test_a_directory_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
-    record_successful_run(tmp_path / "none", "sweep", 1)
+def test_a_directory_that_does_not_exist_is_not_made(capture: Capture, tmp_path: Path) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+    ran = tierctl("verify", *where, "--state-dir", str(tmp_path / "none"))
+    assert f"{tmp_path / 'none'}: the end of the run could not be stored: the directory does not" in ran.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,3 +149,14 @@ def test_a_typo_in_the_tier_or_its_layout_is_refused(typo: tuple[str, ...], capt
 def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:
     ran = tierctl("status", "--metadata", capture("tiered-cluster") / "before")
     assert ran.err == "note: without --log-dir it is not known how far copies are behind\n"
+
+
+def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = capture("tiered-cluster")
+
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/tier")
+
+    monkeypatch.setattr("tierctl.storage.open._named_or_detected", denied)
+    ran = tierctl("verify", "--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+    assert (ran.code, "/tier: Permission denied" in ran.err, NOT_ALLOWED in ran.err) == (2, True, True)

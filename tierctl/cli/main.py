@@ -32,7 +32,7 @@ from tierctl.cli.unattended import (
     record_success,
     until_unlocked,
 )
-from tierctl.errors import WRONG_PATH, ExitCode, TierctlError
+from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
 
 GROUPS: Mapping[str, Sequence[str]] = {
@@ -309,7 +309,8 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case OSError():
             where = error.filename or "input/output"
             message = f"{where}: {error.strerror or error}"
-            return ErrorReport(code=code, kind=kind, message=message, where=str(where))
+            hint = NOT_ALLOWED if isinstance(error, PermissionError) else None
+            return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=hint)
     return ErrorReport(
         code=code,
         kind=kind,

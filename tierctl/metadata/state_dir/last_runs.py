@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, NotFoundError
 from tierctl.files import exclusive, replace_durably
 
 LAST_RUNS = "last-successful-runs.json"
@@ -30,12 +30,13 @@ def last_successful_runs(state_dir: Path) -> dict[str, int]:
 
 
 def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
-    """Store that `command` ended at `ended_ms` without an error; do nothing without the directory.
+    """Store that `command` ended at `ended_ms` without an error.
 
-    Raises OSError, LockedError, and CorruptInputError for a file that another program wrote.
+    Raises NotFoundError without the directory, which is not made; OSError, LockedError, and CorruptInputError
+    for a file that another program wrote.
     """
     if not state_dir.is_dir():
-        return
+        raise NotFoundError("the directory does not exist", hint="tierctl cache build makes it")
     with exclusive(state_dir, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
         runs = last_successful_runs(state_dir) | {command: ended_ms}
         replace_durably(state_dir / LAST_RUNS, json.dumps(runs, indent=1, sort_keys=True).encode() + b"\n")

@@ -4,14 +4,14 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tierctl.errors import MetadataError
+from tierctl.errors import NOT_ALLOWED, MetadataError
 
 _HINTS = {
     errno.ENOSPC: "the disk is full: free space, then run again",
     errno.EDQUOT: "the quota is used up: raise it, then run again",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
-    errno.EACCES: "this user may not do that: check owner and mode of the folder",
-    errno.EPERM: "this user may not do that: check owner and mode of the folder",
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
     errno.EROFS: "the folder is mounted read-only",
 }
 

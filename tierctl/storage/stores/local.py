@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tierctl.errors import (
+    NOT_ALLOWED,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -39,8 +40,8 @@ _HINTS = {
     errno.ENOSPC: "the tier's disk is full: free space there, then run again",
     errno.EDQUOT: "the tier's quota is used up: raise it, then run again",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
-    errno.EACCES: "this user may not do that: check owner and mode of the folder",
-    errno.EPERM: "this user may not do that: check owner and mode of the folder",
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
     errno.EROFS: "the tier is mounted read-only",
     errno.ELOOP: "a symbolic link stands where an object should be; links in a tier are not followed",
     errno.EISDIR: "a folder stands where an object should be",
