@@ -148,7 +148,10 @@ def test_a_typo_in_the_tier_or_its_layout_is_refused(typo: tuple[str, ...], capt
 
 def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:
     ran = tierctl("status", "--metadata", capture("tiered-cluster") / "before")
-    assert ran.err == "note: without --log-dir it is not known how far copies are behind\n"
+    assert ran.err == (
+        "note: without --log-dir it is not known how far copies are behind, nor whether KIP-917's limit "
+        "stops them\n"
+    )
 
 
 def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

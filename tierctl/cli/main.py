@@ -309,8 +309,8 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
         case OSError():
             where = error.filename or "input/output"
             message = f"{where}: {error.strerror or error}"
-            hint = NOT_ALLOWED if isinstance(error, PermissionError) else None
-            return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=hint)
+            advice = NOT_ALLOWED if isinstance(error, PermissionError) else None
+            return ErrorReport(code=code, kind=kind, message=message, where=str(where), hint=advice)
     return ErrorReport(
         code=code,
         kind=kind,

@@ -135,7 +135,10 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
             require_own_tier(copying, run.resources.remote, run.metadata, run.progress, may_be_new=True)
         topics = TopicSums(run, state)
         if not request.log_dir:
-            run.progress.note("without --log-dir it is not known how far copies are behind")
+            run.progress.note(
+                "without --log-dir it is not known how far copies are behind, nor whether KIP-917's limit "
+                "stops them"
+            )
         else:
             plan = explained(run, copying, state)
             topics.add_lag(plan, run.read_logs())
