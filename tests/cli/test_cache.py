@@ -163,6 +163,13 @@ def test_build_makes_a_state_directory(after: Path, state_dir: Path) -> None:
     assert found == expected
 
 
+def test_build_in_a_locked_state_directory_is_an_error(after: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with exclusive(tmp_path / "state", LOCK):
+        ran = tierctl("cache", "build", "--metadata", str(after), "--state-dir", str(tmp_path / "state"))
+    assert (ran.code, ran.out) == (6, "")
+
+
 @pytest.mark.parametrize("header", ["named", "unnamed"])
 def test_build_writes_flat_files_of_the_kip(header: str, after: Path, tmp_path: Path) -> None:
     rows = cache("build", "--metadata", after, "--out", tmp_path, "--header", header, "--topic", "orders")

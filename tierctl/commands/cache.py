@@ -139,12 +139,13 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     """Write the cache files of the state directory, or of the selected partitions as KIP-405's flat files.
 
     Files of the same names are kept as .bak. Flat files lack broker ids, custom metadata and transaction
-    indexes. Raise UsageError unless exactly one of `state_dir` and `out` is given.
+    indexes. Raise UsageError unless exactly one of `state_dir` and `out` is given, LockedError if another
+    tierctl has locked the state directory.
     """
     if (request.state_dir is None) == (request.out is None):
         raise UsageError("where to?", hint="name --state-dir or --out, one of them")
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        state = resources.metadata().refresh()
+        state = resources.metadata(stores_state=True).refresh()
         selection = resources.resolve_selection(part.topic_id_partition for part in state)
         histories = Histories(resources, remote=lambda: resources.remote)
         histories.examine(state)

@@ -118,6 +118,7 @@ class Resources:
         self,
         *,
         writable: bool = False,
+        stores_state: bool = False,
         may_be_new: bool = False,
         is_whole: bool = False,
         make_topic: bool = False,
@@ -125,8 +126,8 @@ class Resources:
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
-        If `is_whole`, the whole topic is read, also with a state directory. Raise NotFoundError for a folder
-        without a metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when
+        If `is_whole`, the whole topic is read, also with a state directory. With `stores_state` raise LockedError
+        if another run has locked the state directory. Raise NotFoundError for a folder without a metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when
         `writable`. `make_topic` makes a missing topic on a cluster. `folder` as for `open_topic`. Raise
         UsageError for a `writable` topic in an object store or a segment file, which can only be read.
         """
@@ -140,6 +141,7 @@ class Resources:
                 self.metadata_location,
                 state_dir=None if is_whole else self.request.state_dir,
                 writable=writable,
+                stores_state=stores_state,
                 if_missing=IfMissing.CREATE if is_made else if_missing,
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),

@@ -23,6 +23,7 @@ def open_metadata(
     *,
     state_dir: Path | None = None,
     writable: bool = False,
+    stores_state: bool = False,
     if_missing: IfMissing = IfMissing.FAIL,
     on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -33,9 +34,10 @@ def open_metadata(
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
     With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
-    each file that is damaged and whose metadata partition is read again. `fold_runner` folds the topic in
-    the first `refresh`; `reading` shows the progress of each `refresh`. The
-    other parameters and the errors are those of `open_topic`.
+    each file that is damaged and whose metadata partition is read again. If another run has locked the
+    directory, one that only reads stores no state; with `stores_state` LockedError is raised. `fold_runner`
+    folds the topic in the first `refresh`; `reading` shows the progress of each `refresh`. The other parameters
+    and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(
@@ -51,7 +53,7 @@ def open_metadata(
         if state_dir is not None:
             from tierctl.metadata.state_dir.directory import StateDirectory
 
-            kept = StateDirectory(state_dir, writable=writable)
+            kept = StateDirectory(state_dir, writable=writable or stores_state)
             opened.callback(kept.close)
         manager = TopicBasedRemoteLogMetadataManager(
             topic, state_dir=kept, fold_runner=fold_runner, reading=reading
