@@ -126,10 +126,11 @@ class Resources:
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
-        If `is_whole`, the whole topic is read, also with a state directory. With `stores_state` raise LockedError
-        if another run has locked the state directory. Raise NotFoundError for a folder without a metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when
-        `writable`. `make_topic` makes a missing topic on a cluster. `folder` as for `open_topic`. Raise
-        UsageError for a `writable` topic in an object store or a segment file, which can only be read.
+        If `is_whole`, the whole topic is read, also with a state directory. With `stores_state` raise
+        LockedError if another run has locked the state directory. Raise NotFoundError for a folder without a
+        metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when `writable`.
+        `make_topic` makes a missing topic on a cluster. `folder` as for `open_topic`. Raise UsageError for a
+        `writable` topic in an object store or a segment file, which can only be read.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
         is_made = writable and (make_topic if self.is_on_cluster else may_be_new)

@@ -36,8 +36,8 @@ def open_metadata(
     With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
     each file that is damaged and whose metadata partition is read again. If another run has locked the
     directory, one that only reads stores no state; with `stores_state` LockedError is raised. `fold_runner`
-    folds the topic in the first `refresh`; `reading` shows the progress of each `refresh`. The other parameters
-    and the errors are those of `open_topic`.
+    folds the topic in the first `refresh`; `reading` shows the progress of each `refresh`. The other
+    parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(
