@@ -134,6 +134,20 @@ def test_a_typo_in_the_profile_of_the_command_is_refused(tmp_path: Path) -> None
     assert tierctl("schedule", "--cron", "status", "--profile", "staging", cwd=tmp_path).code == 0
 
 
+@pytest.mark.parametrize("command", ["segments", "cache build"])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_the_run_has_the_profile_of_the_command(command: str, is_before: bool, tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text('[profiles.staging]\nmetadata = "/m"\nstate-dir = "/s"\n')
+    words, profile = command.split(), ("--profile", "staging")
+    line = (*profile, *words) if is_before else (*words, *profile)
+    text = tierctl("schedule", "--systemd", *line, cwd=tmp_path).out
+    assert setting(text, "ReadWritePaths").split() == ["-/m", "-/s"]
+    started = setting(text, "ExecStart").split()
+    assert [word for word in started if word in words] == words
+    assert started.count("--profile") == 1
+    assert started[started.index("--profile") + 1] == "staging"
+
+
 def test_variables_that_the_run_will_not_have_are_named() -> None:
     ran = tierctl("schedule", "--cron", "status", env=environment(TIERCTL_METADATA="/m"))
     assert (ran.code, "the run does not have TIERCTL_METADATA of this shell" in ran.err) == (0, True)

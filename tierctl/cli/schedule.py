@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 import tierctl
-from tierctl.cli.config.options import named_command
+from tierctl.cli.config.options import choosing_profile, named_command, parsed
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of, summarize
 from tierctl.cli.settings.run import RunSettings
@@ -103,17 +103,15 @@ def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
     if isinstance(command, click.Group) or command.name == "schedule":
         what = " ".join(words[:2]) or "nothing"
         raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
-    # click removes what it parses from a list of arguments.
-    given = command.make_context(" ".join(path), [*arguments], parent=root)
+    given = parsed(root, command, arguments)
     if isinstance(ctx.obj, RunSettings):
         # The words may choose another profile, or another tierctl.toml.
         ctx.obj.read_again()
-        given = command.make_context(" ".join(path), [*arguments], parent=root)
+        given = parsed(root, command, arguments)
         ctx.obj.require_valid()
         _note_variables(ctx, ctx.obj)
-        file = ctx.obj.file
-        if file is not None and not any(word.partition("=")[0] == "--config-file" for word in words):
-            words = [*path, "--config-file", str(file.absolute()), *words[len(path) :]]
+        chosen = choosing_profile(arguments, file=ctx.obj.file, profile=ctx.obj.profile)
+        words = [*path, *chosen, *arguments]
     params = given.params | given.meta
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())

@@ -9,10 +9,11 @@ import click
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.config.options import named_command
+from tierctl.cli.config.options import choosing_profile, named_command, parsed
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of
 from tierctl.cli.request import request_of
+from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.engine import EngineName
 from tierctl.spark.session.submit import DeployMode
@@ -144,7 +145,10 @@ def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
         raise UsageError(f"{what}: no command that runs on Spark" if what else "no command", hint=_HINT)
     if not any(word.partition("=")[0] == "--engine" for word in arguments):
         arguments = ["--engine", "spark", *arguments]
-    given = command.make_context(" ".join(path), list(arguments), parent=root)
+    if isinstance(ctx.obj, RunSettings):
+        chosen = choosing_profile(arguments, file=ctx.obj.config_file, profile=ctx.obj.profile)
+        arguments = [*chosen, *arguments]
+    given = parsed(root, command, arguments)
     if given.params["engine"] != EngineName.SPARK:
         raise UsageError("--engine local needs no spark-submit", hint="run the command itself")
     if any(options.is_typed(given, name) for name in ("master", "spark_conf")):

@@ -130,6 +130,17 @@ def test_what_is_refused(args: tuple[str, ...], message: str, tmp_path: Path) ->
     assert not (tmp_path / "new").exists()
 
 
+def test_the_command_has_the_profile_of_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "tierctl.toml"
+    file.write_text('[profiles.staging]\nmetadata = "/m"\n')
+    asked = ("--master", "yarn", "--profile", "staging", "--config-file", file, "--", "cache", "build")
+    line = line_of(tmp_path, *asked)
+    command = line[line.index("cache") :]
+    assert command[:2] == ["cache", "build"]
+    assert command[command.index("--profile") + 1] == "staging"
+    assert command[command.index("--config-file") + 1] == str(file)
+
+
 def test_files_are_written_once(tmp_path: Path) -> None:
     line_of(tmp_path, "--master", "yarn", "segments")
     times = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}

@@ -44,6 +44,19 @@ def contexts(ctx: click.Context, command: click.Command | None = None) -> Iterat
         yield ctx
 
 
+def parsed(root: click.Context, command: click.Command, arguments: Sequence[str]) -> click.Context:
+    """Return the context of a command whose arguments are parsed; defaults are those of its profile."""
+    (of_command,) = contexts(root, command)
+    return command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
+
+
+def choosing_profile(arguments: Sequence[str], *, file: Path | None, profile: str | None) -> list[str]:
+    """Return the options for a tierctl.toml and a profile that `arguments` do not choose themselves."""
+    values = {"--config-file": None if file is None else str(file.absolute()), "--profile": profile}
+    typed = {word.partition("=")[0] for word in arguments}
+    return [word for name, value in values.items() if value and name not in typed for word in (name, value)]
+
+
 def options_in_force(
     found: Sequence[click.Context], typed: Mapping[str, Any], settings: RunSettings
 ) -> list[commands.OptionValue]:
@@ -194,9 +207,9 @@ def in_force(
             f"{' '.join(words[:2])}: no command of tierctl", hint="as in: tierctl config show sweep"
         )
     (of_command,) = contexts(root, command)
-    given = command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
-    parsed, _, _ = command.make_parser(of_command).parse_args(list(arguments))
-    return [of_command], parsed, request_of(commands.ConfigRequest, given)
+    typed, _, _ = command.make_parser(of_command).parse_args(list(arguments))
+    request = request_of(commands.ConfigRequest, parsed(root, command, arguments))
+    return [of_command], typed, request
 
 
 def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesToCheck:

@@ -140,6 +140,12 @@ class _Reader:
         top, *rest = entry.path
         if top not in _TOP_LEVEL:
             self.problems.append(self._misplaced(entry))
+        elif top == "profile" and (rest or not isinstance(entry.value, str)):
+            self.problems.append(
+                self._wrong(
+                    entry, "'profile' must be a name", "a name", "the table of a profile is [profiles.NAME]"
+                )
+            )
         elif top == "profile":
             self.chosen = ProfileValue(entry.value, entry.line)
         elif not rest or (len(rest) == 1 and entry.value != {}):
