@@ -136,7 +136,7 @@ def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None
     (tmp_path / "tierctl.toml").write_text('[profile.staging]\nmetadata = "/m"\n')
     ran = tierctl("segments", "--profile", "staging", cwd=tmp_path)
     assert ran.code == 2
-    assert "tierctl.toml, line 2: 'profile' must be a name" in ran.err
+    assert "tierctl.toml, line 1: 'profile' must be a name" in ran.err
     assert "[profiles.NAME]" in ran.err
 
 

@@ -126,15 +126,15 @@ class Resources:
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
-        If `is_whole`, the whole topic is read, also with a state directory. With `stores_state` raise
-        LockedError if another run has locked the state directory. Raise NotFoundError for a folder without a
-        metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when `writable`.
-        `make_topic` makes a missing topic on a cluster. `folder` as for `open_topic`. Raise UsageError for a
-        `writable` topic in an object store or a segment file, which can only be read.
+        If `is_whole`, the whole topic is read, also with a state directory. Raise NotFoundError for a folder
+        without a metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when
+        `writable`. `make_topic` makes a missing topic on a cluster. `folder` and `stores_state` as for
+        `open_metadata`. Raise UsageError for a `writable` topic that can only be read: in a store or a file.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
-        is_made = writable and (make_topic if self.is_on_cluster else may_be_new)
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
+        if writable and (make_topic if self.is_on_cluster else may_be_new):
+            if_missing = IfMissing.CREATE
         from tierctl.metadata.open import open_metadata
 
         manager = self._closing(
@@ -143,7 +143,7 @@ class Resources:
                 state_dir=None if is_whole else self.request.state_dir,
                 writable=writable,
                 stores_state=stores_state,
-                if_missing=IfMissing.CREATE if is_made else if_missing,
+                if_missing=if_missing,
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
                 fold_runner=self._bulk_fold(),
@@ -151,8 +151,7 @@ class Resources:
                 reading=lambda total: self.progress.bar("reading metadata", unit="events", total=total),
             )
         )
-        on_topics = self.request.on_topics
-        if on_topics is not None:
+        if on_topics := self.request.on_topics:
             self._open.callback(lambda: on_topics(manager.state.topics))
         return manager
 
@@ -338,17 +337,14 @@ class Resources:
         """The executors of the Spark session."""
         from tierctl.spark.executors.transport import Executors
 
-        request = self.request
-        measures = request.meter is not None
-        return Executors(self.spark, measures=measures, on_transfers=request.add_transfers)
+        measures = self.request.meter is not None
+        return Executors(self.spark, measures=measures, on_transfers=self.request.add_transfers)
 
     @cached_property
     def selection_request(self) -> SelectionRequest:
         """The topics, partitions and topic ids of the request, not yet compared with existing ones."""
-        request = self.request
-        return SelectionRequest.of(
-            topics=request.topic, partitions=request.partition, topic_ids=request.topic_id
-        )
+        asked = self.request
+        return SelectionRequest.of(topics=asked.topic, partitions=asked.partition, topic_ids=asked.topic_id)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
         """Resolve the request's selection among the `known` partitions; later it is in `selection`.
