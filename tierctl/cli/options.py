@@ -10,12 +10,14 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import EllipsisType
 from typing import Annotated, Any
+
+import click
 
 from tierctl.cli.declare import option
 from tierctl.cli.help.stored_names import StoredNames
@@ -336,6 +338,12 @@ def is_typed(ctx: Any, name: str) -> bool:
     """Return whether an option was given on the command line, not by the environment or a profile."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def typed_option(ctx: click.Context, names: Iterable[str]) -> str | None:
+    """Return the first option of the parameters `names` that the command line has, as --log-dir, or None."""
+    written = {param.name: max(param.opts, key=len) for param in ctx.command.params}
+    return next((written[name] for name in names if is_typed(ctx, name)), None)
 
 
 def engine(engine: Engine = EngineName.LOCAL, master: Master = None, spark_conf: SparkConf = None) -> None:

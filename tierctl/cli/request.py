@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tierctl.cli.options import is_typed
+from tierctl.cli.options import typed_option
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
@@ -23,10 +23,9 @@ def request_of(kind: type[R], ctx: click.Context, **more: object) -> R:
     given: Mapping[str, Any] = ctx.params
     if given.get("engine") is EngineName.LOCAL:
         # A profile may have them for other runs, so only typed options are an error.
-        for name in ("master", "spark_conf"):
-            if is_typed(ctx, name):
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
+        option = typed_option(ctx, ("master", "spark_conf"))
+        if option:
+            raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
     of_run = {"verbose": getattr(ctx.obj, "verbosity", 0) > 1, "meter": getattr(ctx.obj, "meter", None)}
     if isinstance(ctx.obj, RunSettings):
         of_run |= {"on_topics": ctx.obj.topics.update, "throttle": ctx.obj.throttle}

@@ -8,7 +8,7 @@ import click
 from tierctl import commands
 from tierctl.cli.declare import option
 from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import is_typed
+from tierctl.cli.options import typed_option
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.times import parse_duration_ms
@@ -95,12 +95,11 @@ def checking(
 
 def require_consistent(ctx: click.Context, *, check: bool) -> None:
     """Raise UsageError for typed options that do not go with `--check`, or only with it."""
-    wrong = [name for name in (_OF_OTHERS if check else _OWN) if is_typed(ctx, name)]
+    wrong = typed_option(ctx, _OF_OTHERS if check else _OWN)
+    if wrong and check:
+        raise UsageError(f"{wrong} does not go with --check", hint="--check restores nothing")
     if wrong:
-        option_name = f"--{wrong[0].removesuffix('_ms').replace('_', '-')}"
-        if check:
-            raise UsageError(f"{option_name} does not go with --check", hint="--check restores nothing")
-        raise UsageError(f"{option_name} goes with --check", hint="add it, or leave the option out")
+        raise UsageError(f"{wrong} goes with --check", hint="add it, or leave the option out")
 
 
 def show_check(ctx: click.Context, metadata: str | None) -> ExitCode:

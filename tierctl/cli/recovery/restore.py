@@ -255,7 +255,6 @@ _OF_MATERIALISE = (
 
 def _require_effect(ctx: click.Context, names: tuple[str, ...], way: str) -> None:
     """Raise UsageError for a typed option that has an effect only with the other `way` to restore."""
-    for name in names:
-        if options.is_typed(ctx, name):
-            option_name = {"as_topic": "as"}.get(name, name).replace("_", "-")
-            raise UsageError(f"--{option_name} goes with {way}", hint=f"leave --{option_name} out")
+    typed = options.typed_option(ctx, names)
+    if typed:
+        raise UsageError(f"{typed} goes with {way}", hint=f"leave {typed} out")

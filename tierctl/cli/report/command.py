@@ -114,7 +114,8 @@ def _check(ctx: click.Context, html: Path | None, show: Show | None, *, is_chang
                 f"--show {show} and --what-if exclude each other", hint="expected changes or groups"
             )
         return
-    given = [name for name in _OF_CHANGES if options.is_typed(ctx, name)]
+    given = options.typed_option(ctx, _OF_CHANGES)
     if given or (show is not None and show not in _COLUMNS):
-        named = f"--{given[0].replace('_', '-')}" if given else f"--show {show}"
-        raise UsageError(f"{named} needs --what-if", hint="as --what-if 'orders.retention.ms=7d'")
+        raise UsageError(
+            f"{given or f'--show {show}'} needs --what-if", hint="as --what-if 'orders.retention.ms=7d'"
+        )
