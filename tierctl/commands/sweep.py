@@ -26,7 +26,6 @@ from tierctl.model import (
 )
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
-from tierctl.model.settings import topic
 from tierctl.plan.preconditions import CurrentTopics, why_never_tiered
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.retention.leaders import ClusterViews
@@ -225,7 +224,7 @@ def _note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
     unstated = [
         name
         for name in names
-        if topic.RETENTION_MS.name not in inputs.configs.get(name, TopicConfig()).stated
+        if not inputs.configs.get(name, TopicConfig()).is_age_stated
         and why_never_tiered(name, inputs.configs) is None
     ]
     if unstated:

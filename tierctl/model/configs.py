@@ -193,6 +193,11 @@ class TopicConfig:
             },
         )
 
+    @property
+    def is_age_stated(self) -> bool:
+        """Whether the topic or its brokers state retention.ms."""
+        return topic.RETENTION_MS.name in self.stated
+
     def setting(self, name: str) -> SettingValue:
         """Return the value in force of the topic setting `name`, and where it came from."""
         if name in self.stated:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import TopicConfig, Uuid
-from tierctl.model.settings import topic
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Action, Kept, Skip, Step
 from tierctl.state.segments.columns import FINISHED, TXN_INDEX_EMPTY
@@ -234,7 +233,7 @@ class Expiries:
             ),
             log_start_offset=own.log_start_offset,
             is_copied=not config.is_copy_disabled,
-            is_age_stated=topic.RETENTION_MS.name in config.stated,
+            is_age_stated=config.is_age_stated,
         )
 
     def _of(self, key: tuple[Uuid, int]) -> _Expiry:

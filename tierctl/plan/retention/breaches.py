@@ -206,7 +206,7 @@ class Limits:
     ) -> Reason:
         if self._config.retention_bytes >= 0 and first is not None:
             return Reason(ReasonKind.BEHIND_OLDER, held_by=first.segment_id)
-        is_age_stated = topic.RETENTION_MS.name in self._config.stated
+        is_age_stated = self._config.is_age_stated
         return Reason(ReasonKind.NO_LIMIT_REACHED, is_age_stated=is_age_stated, **self._size_facts(segment))
 
     def _why_stalled(self, segment: RemoteLogSegmentMetadata, staller: RemoteLogSegmentMetadata) -> Reason:
