@@ -222,8 +222,21 @@ class Plan:
 
 def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) -> Step:
     """Return the step that deletes `segment`; its details hold the segment's state at the decision."""
+    found = {
+        "state": segment.state,
+        "segment_size_in_bytes": segment.segment_size_in_bytes,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+    }
+    return segment_step(Action.DELETE_SEGMENT, segment, reason, found | details)
+
+
+def segment_step(
+    action: Action, segment: RemoteLogSegmentMetadata, reason: str, details: Mapping[str, Any]
+) -> Step:
+    """Return a step about one segment."""
     return Step(
-        action=Action.DELETE_SEGMENT,
+        action=action,
         reason=reason,
         topic=segment.topic,
         topic_id=segment.topic_id,
@@ -231,13 +244,7 @@ def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) 
         segment_id=segment.segment_id,
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
-        details={
-            "state": segment.state,
-            "segment_size_in_bytes": segment.segment_size_in_bytes,
-            "max_timestamp_ms": segment.max_timestamp_ms,
-            "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
-            **details,
-        },
+        details=details,
     )
 
 

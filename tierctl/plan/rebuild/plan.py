@@ -10,7 +10,7 @@ from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.lineage import merge_lineage
 from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step
+from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step, segment_step
 from tierctl.state.tier import TierState
 
 _K = ReasonKind
@@ -123,25 +123,16 @@ def _segment_step(
     decision: PartitionDecision,
 ) -> Step:
     custom = segment.custom_metadata
-    return Step(
-        action=action,
-        reason=reason,
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
-        segment_id=segment.segment_id,
-        start_offset=segment.start_offset,
-        end_offset=segment.end_offset,
-        details={
-            STATES: ",".join(states),
-            "max_timestamp_ms": segment.max_timestamp_ms,
-            "segment_size_in_bytes": segment.segment_size_in_bytes,
-            "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
-            "custom_metadata": None if custom is None else custom.hex(),
-            "txn_index_empty": segment.txn_index_empty,
-            LINEAGE_EPOCH: decision.lineage.entries[-1].epoch,
-        },
-    )
+    details = {
+        STATES: ",".join(states),
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "segment_size_in_bytes": segment.segment_size_in_bytes,
+        "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+        "custom_metadata": None if custom is None else custom.hex(),
+        "txn_index_empty": segment.txn_index_empty,
+        LINEAGE_EPOCH: decision.lineage.entries[-1].epoch,
+    }
+    return segment_step(action, segment, reason, details)
 
 
 def _checkpoint_steps(
