@@ -1,6 +1,5 @@
 """Files of a run in the state directory: log starts, KIP-917 breaches, and sightings of orphans."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, replace_durably
+from tierctl.metadata.state_dir.json_files import read_json, write_json
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
 from tierctl.wire.files.checkpoints import LOG_STARTS_FILE, read_offset_checkpoint, write_offset_checkpoint
@@ -63,19 +63,14 @@ class Journal:
 
     def custom_metadata_breaches(self) -> tuple[CustomMetadataBreach, ...]:
         """Return the recorded breaches of KIP-917's limit; CorruptInputError if the file does not parse."""
-        path = self._folder / CUSTOM_METADATA_BREACHES
-        try:
-            return tuple(_breach(each) for each in json.loads(path.read_bytes())["breaches"])
-        except FileNotFoundError:
-            return ()
-        except (ValueError, KeyError, TypeError, UsageError) as e:
-            raise CorruptInputError(
-                "custom metadata breaches",
-                expected="a list of them",
-                found=str(e),
-                source=str(path),
-                hint="delete the file: segments over the limit are then uploaded once more",
-            ) from None
+        return read_json(
+            self._folder / CUSTOM_METADATA_BREACHES,
+            lambda found: tuple(_breach(each) for each in found["breaches"]),
+            if_missing=(),
+            what="custom metadata breaches",
+            expected="a list of them",
+            hint="delete the file: segments over the limit are then uploaded once more",
+        )
 
     def record_breaches(self, breaches: Sequence[CustomMetadataBreach]) -> None:
         """Record the first breach of each partition, in the place of an earlier one; durable on return."""
@@ -83,29 +78,19 @@ class Journal:
         first_last = sorted(breaches, key=lambda each: -each.start_offset)
         every = (*self.custom_metadata_breaches(), *first_last)
         kept = {(each.topic_id, each.partition): each for each in every}
-        data = json.dumps({"breaches": [asdict(each) for each in kept.values()]}, indent=1).encode() + b"\n"
-        replace_durably(self._folder / CUSTOM_METADATA_BREACHES, data, fs=self._fs)
+        content = {"breaches": [asdict(each) for each in kept.values()]}
+        write_json(self._folder / CUSTOM_METADATA_BREACHES, content, fs=self._fs)
 
     def orphan_sightings(self) -> dict[_Key, dict[Uuid, int]]:
         """Return when each orphan was first seen, by partition; CorruptInputError for a damaged file."""
-        path = self._folder / ORPHAN_SIGHTINGS
-        try:
-            return {
-                (Uuid.parse(each["topic_id"]), int(each["partition"])): {
-                    Uuid.parse(segment_id): int(at_ms) for segment_id, at_ms in each["first_seen_ms"].items()
-                }
-                for each in json.loads(path.read_bytes())["partitions"]
-            }
-        except FileNotFoundError:
-            return {}
-        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as e:
-            raise CorruptInputError(
-                "sightings of orphans",
-                expected="the times by partition and segment id",
-                found=str(e),
-                source=str(path),
-                hint="delete the file: orphans must then be seen twice again before they are deleted",
-            ) from None
+        return read_json(
+            self._folder / ORPHAN_SIGHTINGS,
+            _sightings,
+            if_missing={},
+            what="sightings of orphans",
+            expected="the times by partition and segment id",
+            hint="delete the file: orphans must then be seen twice again before they are deleted",
+        )
 
     def record_sightings(self, seen: Mapping[_Key, Collection[Uuid]], now_ms: int) -> dict[Uuid, int]:
         """Record the orphans of each partition in `seen` at `now_ms`; return when each was first seen.
@@ -125,9 +110,17 @@ class Journal:
                 {"topic_id": topic_id, "partition": partition, "first_seen_ms": times}
                 for (topic_id, partition), times in sorted(after.items())
             ]
-            data = json.dumps({"partitions": partitions}, indent=1).encode() + b"\n"
-            replace_durably(self._folder / ORPHAN_SIGHTINGS, data, fs=self._fs)
+            write_json(self._folder / ORPHAN_SIGHTINGS, {"partitions": partitions}, fs=self._fs)
         return {segment_id: at for key in seen for segment_id, at in after.get(key, {}).items()}
+
+
+def _sightings(found: Any) -> dict[_Key, dict[Uuid, int]]:
+    return {
+        (Uuid.parse(each["topic_id"]), int(each["partition"])): {
+            Uuid.parse(segment_id): int(at_ms) for segment_id, at_ms in each["first_seen_ms"].items()
+        }
+        for each in found["partitions"]
+    }
 
 
 def _breach(fields: dict[str, Any]) -> CustomMetadataBreach:

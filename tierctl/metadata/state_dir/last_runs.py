@@ -1,10 +1,10 @@
 """When each command last ended without an error, as a file of the state directory."""
 
-import json
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, NotFoundError
-from tierctl.files import exclusive, replace_durably
+from tierctl.errors import NotFoundError
+from tierctl.files import exclusive
+from tierctl.metadata.state_dir.json_files import read_json, write_json
 
 LAST_RUNS = "last-successful-runs.json"
 _LOCK = ".last-successful-runs.lock"
@@ -13,20 +13,14 @@ _LOCK_TIMEOUT_S = 2.0
 
 def last_successful_runs(state_dir: Path) -> dict[str, int]:
     """Return the end time in ms of each command's last successful run; CorruptInputError if unreadable."""
-    path = state_dir / LAST_RUNS
-    try:
-        found = json.loads(path.read_bytes())
-        return {str(command): int(ended_ms) for command, ended_ms in found.items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, TypeError, AttributeError) as e:
-        raise CorruptInputError(
-            "last successful runs",
-            expected="an object of times",
-            found=str(e),
-            source=str(path),
-            hint="delete the file: the next runs write it anew",
-        ) from None
+    return read_json(
+        state_dir / LAST_RUNS,
+        lambda found: {str(command): int(ended_ms) for command, ended_ms in found.items()},
+        if_missing={},
+        what="last successful runs",
+        expected="an object of times",
+        hint="delete the file: the next runs write it anew",
+    )
 
 
 def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
@@ -39,4 +33,4 @@ def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
         raise NotFoundError("the directory does not exist", hint="tierctl cache build makes it")
     with exclusive(state_dir, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
         runs = last_successful_runs(state_dir) | {command: ended_ms}
-        replace_durably(state_dir / LAST_RUNS, json.dumps(runs, indent=1, sort_keys=True).encode() + b"\n")
+        write_json(state_dir / LAST_RUNS, dict(sorted(runs.items())))

@@ -1,13 +1,12 @@
 """Which segments `verify` read whole and when, as a file of the state directory."""
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import PLAIN, FileSystem, exclusive, replace_durably
+from tierctl.files import PLAIN, FileSystem, exclusive
+from tierctl.metadata.state_dir.json_files import read_json, write_json
 from tierctl.model import Uuid
 
 READ_SEGMENTS = "read-segments.json"
@@ -33,26 +32,24 @@ Reads = Mapping[_Key, Mapping[Uuid, ReadingRun]]
 
 def read_segments(state_dir: Path) -> dict[_Key, dict[Uuid, ReadingRun]]:
     """Return the last read of each segment; raise CorruptInputError if the file does not parse."""
-    path = state_dir / READ_SEGMENTS
-    try:
-        found = json.loads(path.read_bytes())
-        runs = [_run(each) for each in found["runs"]]
-        return {
-            (Uuid.parse(each["topic_id"]), int(each["partition"])): {
-                Uuid.parse(segment_id): runs[number] for segment_id, number in each["segments"].items()
-            }
-            for each in found["partitions"]
+    return read_json(
+        state_dir / READ_SEGMENTS,
+        _reads_of,
+        if_missing={},
+        what="segments that verify read",
+        expected="the runs, and the segments that each of them read",
+        hint="delete the file: every segment then counts as not read in the last 30 days",
+    )
+
+
+def _reads_of(found: Any) -> dict[_Key, dict[Uuid, ReadingRun]]:
+    runs = [_run(each) for each in found["runs"]]
+    return {
+        (Uuid.parse(each["topic_id"]), int(each["partition"])): {
+            Uuid.parse(segment_id): runs[number] for segment_id, number in each["segments"].items()
         }
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError) as e:
-        raise CorruptInputError(
-            "segments that verify read",
-            expected="the runs, and the segments that each of them read",
-            found=str(e),
-            source=str(path),
-            hint="delete the file: every segment then counts as not read in the last 30 days",
-        ) from None
+        for each in found["partitions"]
+    }
 
 
 def record_read_segments(
@@ -78,10 +75,10 @@ def record_read_segments(
             key: {each: last for each, last in reads.items() if last.at_ms > oldest_ms and is_live(key, each)}
             for key, reads in kept.items()
         }
-        replace_durably(state_dir / READ_SEGMENTS, _dumps(kept), fs=fs)
+        write_json(state_dir / READ_SEGMENTS, _content(kept), fs=fs)
 
 
-def _dumps(reads: Reads) -> bytes:
+def _content(reads: Reads) -> dict[str, Any]:
     """Return the file's content: each run is stated once, and segments have its position in the list."""
     numbers: dict[ReadingRun, int] = {}
     partitions = [
@@ -94,7 +91,7 @@ def _dumps(reads: Reads) -> bytes:
         if runs
     ]
     runs = [{"at_ms": run.at_ms, "seed": run.seed} for run in numbers]
-    return json.dumps({"runs": runs, "partitions": partitions}, indent=1).encode() + b"\n"
+    return {"runs": runs, "partitions": partitions}
 
 
 def _run(fields: dict[str, Any]) -> ReadingRun:
