@@ -12,10 +12,14 @@ class Right:
     group: str | None = None
 
     @property
-    def hint(self) -> str:
-        """Return the kafka-acls command that grants the right."""
+    def command(self) -> str:
+        """The kafka-acls command that grants the right."""
         resource = "--cluster" if self.topic is None else f"--topic {self.topic}"
         if self.group is not None:
             resource = f"--group {self.group}"
-        given = f"--operation {self.operation} {resource}"
-        return f"the user lacks a right: kafka-acls --add --allow-principal User:... {given}"
+        return f"kafka-acls --add --allow-principal User:... --operation {self.operation} {resource}"
+
+    @property
+    def hint(self) -> str:
+        """The advice to a login that lacks the right."""
+        return f"the user lacks a right: {self.command}"

@@ -27,8 +27,8 @@ class CommittedOffsets:
     """The committed offsets of the groups of a cluster.
 
     `unreadable` has an error for each group or broker that could not be asked, and for each partition of
-    which a group's offset could not be read. Unless `lists_all`,
-    the login may not list all groups: brokers leave out those that it may not describe, without an error.
+    which a group's offset could not be read. Unless `lists_all`, the login may not list all groups: brokers
+    leave out those that it may not describe, without an error.
     """
 
     offsets: tuple[CommittedOffset, ...]
@@ -69,7 +69,7 @@ def committed_offsets(admin: TopicAdmin, partitions: Collection[TopicPartition])
             ]
     operations = admin.cluster_operations()
     return CommittedOffsets(
-        offsets=tuple(sorted(found, key=lambda each: (each.group, *_place(each.partition)))),
+        offsets=tuple(sorted(found, key=lambda each: (each.group, each.partition))),
         groups=len(names),
         unreadable=tuple(errors),
         # A login without the right gets no operations at all, also not those that it has.
@@ -93,7 +93,3 @@ def _asked(admin: TopicAdmin, names: Sequence[str]) -> Iterator[tuple[str, Any]]
 
 def _partition_of(answered: Any) -> TopicPartition:
     return TopicPartition(answered.topic, answered.partition)
-
-
-def _place(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition

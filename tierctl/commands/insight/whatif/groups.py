@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tierctl.commands.insight.whatif.rows import GroupLoss
 from tierctl.errors import TierctlError
+from tierctl.kafka.acls import Right
 from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.groups import CommittedOffset
 from tierctl.model import TopicPartition
@@ -44,7 +45,7 @@ def group_losses(
     if not found.lists_all:
         progress.warn(
             f"only the {found.groups} consumer groups that this user may describe were asked; for all: "
-            "kafka-acls --add --allow-principal User:... --operation Describe --cluster"
+            f"{Right('Describe').command}"
         )
     losses = tuple(_losses(found.offsets, moved, starts))
     return losses, found.lists_all and not found.unreadable
