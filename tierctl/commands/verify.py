@@ -16,7 +16,7 @@ from tierctl.commands.plans import MutationResult
 from tierctl.commands.recovery.repair_plan import with_repairs
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
-from tierctl.commands.sampling.deep_reads import is_sample, open_deep_reads, reads_recorded
+from tierctl.commands.sampling.deep_reads import DeepReadsAsked, open_deep_reads, reads_recorded
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.locallog import list_partitions
@@ -64,6 +64,16 @@ class VerifyRequest(Request):
     """`log_dir` names the log directories of all replicas: topics without a folder there are deleted."""
     orphan_age_ms: int | None = None
     """The age in milliseconds above which the plan deletes objects of no live segment; default 7 days."""
+
+    @property
+    def reads_asked(self) -> DeepReadsAsked:
+        """Which segments to read, and where to keep which were."""
+        return DeepReadsAsked(
+            percent=self.sample_percent,
+            budget_bytes=self.budget_bytes,
+            seed=self.seed,
+            state_dir=self.state_dir,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,8 +201,9 @@ def _exit_code_of(finding: Finding) -> ExitCode:
 def _findings(
     request: VerifyRequest, progress: Progress, examined: Examined, read: RemoteLogMetadataManager | None
 ) -> Iterator[Finding]:
-    is_deep = request.deep or is_sample(request)
-    if is_sample(request):
+    asked = request.reads_asked
+    is_deep = request.deep or asked.is_sample
+    if asked.is_sample:
         required("--remote", request.remote)
     with ExitStack() as opened:
         # Dropped events are found only by reading the whole topic, not from the state of an earlier run.
@@ -214,8 +225,8 @@ def _findings(
             measure_tier(request.meter, state)
         deep = None
         if is_deep and remote is not None:
-            reads = examined.reads = open_deep_reads(request, resources.now_ms)
-            opened.enter_context(reads_recorded(reads, request, metadata, resources.now_ms))
+            reads = examined.reads = open_deep_reads(asked, resources.now_ms)
+            opened.enter_context(reads_recorded(reads, asked, metadata, resources.now_ms))
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
         verification = Verification(
             refresh=metadata.refresh,

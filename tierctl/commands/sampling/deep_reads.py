@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import randbelow
-from typing import Protocol
 
 from tierctl.errors import UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
@@ -21,49 +21,39 @@ _SEED_MAX = 1 << 32
 _Key = tuple[Uuid, int]
 
 
-class DeepRequest(Protocol):
-    """The fields of a request that say what is read; `VerifyRequest` has them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepReadsAsked:
+    """What a request says of the segments to read.
+
+    `percent` of the segments, or all; objects of at most `budget_bytes`; `seed` makes a sample repeatable.
+    The reads are kept in `state_dir`, if it is given.
+    """
+
+    percent: float | None
+    budget_bytes: int | None
+    seed: int | None
+    state_dir: Path | None
 
     @property
-    def sample_percent(self) -> float | None:
-        """Part of the segments to read; None for all."""
-        ...
-
-    @property
-    def budget_bytes(self) -> int | None:
-        """Bytes of objects to read at most; None for no limit."""
-        ...
-
-    @property
-    def seed(self) -> int | None:
-        """Seed of the sample; None for a random one."""
-        ...
-
-    @property
-    def state_dir(self) -> Path | None:
-        """State directory that keeps what was read; None for none."""
-        ...
+    def is_sample(self) -> bool:
+        """Whether not all segments are asked for; UsageError for a seed without a sample."""
+        asks = self.percent is not None or self.budget_bytes is not None
+        if self.seed is not None and not asks:
+            raise UsageError("--seed goes with --sample or --budget", hint="add one, or leave --seed out")
+        return asks
 
 
-def is_sample(request: DeepRequest) -> bool:
-    """Return whether the request asks for a sample; UsageError for a seed without one."""
-    asks = request.sample_percent is not None or request.budget_bytes is not None
-    if request.seed is not None and not asks:
-        raise UsageError("--seed goes with --sample or --budget", hint="add one, or leave --seed out")
-    return asks
-
-
-def open_deep_reads(request: DeepRequest, now_ms: int) -> DeepReads:
+def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
     """Return what is to be read; CorruptInputError if the record of earlier reads is damaged."""
-    earlier = {} if request.state_dir is None else read_segments(request.state_dir)
+    earlier = {} if asked.state_dir is None else read_segments(asked.state_dir)
 
     def last_run(key: _Key, segment_id: Uuid) -> ReadingRun | None:
         run = earlier.get(key, {}).get(segment_id)
         return run if run is not None and now_ms - KEPT_MS < run.at_ms <= now_ms else None
 
     sample = None
-    if is_sample(request):
-        seed = randbelow(_SEED_MAX) if request.seed is None else request.seed
+    if asked.is_sample:
+        seed = randbelow(_SEED_MAX) if asked.seed is None else asked.seed
 
         def by_another_sample(key: _Key, segment_id: Uuid) -> bool:
             # A run that is repeated with its seed reads the same segments again.
@@ -71,12 +61,12 @@ def open_deep_reads(request: DeepRequest, now_ms: int) -> DeepReads:
             return run is not None and run.seed != seed
 
         sample = Sample(
-            percent=100.0 if request.sample_percent is None else request.sample_percent,
+            percent=100.0 if asked.percent is None else asked.percent,
             seed=seed,
-            budget_bytes=request.budget_bytes,
+            budget_bytes=asked.budget_bytes,
             was_read=by_another_sample,
         )
-    is_kept = request.state_dir is not None
+    is_kept = asked.state_dir is not None
     return DeepReads(
         sample=sample, was_read=(lambda *segment: last_run(*segment) is not None) if is_kept else None
     )
@@ -84,16 +74,16 @@ def open_deep_reads(request: DeepRequest, now_ms: int) -> DeepReads:
 
 @contextmanager
 def reads_recorded(
-    reads: DeepReads, request: DeepRequest, metadata: RemoteLogMetadataManager, now_ms: int
+    reads: DeepReads, asked: DeepReadsAsked, metadata: RemoteLogMetadataManager, now_ms: int
 ) -> Iterator[None]:
     """Store in the state directory what the block read, also if it ends early."""
     try:
         yield
     finally:
-        if request.state_dir is not None and reads.read:
+        if asked.state_dir is not None and reads.read:
             seed = None if reads.sample is None else reads.sample.seed
             record_read_segments(
-                request.state_dir,
+                asked.state_dir,
                 reads.read,
                 ReadingRun(now_ms, seed),
                 is_live=lambda key, segment_id: _is_finished(metadata, key, segment_id),
