@@ -342,7 +342,7 @@ def is_typed(ctx: Any, name: str) -> bool:
 
 def typed_option(ctx: click.Context, names: Iterable[str]) -> str | None:
     """Return the first option of the parameters `names` that the command line has, as --log-dir, or None."""
-    written = {param.name: max(param.opts, key=len) for param in ctx.command.params}
+    written = {param.name: max(param.opts, key=len) for param in ctx.command.get_params(ctx)}
     return next((written[name] for name in names if is_typed(ctx, name)), None)
 
 
