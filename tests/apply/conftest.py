@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,15 @@ class Zygote:
 def met(ran: Ran) -> dict[tuple[str, str], int]:
     """How often each side effect of an undisturbed run was begun ("before") and done ("after")."""
     return {(label, moment): count for label, moment, count in json.loads(ran.err.splitlines()[-1])}
+
+
+def moments(ran: Ran, labels: Iterable[str]) -> Iterator[list[Any]]:
+    """Every begin and end of the side effects `labels` in an undisturbed run, as `kills` names them."""
+    counts = met(ran)
+    for label in labels:
+        for moment in ("before", "after"):
+            assert counts.get((label, moment)), f"{label} is never met"
+            yield from ([label, moment, nth + 1] for nth in range(counts[label, moment]))
 
 
 @pytest.fixture(scope="session")

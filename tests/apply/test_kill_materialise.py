@@ -5,7 +5,6 @@ Records of some keys are left out, which has every side effect of a plain run, a
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from tierctl.apply.labels import LABELS
 from tierctl.locallog import read_log_dirs
 from tierctl.model import Uuid
 
-from tests.apply.conftest import Zygote, met
+from tests.apply.conftest import Zygote, moments
 from tests.apply.worlds import World
 from tests.support.signing import signing_key
 
@@ -61,13 +60,6 @@ def files(log_dir: Path) -> dict[str, bytes]:
     }
 
 
-def moments(counts: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
-    for label in OWN_LABELS:
-        for moment in ("before", "after"):
-            assert counts.get((label, moment)), f"{label} is never met"
-            yield from ([label, moment, nth + 1] for nth in range(counts[label, moment]))
-
-
 @pytest.mark.slow
 def test_kill_around_every_side_effect(
     tiered: World, forked: Zygote, tmp_path: Path, without_keys: tuple[object, ...]
@@ -78,7 +70,7 @@ def test_kill_around_every_side_effect(
     end, listed = files(whole), lists(tmp_path)
     assert list(listed) == ["bills-0.jsonl", "bills-0.jsonl.sig"]
     assert not list(whole.glob("*-delete"))
-    for at, kill in enumerate(moments(met(ran))):
+    for at, kill in enumerate(moments(ran, OWN_LABELS)):
         log_dir = new_broker(tmp_path / str(at))
         shutil.rmtree(tmp_path / "lists")
         before = {name: data for name, data in files(log_dir).items() if name.startswith("bills-0")}

@@ -1,8 +1,6 @@
 """kill -9 around every side effect of `restore --into`: the node has no topic, or all that it needs."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tierctl.apply.labels import LABELS
@@ -10,7 +8,7 @@ from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.wire.kraft.bootstrap import BootstrapFile
 from tierctl.wire.kraft.records import topic_of
 
-from tests.apply.conftest import Zygote, met
+from tests.apply.conftest import Zygote, moments
 from tests.apply.worlds import World
 from tests.metadata.topics import manager_at
 from tests.support.formatted import bootstrap_name, formatted_node
@@ -58,13 +56,6 @@ def has_topic(node: Path) -> bool:
     return any(topic_of(value) is not None for value in values)
 
 
-def moments(counts: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
-    for label in OWN_LABELS:
-        for moment in ("before", "after"):
-            assert counts.get((label, moment)), f"{label} is never met"
-            yield from ([label, moment, nth + 1] for nth in range(counts[label, moment]))
-
-
 @pytest.mark.slow
 def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: Path) -> None:
     whole = formatted_node(tmp_path / "whole")
@@ -74,7 +65,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     end, known = files(whole), segments(whole)
     assert known
     assert has_topic(whole)
-    for at, kill in enumerate(moments(met(ran))):
+    for at, kill in enumerate(moments(ran, OWN_LABELS)):
         node = formatted_node(tmp_path / str(at))
         assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED
         # The topic is the last: a broker that starts with it finds its log, its checkpoints and its segments.

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import BAD_DAY
-from tests.live.test_rebuild import ISOLATIONS, Records, lose_metadata
+from tests.live.history import ISOLATIONS, Records, lose_metadata
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

@@ -7,16 +7,16 @@ import pytest
 from tierctl.model import Uuid
 
 from tests.live.commands import base_offsets, plan, tierctl
-from tests.live.test_rebuild import (
-    DELETED_BEFORE,
+from tests.live.history import (
     ISOLATIONS,
     PARTITIONS,
     TOPICS,
     Cluster,
     Records,
     fill,
+    made_history,
     seeks,
-    served,
+    tier_ends,
 )
 from tests.support.broker import Broker, Brokers
 from tests.support.signing import is_signed, signing_key
@@ -31,21 +31,10 @@ THEN = 1717
 @pytest.fixture(scope="module")
 def lost(brokers: Brokers) -> tuple[Cluster, dict[tuple[str, int], int]]:
     """A stopped cluster with tiered topics of two leader epochs, and where the tier ends."""
-    broker = brokers.own()
-    for topic, count in TOPICS.items():
-        broker.create_topic(topic, count, tiered=True)
-    fill(broker, seed=1)
-    broker.restart()
-    fill(broker, seed=2)
-    broker.await_idle()
-    broker.delete_records("plain", 1, DELETED_BEFORE)
-    broker.restart()
-    fill(broker, seed=3)
-    broker.await_idle()
-    tiered = broker.offsets("latest-tiered", *TOPICS)
-    found = Cluster(broker=broker, records=served(broker), starts=broker.offsets("earliest", *TOPICS))
-    broker.stop()
-    return found, {key: tiered[key] + 1 for key in PARTITIONS}
+    found = made_history(brokers.own())
+    ends = tier_ends(found.broker)
+    found.broker.stop()
+    return found, ends
 
 
 def restore(broker: Broker, *more: object) -> tuple[object, ...]:

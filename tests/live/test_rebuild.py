@@ -5,68 +5,33 @@ rebuild beside the running broker, a8 only the newer events were lost.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from tierctl.model import TopicPartition as Partition
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_offset_checkpoint
+from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
-from tests.live.commands import base_offsets, plan, tierctl, twin_of
+from tests.live.commands import plan, tierctl, twin_of
+from tests.live.history import (
+    PARTITIONS,
+    TOPICS,
+    Cluster,
+    check_everything,
+    disable_copying,
+    enable_copying,
+    lose_metadata,
+    made_history,
+    tier,
+)
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
-TOPICS = {"plain": 2, "tx": 1}
-PARTITIONS = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
-ISOLATIONS = ("read_uncommitted", "read_committed")
-DELETED_BEFORE = 700
-"""Where DeleteRecords let plain-1 start, within its first segment."""
-
-Records = dict[tuple[str, int, str], list[tuple[int, int, bytes | None, bytes | None]]]
-
-
-@dataclass
-class Cluster:
-    """A stopped broker with tiered topics of three leader epochs, and every record that it served."""
-
-    broker: Broker
-    records: Records = field(default_factory=dict)
-    starts: dict[tuple[str, int], int] = field(default_factory=dict)
-
-
-def fill(broker: Broker, seed: int) -> None:
-    broker.produce("plain", 1300, seed=seed, batch=20)
-    broker.produce("plain", 1200, partition=1, seed=seed + 100, compression_type="zstd")
-    for number in range(6):
-        broker.produce_transaction("tx", 200, commit=number % 3 != 1)
-        broker.produce("tx", 30, seed=number + seed)
-
-
-def served(broker: Broker) -> Records:
-    starts = broker.offsets("earliest", *TOPICS)
-    return {
-        (topic, number, how): broker.records(topic, number, isolation=how, start=starts[topic, number])
-        for topic, number in PARTITIONS
-        for how in ISOLATIONS
-    }
 
 
 @pytest.fixture(scope="module")
 def cluster(brokers: Brokers) -> Cluster:
-    broker = brokers.own()
-    for topic, count in TOPICS.items():
-        broker.create_topic(topic, count, tiered=True)
-    fill(broker, seed=1)
-    broker.restart()
-    fill(broker, seed=2)
-    broker.await_idle()
-    broker.delete_records("plain", 1, DELETED_BEFORE)
-    broker.restart()
-    fill(broker, seed=3)
-    broker.await_idle()
-    found = Cluster(broker=broker, records=served(broker), starts=broker.offsets("earliest", *TOPICS))
-    broker.stop()
+    found = made_history(brokers.own())
+    found.broker.stop()
     return found
 
 
@@ -78,96 +43,11 @@ def twin(cluster: Cluster, tmp_path: Path) -> Iterator[Broker]:
     made.stop()
 
 
-def lose_metadata(broker: Broker) -> None:
-    """Empty the metadata partitions; only the topic's id stays."""
-    for folder in broker.log_dir.glob("__remote_log_metadata-*"):
-        for path in folder.iterdir():
-            if path.name != "partition.metadata":
-                path.unlink()
-
-
 def offline(broker: Broker, *more: object) -> tuple[object, ...]:
     return (
         *("rebuild", "--metadata", broker.log_dir, "--remote", broker.remote_dir),
         *("--log-dir", broker.log_dir, *more),
     )
-
-
-def tier(broker: Broker) -> dict[str, int]:
-    """Names and sizes of everything in the tier, tierctl's own objects included."""
-    files = (path for path in broker.remote_dir.rglob("*") if path.is_file())
-    return {str(path.relative_to(broker.remote_dir)): path.stat().st_size for path in files}
-
-
-def offset_for_time(consumer: Consumer, asked: TopicPartition) -> TopicPartition:
-    """Ask again while the broker answers that it ran out of time, as it may on a loaded machine."""
-    for _ in range(5):
-        (found,) = consumer.offsets_for_times([asked], timeout=20)
-        if found.error is None:
-            break
-    assert found.error is None, found
-    return found
-
-
-def seeks(broker: Broker, expected: Records, epochs: dict[tuple[str, int], list[int]]) -> None:
-    """Seek to offsets around each epoch's start and through the whole log; by time, too."""
-    config = {"bootstrap.servers": broker.bootstrap, "group.id": "seeks", "auto.offset.reset": "error"}
-    # Without it the client leaves out aborted records.
-    config["isolation.level"] = "read_uncommitted"
-    consumer = Consumer({**config, "log_level": 0, "fetch.wait.max.ms": 20})
-    try:
-        for topic, number in PARTITIONS:
-            records = expected[topic, number, "read_uncommitted"]
-            offsets = [record[0] for record in records]
-            around = {start + by for start in epochs[topic, number] for by in (-1, 0, 1)}
-            wanted = sorted(around | set(offsets[:: max(len(offsets) // 10, 1)]))
-            for offset in (each for each in wanted if offsets[0] <= each <= offsets[-1]):
-                consumer.assign([TopicPartition(topic, number, offset)])
-                message = consumer.poll(20)
-                assert message is not None, (topic, number, offset)
-                assert message.error() is None, (topic, number, offset, message.error())
-                assert message.offset() == next(each for each in offsets if each >= offset)
-            for record in records[:: max(len(records) // 4, 1)]:
-                found = offset_for_time(consumer, TopicPartition(topic, number, record[1]))
-                first = next(each[0] for each in records if each[1] >= record[1])
-                assert found.offset <= first, (topic, number, record[1])
-                assert found.offset >= max((each[0] for each in records if each[0] < first), default=-1)
-    finally:
-        consumer.close()
-
-
-def epoch_starts(broker: Broker) -> dict[tuple[str, int], list[int]]:
-    return {
-        (topic, number): [
-            entry.start_offset
-            for entry in read_leader_epoch_checkpoint(
-                (broker.log_dir / f"{topic}-{number}" / "leader-epoch-checkpoint").read_bytes()
-            )
-        ]
-        for topic, number in PARTITIONS
-    }
-
-
-def check_everything(broker: Broker, cluster: Cluster, before: dict[str, int]) -> None:
-    """Everything is served as before; new records are tiered; retention and deletion work to the end."""
-    broker.await_idle()
-    assert before.items() <= tier(broker).items()
-    assert broker.offsets("earliest", *TOPICS) == cluster.starts
-    found = served(broker)
-    for key, records in cluster.records.items():
-        assert found[key][: len(records)] == records, key
-    seeks(broker, cluster.records, epoch_starts(broker))
-    starts = base_offsets(broker, "plain")
-    broker.produce("plain", 2500, seed=9)
-    broker.await_idle()
-    assert base_offsets(broker, "plain")[: len(starts)] == starts
-    assert len(base_offsets(broker, "plain")) > len(starts)
-    broker.alter_topic("plain", retention_bytes="1500000")
-    # What retention leaves: the last megabyte and a half of each partition.
-    broker.wait_for("retention", lambda: len(base_offsets(broker, "plain")) <= 4)
-    for topic in TOPICS:
-        broker.delete_topic(topic)
-    broker.wait_for("an empty tier", lambda: not tier(broker), timeout_s=60)
 
 
 def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
@@ -267,18 +147,6 @@ def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> N
     twin.await_idle()
     enable_copying(twin)
     check_everything(twin, cluster, before)
-
-
-def disable_copying(broker: Broker) -> None:
-    for topic in TOPICS:
-        broker.alter_topic(
-            topic, local_retention_ms="-2", local_retention_bytes="-2", remote_log_copy_disable="true"
-        )
-
-
-def enable_copying(broker: Broker) -> None:
-    for topic in TOPICS:
-        broker.alter_topic(topic, remote_log_copy_disable="false", local_retention_bytes="1")
 
 
 def test_a4_the_events_go_to_a_running_broker(cluster: Cluster, twin: Broker) -> None:

@@ -6,20 +6,18 @@ from pathlib import Path
 import pytest
 
 from tests.live.commands import plan, tierctl
-from tests.live.test_materialise import expected
-from tests.live.test_rebuild import (
-    DELETED_BEFORE,
-    PARTITIONS,
+from tests.live.history import (
     TOPICS,
     Cluster,
     check_everything,
     enable_copying,
-    fill,
+    made_history,
     seeks,
-    served,
     tier,
+    tier_ends,
 )
-from tests.live.test_rebuild import epoch_starts as epoch_starts_of
+from tests.live.history import epoch_starts as epoch_starts_of
+from tests.live.test_materialise import expected
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
@@ -37,25 +35,15 @@ class Lost:
 @pytest.fixture(scope="module")
 def lost(brokers: Brokers) -> Lost:
     broker = brokers.own()
-    for topic, count in TOPICS.items():
-        broker.create_topic(topic, count, tiered=True)
     broker.create_topic("unused", 2, tiered=True)
     broker.create_topic("local", 1)
-    fill(broker, seed=1)
-    broker.restart()
-    fill(broker, seed=2)
-    broker.await_idle()
-    broker.delete_records("plain", 1, DELETED_BEFORE)
-    broker.restart()
-    fill(broker, seed=3)
-    broker.await_idle()
-    tiered = broker.offsets("latest-tiered", *TOPICS)
-    found = Cluster(broker=broker, records=served(broker), starts=broker.offsets("earliest", *TOPICS))
+    found = made_history(broker)
+    ends = tier_ends(broker)
     saved = broker.folder / "topics.yaml"
     ran = tierctl("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", saved)
     assert ran.code == 0, ran.err
     broker.stop()
-    return Lost(found, {key: tiered[key] + 1 for key in PARTITIONS}, saved)
+    return Lost(found, ends, saved)
 
 
 def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:

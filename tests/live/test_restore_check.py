@@ -20,15 +20,15 @@ from tierctl.wire.files.checkpoints import (
 
 from tests.cli.shell import environment
 from tests.live.commands import Ran, base_offsets, plan, rows, tierctl, twin_of
-from tests.live.test_rebuild import (
+from tests.live.history import (
     DELETED_BEFORE,
     PARTITIONS,
     TOPICS,
     epoch_starts,
     fill,
     lose_metadata,
-    offline,
 )
+from tests.live.test_rebuild import offline
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
