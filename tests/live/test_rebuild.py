@@ -50,6 +50,7 @@ def offline(broker: Broker, *more: object) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.matrix
 def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     before = tier(twin)
     lose_metadata(twin)
@@ -129,6 +130,7 @@ def lose_newer(broker: Broker) -> None:
             log.with_suffix(suffix).unlink(missing_ok=True)
 
 
+@pytest.mark.matrix
 def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> None:
     """The broker ran on with the older ones, copied again what it had, and the others are published to it."""
     before = tier(twin)

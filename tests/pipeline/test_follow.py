@@ -71,7 +71,9 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-@pytest.mark.parametrize("engine", HOW)
+@pytest.mark.parametrize(
+    "engine", [pytest.param(each, marks=pytest.mark.matrix if each == "spark" else ()) for each in HOW]
+)
 def test_each_event_once(engine: str, tmp_path: Path) -> None:
     spark_home()
     how, number = HOW[engine]

@@ -29,6 +29,8 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 from urllib.request import urlopen
 
+import pytest
+
 from tests.cli.shell import Ran, tierctl
 from tests.support.java import SHORT_LIVED
 from tests.support.servers import answers, cannot, free_port, process
@@ -36,7 +38,10 @@ from tests.support.servers import answers, cannot, free_port, process
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENGINES = ("local", "local[2]", "local-cluster[2,1,1024]", "standalone", "connect")
+ENGINES = (
+    *("local", "local[2]", "local-cluster[2,1,1024]", "connect"),
+    pytest.param("standalone", marks=pytest.mark.matrix),
+)
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
 READY_TIMEOUT_S = 300

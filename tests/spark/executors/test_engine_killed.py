@@ -127,6 +127,7 @@ def test_executors_are_killed(
     assert objects_of(world.remote) == objects_of(end.remote)
 
 
+@pytest.mark.matrix
 def test_the_driver_is_killed(
     standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
 ) -> None:

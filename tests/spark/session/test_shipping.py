@@ -92,7 +92,9 @@ def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["local_cluster", "standalone", "connect"])
+@pytest.mark.parametrize(
+    "kind", ["local_cluster", pytest.param("standalone", marks=pytest.mark.matrix), "connect"]
+)
 def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
     driver: Driver = request.getfixturevalue(f"{kind}_driver")
     found = driver.call(where_tierctl_is)

@@ -150,6 +150,7 @@ def test_files_are_written_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.matrix
 def test_a_command_run_by_spark_submit(standalone: str, capture: Capture, tmp_path: Path) -> None:
     metadata = capture("tiered-cluster") / "after"
     command = ("segments", "--metadata", metadata, "-o", "jsonl")
