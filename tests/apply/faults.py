@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tierctl.errors import RemoteStorageError, TierctlError
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 
 
@@ -28,6 +28,14 @@ class Wrapper:
 
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         self.inner.store_indexes(metadata, indexes)
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        return self.inner.renamed(metadata, partition)
+
+    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
+        self.inner.copy_objects(metadata, partition)
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

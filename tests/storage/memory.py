@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound, TierctlError
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.stores.base import Source, chunks, verify_streams
+from tierctl.storage.stores.base import Source, chunks, copy_through, verify_streams
 from tierctl.storage.tier import ObjectTier
 
 
@@ -42,6 +42,9 @@ class MemoryStore:
 
     def verify_all(self, objects: Mapping[str, Source | None]) -> None:
         verify_streams(self, objects)
+
+    def copy(self, key: str, new_key: str) -> None:
+        copy_through(self, key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         if key not in self.objects:
@@ -106,6 +109,15 @@ class MemoryStorage:
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         self._call("store_indexes")
         self.tier.store_indexes(metadata, indexes)
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        return self.tier.renamed(metadata, partition)
+
+    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
+        self._call("copy_objects")
+        self.tier.copy_objects(metadata, partition)
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

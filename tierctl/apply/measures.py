@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.plan.materialise import MATERIALISE
+from tierctl.plan.restore.new_ids import NEW_IDS
 from tierctl.plan.restore.plan import RESTORE
 from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.report.metrics import Meter, Scope, families
@@ -15,7 +16,7 @@ from tierctl.state.tier import TierState
 
 _COPY = (families.COPY_REQUESTS, families.COPY_ERRORS, families.COPY_BYTES)
 _DELETE = (families.DELETE_REQUESTS, families.DELETE_ERRORS, families.DELETED_BYTES)
-_NOT_LAGGING = {REBUILD, MATERIALISE, RESTORE}
+_NOT_LAGGING = {REBUILD, MATERIALISE, RESTORE, NEW_IDS}
 _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
 
 

@@ -21,13 +21,15 @@ from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import write_checkpoints
 from tierctl.apply.rebuild.segments import publish_segments
 from tierctl.apply.repair.indexes import store_indexes
-from tierctl.apply.restore.node import NewNode
+from tierctl.apply.restore.node import NewLogs, NewNode
+from tierctl.apply.restore.objects import ObjectCopies
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.materialise import MATERIALISE
 from tierctl.plan.recheck import Dropped, recheck
+from tierctl.plan.restore.new_ids import NEW_IDS
 from tierctl.plan.restore.plan import RESTORE
 from tierctl.plan.steps import LINEAGE_EPOCH, REBUILD, Action, Plan, Step
 from tierctl.state.tier import TierState
@@ -48,8 +50,8 @@ class RunOptions:
 
     `sources` finds the segments to copy. `log_starts` are raised in addition to those in the plan's steps.
     `raise_log_starts` stores offsets durably. `fence` is called before each wave, because brokers may start
-    while the plan is carried out. `new_node` is what a restore writes. `removal` says which records a
-    materialisation leaves out.
+    while the plan is carried out. `new_node` is what a restore writes, `object_copies` copies the objects of
+    one under new ids. `removal` says which records a materialisation leaves out.
     """
 
     sources: Sources = field(default_factory=LogSources)
@@ -57,7 +59,8 @@ class RunOptions:
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     raise_log_starts: RaiseLogStarts | None = None
     fence: Fence = _no_fence
-    new_node: NewNode | None = None
+    new_node: NewLogs | None = None
+    object_copies: ObjectCopies | None = None
     removal: Removal | None = None
 
 
@@ -98,7 +101,7 @@ class _Run:
             for group in groups(self._plan.steps, self._context.wave_size):
                 self._attempt(group, self._materialise)
             return [self._outcomes[id(step)] for step in self._plan.steps]
-        if self._plan.command == RESTORE and self._options.new_node is not None:
+        if self._plan.command in {RESTORE, NEW_IDS} and self._options.new_node is not None:
             self._restore(self._options.new_node)
             return [self._outcomes[id(step)] for step in self._plan.steps]
         claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)))
@@ -136,10 +139,16 @@ class _Run:
             # Without a step to publish, replicas that an interrupted run left behind are completed here.
             self._context.metadata.publish(())
 
-    def _restore(self, node: NewNode) -> None:
-        """Write logs, then events, then the topics, unless one of the others failed."""
+    def _restore(self, node: NewLogs) -> None:
+        """Copy objects, write logs, then events, then the topics, unless one of the others failed."""
         if not self._plan.steps:
             return
+        if self._options.object_copies is not None:
+            claim_tier(self._context, copies=True)
+            copy = partial(self._options.object_copies.copy, self._context)
+            for wave in self._context.waves(self._steps(Action.COPY_OBJECTS)):
+                self._attempt(wave, copy)
+            self._require_all_done()
         self._attempt(self._steps(Action.RESTORE_PARTITION), node.write_logs)
         publish = partial(self._publish, label="restore.segments.publish")
         for action in (Action.PUBLISH_SEGMENT, Action.DISCARD_SEGMENT):
@@ -147,6 +156,8 @@ class _Run:
                 self._require_all_done()
                 self._attempt(wave, publish)
         self._require_all_done()
+        if not isinstance(node, NewNode):
+            return
         if self._may_begin():
             # Makes the node's metadata topic, also if no segment is published in it.
             self._context.metadata.publish(())

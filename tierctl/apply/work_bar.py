@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.plan.steps import Action, Plan
 
-_COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION}
+_COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION, Action.COPY_OBJECTS}
 
 
 @contextmanager

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     )
     from tierctl.commands.recovery.fresh_node.restore import RestoreRequest, restore
     from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
+    from tierctl.commands.recovery.new_ids.restore import NewIdsRequest, restore_new_ids
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
     from tierctl.commands.segments import (
         SegmentsRequest,
@@ -130,6 +131,7 @@ __all__ = [
     "LeakedTopics",
     "MaterialiseRequest",
     "MutationResult",
+    "NewIdsRequest",
     "ObjectBytes",
     "OffsetStep",
     "OffsetsCheck",
@@ -191,6 +193,7 @@ __all__ = [
     "repair_offsets",
     "report",
     "restore",
+    "restore_new_ids",
     "run_pipeline",
     "segments",
     "show_cache",
@@ -234,6 +237,7 @@ _MODULE_OF = {
     "LeakedTopics": "delete",
     "MaterialiseRequest": "recovery.materialise",
     "MutationResult": "plans",
+    "NewIdsRequest": "recovery.new_ids.restore",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
     "OffsetsCheck": "offsets",
@@ -295,6 +299,7 @@ _MODULE_OF = {
     "repair_offsets": "offsets",
     "report": "insight.report.build",
     "restore": "recovery.fresh_node.restore",
+    "restore_new_ids": "recovery.new_ids.restore",
     "run_pipeline": "pipeline",
     "segments": "segments",
     "show_cache": "cache",

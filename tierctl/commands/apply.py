@@ -13,6 +13,7 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, read_plan
 from tierctl.commands.recovery.fresh_node.restore import PLANNER as RESTORE
 from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
+from tierctl.commands.recovery.new_ids.restore import PLANNER as NEW_IDS
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
 from tierctl.commands.recovery.repair import PLANNER as REPAIR
 from tierctl.commands.source_tier import TierToTierRequest
@@ -28,7 +29,8 @@ from tierctl.plan.saved import SavedPlan
 from tierctl.state.tier import TierState
 
 _PLANNERS: Mapping[str, Planner[Any]] = {
-    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD, MATERIALISE, RESTORE, REPAIR)
+    planner.command: planner
+    for planner in (COPY, SWEEP, DELETE, REBUILD, MATERIALISE, RESTORE, NEW_IDS, REPAIR)
 }
 """The planner of every command whose plans can be saved."""
 

@@ -26,6 +26,7 @@ class Action(StrEnum):
     STORE_INDEXES = "store_indexes"
     RESTORE_PARTITION = "restore_partition"
     CREATE_TOPIC = "create_topic"
+    COPY_OBJECTS = "copy_objects"
 
 
 REBUILD = "rebuild"

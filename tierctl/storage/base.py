@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from tierctl.errors import AuthenticationError, RemoteStorageError, TierctlError
-from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
+from tierctl.model import (
+    IndexType,
+    ListedSet,
+    LogSegmentData,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,6 +109,20 @@ class RemoteStorageManager(Protocol):
 
         No other index, and not the log, is changed. Raise SafetyRefusal before anything is stored if the
         layout can't hold them. The operation is idempotent.
+        """
+        ...
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Return the metadata of the copy that `copy_objects` makes of the segment for another partition."""
+        ...
+
+    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
+        """Copy the objects of the segment durably to the keys of `renamed`, and verify them.
+
+        A server that can copy does it. The segment's own objects are not changed. Raise
+        RemoteResourceNotFound if it has none. The operation is idempotent.
         """
         ...
 

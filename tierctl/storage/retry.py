@@ -17,7 +17,14 @@ from tierctl.errors import (
     TransferStopped,
     UsageError,
 )
-from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
+from tierctl.model import (
+    IndexType,
+    ListedSet,
+    LogSegmentData,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
@@ -141,6 +148,16 @@ class RetryingStorage:
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         """Implement `RemoteStorageManager.store_indexes`."""
         self._retried(lambda: self._inner.store_indexes(metadata, indexes))
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Implement `RemoteStorageManager.renamed`."""
+        return self._inner.renamed(metadata, partition)
+
+    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
+        """Implement `RemoteStorageManager.copy_objects`."""
+        self._retried(lambda: self._inner.copy_objects(metadata, partition))
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -7,7 +7,14 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing, TierctlError
-from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
+from tierctl.model import (
+    IndexType,
+    ListedSet,
+    LogSegmentData,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout, incomplete
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
@@ -67,6 +74,22 @@ class ObjectTier:
     def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         """Implement `RemoteStorageManager.store_indexes`."""
         self.store.put_all(self.layout.index_objects(self.store, metadata, indexes))
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Implement `RemoteStorageManager.renamed`."""
+        return self.layout.renamed(metadata, partition)
+
+    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
+        """Implement `RemoteStorageManager.copy_objects`; readers open the last object first."""
+        keys, new_keys = self.layout.keys_of(metadata), self.layout.keys_of(self.renamed(metadata, partition))
+        present = self.store.sizes_bytes(keys)
+        if not present:
+            raise RemoteResourceNotFound(f"{self.name_of(metadata)} does not exist")
+        for key, new_key in zip(keys, new_keys, strict=True):
+            if key in present:
+                self.store.copy(key, new_key)
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

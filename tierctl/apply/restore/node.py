@@ -1,7 +1,7 @@
-"""Write what a formatted node needs to serve topics of a tier.
+"""Write what a stopped node needs to serve topics of a tier: folders and checkpoints, then bootstrap records.
 
-The order is that of `run`: folders, checkpoints, metadata events, and the bootstrap file at last. A node that
-is started after a crash in between has no topic.
+The order is that of `run`: folders, checkpoints, metadata events, and the bootstrap file at last. A formatted
+node that is started after a crash in between has no topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,18 +23,16 @@ from tierctl.wire.files.checkpoints import HIGH_WATERMARKS_FILE, LOG_STARTS_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewNode:
-    """What is written: logs by partition, and `content` for `former`, the bytes of the bootstrap file."""
+class NewLogs:
+    """The logs that are written, by partition, in place of the folders of empty logs."""
 
     logs: Mapping[TopicIdPartition, NewLog]
-    bootstrap_path: Path
-    former: bytes
-    content: bytes
 
     def write_logs(self, steps: Sequence[Step]) -> list[Outcome]:
         """Write the folder of each step's partition, then the checkpoints of each log directory.
 
-        A folder that exists is of a run that was killed, with the same files: other plans are refused.
+        A folder with the same files is of a run that was killed. Any other is one of an empty log, which is
+        replaced: plans for others are refused.
         """
         outcomes: list[Outcome] = []
         for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
@@ -52,6 +50,15 @@ class NewNode:
             merge_offsets(log_dir / LOG_STARTS_FILE, starts)
             merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
             merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNode(NewLogs):
+    """The logs of a formatted node, and `content` for `former`, the bytes of its bootstrap file."""
+
+    bootstrap_path: Path
+    former: bytes
+    content: bytes
 
     def write_bootstrap(self, steps: Sequence[Step]) -> list[Outcome]:
         """Put the topics of `steps`, which are all of the plan, into the bootstrap file."""
@@ -75,7 +82,7 @@ def _name(log: NewLog) -> TopicPartition:
 def _write_folder(log_dir: Path, log: NewLog) -> None:
     """Write the folder under another name, then rename it; do nothing if it is there."""
     name = str(_name(log))
-    if (log_dir / name).is_dir():
+    if _has_files(log_dir / name, log.files):
         remove_left(log_dir, name)
         return
     with effect("restore.staging.create"):
@@ -83,10 +90,20 @@ def _write_folder(log_dir: Path, log: NewLog) -> None:
     for file, data in log.files.items():
         made.write(file, data)
     made.sync()
+    if made.target.exists():
+        with effect("restore.old_folder.rename"):
+            made.set_old_aside()
     with effect("restore.partition.rename"):
         made.commit()
     with effect("restore.staging.delete"):
         made.discard()
+
+
+def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Return whether the folder is there and has exactly these files."""
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} != files.keys():
+        return False
+    return all((folder / name).read_bytes() == data for name, data in files.items())
 
 
 def _attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:

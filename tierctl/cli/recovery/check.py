@@ -77,7 +77,17 @@ Produce = Annotated[
 ]
 _OWN = ("before", "listing_out", "broker_log", "election_timeout_ms", "produce")
 _OF_OTHERS = (
-    *("materialise", "as_id", "after_hole", "apply", "plan_out", "engine"),
+    *(
+        "materialise",
+        "new_ids",
+        "from_id",
+        "assume_enabled",
+        "as_id",
+        "after_hole",
+        "apply",
+        "plan_out",
+        "engine",
+    ),
     *("without_keys", "left_out", "sign_with"),
     *("into", "topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects"),
 )

@@ -47,6 +47,33 @@ Into = Annotated[
         panel=options.DECIDE,
     ),
 ]
+NewIds = Annotated[
+    bool,
+    option(
+        "--new-ids",
+        help="Give topics that were created again, in a cluster whose brokers are stopped, the objects of "
+        "the lost topics of the same names: the store copies the objects under the new ids.",
+        panel=options.DECIDE,
+    ),
+]
+FromId = Annotated[
+    list[str] | None,
+    option(
+        "--from-id",
+        metavar="ID",
+        help="With --new-ids: the id of a lost topic, where the tier has objects of several topics of its "
+        "name. Repeatable.",
+        panel=options.DECIDE,
+    ),
+]
+AssumeEnabled = Annotated[
+    bool,
+    option(
+        "--assume-enabled",
+        help="With --new-ids: the new topics have remote.storage.enable=true, as no --topic-configs states.",
+        panel=options.DECIDE,
+    ),
+]
 TopicsFile = Annotated[
     str | None,
     option(
@@ -182,6 +209,9 @@ def restore(
     topic_configs: options.TopicConfigs = None,
     materialise: Materialise = False,
     into: Into = None,
+    new_ids: NewIds = False,
+    from_id: FromId = None,
+    assume_enabled: AssumeEnabled = False,
     topics_file: TopicsFile = None,
     as_topic: AsTopic = None,
     as_id: AsId = None,
@@ -202,6 +232,12 @@ def restore(
     for the number of metadata partitions. After a mistake, brokers delete every object within seconds: make
     the store deny that, or copy the objects. The topics start with copying disabled, with one replica. After
     a kill, run again: the topics are written last. The cluster has one controller and one broker at first.
+
+    With --new-ids an existing cluster serves them: create each topic again with as many partitions, one
+    replica and remote.storage.enable=true, restart its broker until the leader epoch is as high as that of
+    the records (a plan names both), stop it, and name its directories with --metadata and --log-dir. The
+    store copies the objects under the new id, those of the old one stay; the logs and the metadata are
+    written as with --into. --topic-configs or --assume-enabled says that the topics are tiered.
 
     With --materialise the records are written as the local log of a new topic, of the same partitions, on
     stopped brokers: offsets, timestamps, headers and transactions stay. Create the topic first, with its
@@ -226,35 +262,45 @@ def restore(
     after.require_consistent(ctx, check=check)
     if check:
         return after.show_check(ctx, None if metadata == DERIVED else metadata)
-    if materialise == (into is not None):
+    chosen = [way for way in _OPTIONS_OF if options.typed_option(ctx, (_NAME_OF[way],))]
+    if len(chosen) != 1:
         raise UsageError(
-            "--materialise and --into exclude each other"
-            if materialise
-            else "--materialise or --into is missing",
-            hint="--into gives a new node the topics, whose objects stay in the tier; --materialise writes "
-            "their records to local logs, and --check verifies both; to publish the metadata of the tier "
-            "again, use 'tierctl rebuild'",
+            f"{' and '.join(chosen)} exclude each other"
+            if chosen
+            else f"{', '.join(_OPTIONS_OF)}: none given",
+            hint="--into gives a new node the topics, whose objects stay in the tier; --new-ids gives them "
+            "to an existing cluster; --materialise writes their records to local logs, and --check verifies "
+            "all; to publish the metadata of the tier again, use 'tierctl rebuild'",
         )
-    _require_effect(
-        ctx, _OF_INTO if materialise else _OF_MATERIALISE, "--into" if materialise else "--materialise"
-    )
-    if not materialise:
+    _require_effect(ctx, chosen[0])
+    if into is not None:
         request = request_of(commands.RestoreRequest, ctx, metadata=None, bootstrap_server=None)
         return show_mutation(ctx, lambda: commands.restore(request, console_of(ctx)))
+    if new_ids:
+        renamed = request_of(commands.NewIdsRequest, ctx, bootstrap_server=None)
+        return show_mutation(ctx, lambda: commands.restore_new_ids(renamed, console_of(ctx)))
     given = None if metadata == DERIVED else metadata
     records = request_of(commands.MaterialiseRequest, ctx, metadata=given)
     return show_mutation(ctx, lambda: commands.materialise(records, console_of(ctx)))
 
 
-_OF_INTO = ("topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects")
-_OF_MATERIALISE = (
-    *("metadata", "as_topic", "as_id", "until", "partition"),
-    *("without_keys", "left_out", "sign_with", "engine"),
-)
+_OPTIONS_OF = {
+    "--into": ("topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects"),
+    "--new-ids": ("from_id", "assume_enabled", "topic_configs", "metadata", "partition"),
+    "--materialise": (
+        *("metadata", "as_topic", "as_id", "until", "partition"),
+        *("without_keys", "left_out", "sign_with", "engine"),
+    ),
+}
+"""The ways to restore, with the options that have an effect only with some of them."""
+_NAME_OF = {way: way.removeprefix("--").replace("-", "_") for way in _OPTIONS_OF}
 
 
-def _require_effect(ctx: click.Context, names: tuple[str, ...], way: str) -> None:
-    """Raise UsageError for a typed option that has an effect only with the other `way` to restore."""
-    typed = options.typed_option(ctx, names)
-    if typed:
-        raise UsageError(f"{typed} goes with {way}", hint=f"leave {typed} out")
+def _require_effect(ctx: click.Context, chosen: str) -> None:
+    """Raise UsageError for a typed option that has an effect only with other ways to restore."""
+    others = [name for names in _OPTIONS_OF.values() for name in names if name not in _OPTIONS_OF[chosen]]
+    for name in others:
+        typed = options.typed_option(ctx, (name,))
+        if typed:
+            ways = [way for way, names in _OPTIONS_OF.items() if name in names]
+            raise UsageError(f"{typed} goes with {' or '.join(ways)}", hint=f"leave {typed} out")

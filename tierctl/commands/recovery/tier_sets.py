@@ -1,9 +1,18 @@
 """Read the sets of objects of a tier: list them, and derive the metadata of those that are selected."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
-from tierctl.errors import NotFoundError
-from tierctl.model import ListedSet, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.errors import NotFoundError, UsageError
+from tierctl.in_order import in_order
+from tierctl.model import (
+    IndexType,
+    ListedSet,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.model.progress import Progress
 from tierctl.plan.tier_identity import WRONG_TIER
 from tierctl.storage import RemoteStorageManager
@@ -64,3 +73,34 @@ def _read(
 ) -> list[ObjectSet]:
     with progress.bar("reading segments", unit="segments", total=len(listed)) as advance:
         return list(derive_object_sets(remote, listed, threads=threads, advance=advance))
+
+
+def producer_snapshots(
+    remote: RemoteStorageManager,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    progress: Progress,
+    *,
+    threads: int,
+) -> dict[TopicIdPartition, bytes | None]:
+    """Return the producer snapshots of the partitions' last segments; None without its private key.
+
+    Reports how many can't be read.
+    """
+    fetched = in_order(partial(_snapshot, remote), segments, threads=threads, ahead=threads)
+    found = dict(zip((each.topic_id_partition for each in segments), fetched, strict=True))
+    missing = sum(each is None for each in found.values())
+    if missing:
+        progress.warn(
+            f"the producer snapshots of {missing} partitions can't be read without --aiven-private-key: "
+            "read_committed serves the records of transactions that have no end in the tier; with it "
+            "they are aborted"
+        )
+    return found
+
+
+def _snapshot(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bytes | None:
+    try:
+        with remote.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) as stream:
+            return stream.read()
+    except UsageError:
+        return None

@@ -21,8 +21,9 @@ class NewLog:
     """A partition's log in `log_dir`, from `start_offset` on; the tier has the offsets below `tier_end`.
 
     `leader_epochs` are those from `start_offset` on; `latest_epoch` is the highest that any of its leaders
-    had. `snapshot` is the producer snapshot at `tier_end`, None without a readable one. `timestamp_ms` is
-    that of the newest record.
+    had. `snapshot` is the producer snapshot at `tier_end`, None without a readable one; the log has it only
+    with `has_producers`, since a cluster that goes on may give the ids in it to other producers.
+    `timestamp_ms` is that of the newest record.
     """
 
     partition: TopicIdPartition
@@ -33,6 +34,7 @@ class NewLog:
     latest_epoch: int
     snapshot: bytes | None
     timestamp_ms: int
+    has_producers: bool = True
 
     @cached_property
     def producers(self) -> Sequence[ProducerEntry]:
@@ -57,7 +59,7 @@ class NewLog:
             LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint(self.leader_epochs),
             PARTITION_METADATA_FILE: write_partition_metadata(self.partition.topic_id),
         }
-        if self.snapshot is not None:
+        if self.snapshot is not None and self.has_producers:
             found[f"{self.tier_end:020d}.snapshot"] = self.snapshot
         return found
 

@@ -120,7 +120,7 @@ class RestorePlanner:
     def _log(self, source: PartitionSource) -> NewLog | None:
         """Return the new log of a partition; None without a chain of segments, or if it is refused."""
         partition, choice = source.inputs.partition, source.decision.choice
-        reason = self._why_refused(source)
+        reason = why_refused(source.decision, after_hole=self.after_hole)
         if reason is not None:
             self._refuse(partition, reason)
             return None
@@ -143,26 +143,12 @@ class RestorePlanner:
             self._refuse(partition, reason)
         return log
 
-    def _why_refused(self, source: PartitionSource) -> str | None:
-        decision = source.decision
-        if decision.refused is not None or self.after_hole:
-            return decision.refused
-        hole = decision.choice.hole
-        if hole is not None:
-            return (
-                f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log "
-                "after them"
-            )
-        if not decision.choice.chain:
-            return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
-        return None
-
     def _partition(self, source: PartitionSource, log: NewLog | None) -> None:
         self.skipped += skips_of(source.inputs, source.decision.choice)
         if log is None:
             return
         self.logs[log.partition] = log
-        self.steps.append(_restore(source, log))
+        self.steps.append(restore_step(log, len(source.decision.choice.chain)))
         self.steps += segment_steps(source.inputs, source.decision)
 
     def _refuse(self, partition: TopicIdPartition, reason: str) -> None:
@@ -199,6 +185,21 @@ class RestorePlanner:
         return [producer_ids_record(following)] if following > max(stated, default=0) else []
 
 
+def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
+    """Return why a partition can't be restored as a whole; None if it can, or `after_hole` accepts it."""
+    if decision.refused is not None or after_hole:
+        return decision.refused
+    hole = decision.choice.hole
+    if hole is not None:
+        return (
+            f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log "
+            "after them"
+        )
+    if not decision.choice.chain:
+        return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
+    return None
+
+
 def _epoch_after(log: NewLog | None) -> int:
     """Return a leader epoch above those of the log's records."""
     return 0 if log is None else log.latest_epoch + 1
@@ -217,11 +218,11 @@ def _why_not_into(source: PartitionSource, log: NewLog) -> str | None:
     return None
 
 
-def _restore(source: PartitionSource, log: NewLog) -> Step:
-    chain = source.decision.choice.chain
+def restore_step(log: NewLog, segments: int) -> Step:
+    """Return the step that writes the log; the tier has so many `segments` of it."""
     return Step(
         action=Action.RESTORE_PARTITION,
-        reason=f"an empty log at offset {log.tier_end}, behind {len(chain)} segments in the tier",
+        reason=f"an empty log at offset {log.tier_end}, behind {segments} segments in the tier",
         topic=log.partition.topic,
         topic_id=log.partition.topic_id,
         partition=log.partition.partition,
@@ -233,7 +234,7 @@ def _restore(source: PartitionSource, log: NewLog) -> Step:
             "leader_epoch": _epoch_after(log),
             "producers": len(log.producers),
             "aborted_transactions": len(log.open_transactions),
-            "has_producer_snapshot": log.snapshot is not None,
+            "has_producer_snapshot": log.snapshot is not None and log.has_producers,
         },
     )
 

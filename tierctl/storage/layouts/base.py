@@ -12,6 +12,7 @@ from tierctl.model import (
     ObjectPart,
     ObjectSet,
     RemoteLogSegmentMetadata,
+    TopicIdPartition,
 )
 from tierctl.storage.stores.base import ObjectStore, Source
 
@@ -56,6 +57,12 @@ class SegmentLayout(Protocol):
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Return every key that an object of the segment can have."""
+        ...
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Return the metadata of the same segment with its objects under the keys of another partition."""
         ...
 
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:

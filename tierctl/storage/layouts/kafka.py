@@ -17,6 +17,7 @@ from tierctl.model import (
     ObjectPart,
     ObjectSet,
     RemoteLogSegmentMetadata,
+    TopicIdPartition,
     is_legal_topic_name,
 )
 from tierctl.state.lineage import Lineage
@@ -87,6 +88,12 @@ class KafkaLayout:
         """Implement `SegmentLayout.keys_of`."""
         return keys_of(metadata)
 
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Implement `SegmentLayout.renamed`."""
+        return moved(metadata, partition)
+
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Implement `SegmentLayout.keys_to_delete`; all keys contain the segment's own id."""
         return keys_of(metadata)
@@ -145,6 +152,13 @@ class KafkaLayout:
             txn_index_empty=not listed.sizes_bytes.get(ObjectPart.TRANSACTION),
         )
         return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps)
+
+
+def moved(metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:
+    """Return the metadata with the names of another partition."""
+    return replace(
+        metadata, topic=partition.topic, topic_id=partition.topic_id, partition=partition.partition
+    )
 
 
 def index_sources(data: LogSegmentData) -> dict[IndexType, bytes | None]:

@@ -1,14 +1,18 @@
 """The contract of a store, which keeps bytes by key, and functions that several stores share."""
 
 import io
+import shutil
+import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from tierctl.errors import (
     RemoteObjectDiffers,
+    RemoteResourceNotFound,
     RemoteStorageError,
     StoreWriteFailed,
     TierctlError,
@@ -88,6 +92,15 @@ class ObjectStore(Protocol):
 
         Raise RemoteResourceNotFound if an object does not exist, and RemoteObjectDiffers if one differs, or
         if one exists whose source is None.
+        """
+        ...
+
+    def copy(self, key: str, new_key: str) -> None:
+        """Store the bytes of an object durably under `new_key`, too; nothing if it has them already.
+
+        A server that can copy does it without sending the bytes here. An object at `new_key` with other bytes
+        is replaced. Raise RemoteResourceNotFound if there is no object `key`, and RemoteObjectDiffers if the
+        new object differs afterwards.
         """
         ...
 
@@ -300,6 +313,24 @@ def differs(name: str, found: str, expected: tuple[int, int]) -> RemoteObjectDif
         f"{expected[1]:#010x}",
         hint="the copy is not finished: run again, a new attempt copies the segment again",
     )
+
+
+def copy_through(store: ObjectStore, key: str, new_key: str) -> None:
+    """Implement `ObjectStore.copy` by a temporary file, for stores whose server copies no object."""
+    with tempfile.NamedTemporaryFile(prefix="tierctl-copy-") as file, store.open(key) as stored:
+        shutil.copyfileobj(stored, file, CHUNK_BYTES)
+        file.flush()
+        copy_file(store, Path(file.name), new_key)
+
+
+def copy_file(store: ObjectStore, path: Path, new_key: str) -> None:
+    """Store the bytes of the file under `new_key`, unless the object has them, and verify the object."""
+    source = hashed_file(path)
+    with suppress(RemoteResourceNotFound, RemoteObjectDiffers):
+        store.verify_all({new_key: source})
+        return
+    store.put_all({new_key: source})
+    store.verify_all({new_key: source})
 
 
 def verify_streams(store: ObjectStore, objects: Mapping[str, Source | None]) -> None:

@@ -26,6 +26,7 @@ from tierctl.storage.stores.base import (
     StoreAddress,
     TaggedObject,
     by_folder,
+    copy_through,
     sent_chunks,
     verify_streams,
     walk,
@@ -168,6 +169,10 @@ class HdfsStore:
     def verify_all(self, objects: Mapping[str, Source | None]) -> None:
         """Implement `ObjectStore.verify_all` by the bytes: HDFS's checksums depend on the block size."""
         verify_streams(self, objects)
+
+    def copy(self, key: str, new_key: str) -> None:
+        """Implement `ObjectStore.copy`: the bytes come here and go back."""
+        copy_through(self, key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""

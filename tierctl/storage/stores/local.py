@@ -29,6 +29,7 @@ from tierctl.storage.stores.base import (
     Source,
     StoreAddress,
     by_folder,
+    copy_file,
     sent_chunks,
     verify_streams,
     walk,
@@ -110,6 +111,11 @@ class LocalStore:
     def verify_all(self, objects: Mapping[str, Source | None]) -> None:
         """Implement `ObjectStore.verify_all` by the bytes."""
         verify_streams(self, objects)
+
+    def copy(self, key: str, new_key: str) -> None:
+        """Implement `ObjectStore.copy`; no hard link, since brokers rewrite objects in place."""
+        self.open(key).close()
+        copy_file(self, self._root / key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""

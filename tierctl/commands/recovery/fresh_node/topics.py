@@ -5,15 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
+from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets, producer_snapshots
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
-from tierctl.in_order import in_order
 from tierctl.locallog.files import read_if_exists
 from tierctl.model import (
-    IndexType,
     ListedSet,
     ObjectSet,
-    RemoteLogSegmentMetadata,
     TopicConfig,
     TopicIdPartition,
     Uuid,
@@ -109,15 +106,7 @@ class TopicFinder:
         self, decided: Sequence[tuple[PartitionInputs, PartitionDecision]]
     ) -> dict[TopicIdPartition, PartitionSource]:
         last = [decision.choice.chain[-1] for _, decision in decided if decision.choice.chain]
-        fetched = in_order(self._snapshot, last, threads=self.threads, ahead=self.threads)
-        snapshots = dict(zip((each.topic_id_partition for each in last), fetched, strict=True))
-        missing = sum(each is None for each in snapshots.values())
-        if missing:
-            self.run.progress.warn(
-                f"the producer snapshots of {missing} partitions can't be read without --aiven-private-key: "
-                "read_committed serves the records of transactions that have no end in the tier; with it "
-                "they are aborted"
-            )
+        snapshots = producer_snapshots(self.run.remote, last, self.run.progress, threads=self.threads)
         return {
             inputs.partition: PartitionSource(
                 inputs=inputs,
@@ -127,14 +116,6 @@ class TopicFinder:
             )
             for inputs, decision in decided
         }
-
-    def _snapshot(self, segment: RemoteLogSegmentMetadata) -> bytes | None:
-        """Return the producer snapshot of a segment; None if its private key is not given."""
-        try:
-            with self.run.remote.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) as stream:
-                return stream.read()
-        except UsageError:
-            return None
 
     def _folders(self, partition: TopicIdPartition) -> Iterator[tuple[Path, dict[str, bytes]]]:
         """Yield the folders of a partition in the log directories, with their files."""

@@ -36,7 +36,7 @@ from tierctl.model import (
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
-from tierctl.storage.layouts.kafka import index_sources, require_legal
+from tierctl.storage.layouts.kafka import index_sources, moved, require_legal
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
 from tierctl.wire.aiven.custom_metadata import (
@@ -130,6 +130,16 @@ class AivenLayout:
         """Implement `SegmentLayout.keys_of`: custom metadata take precedence, as in the plugin."""
         stem = self._stem(metadata)
         return tuple(stem + suffix for suffix in SUFFIXES)
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Implement `SegmentLayout.renamed`; custom metadata that name the objects name the new ones."""
+        segment, custom = moved(metadata, partition), self._custom(metadata)
+        if custom.object_key is None:
+            return segment
+        custom = replace(custom, object_key=main_path(segment))
+        return replace(segment, custom_metadata=write_custom_metadata(custom))
 
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Implement `SegmentLayout.keys_to_delete`: custom metadata must not name another segment."""

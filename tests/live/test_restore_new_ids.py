@@ -1,0 +1,90 @@
+"""A cluster is lost; topics of another cluster get its records, under their own new ids (R2)."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.live.commands import plan, tierctl
+from tests.live.history import (
+    PARTITIONS,
+    TOPICS,
+    Cluster,
+    check_everything,
+    epoch_starts,
+    made_history,
+    seeks,
+    tier,
+    tier_ends,
+)
+from tests.live.test_materialise import expected
+from tests.support.broker import Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
+
+
+def restore(node: Broker, *more: object) -> tuple[object, ...]:
+    topics = (word for topic in TOPICS for word in ("--topic", topic))
+    return (
+        *("restore", "--new-ids", "--metadata", node.log_dir, "--log-dir", node.log_dir),
+        *("--remote", node.remote_dir, "--config", node.properties, *topics, *more),
+    )
+
+
+def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, tmp_path: Path) -> None:
+    lost = made_history(brokers.own())
+    ends = tier_ends(lost.broker)
+    lost.broker.stop()
+    node = brokers.own()
+    for topic, count in {**TOPICS, "other": 1}.items():
+        node.create_topic(topic, count, tiered=True)
+    node.produce("other", 1500)
+    node.await_idle()
+    others = node.records("other")
+    # The operator's copy of the lost cluster's tier.
+    shutil.copytree(
+        lost.broker.remote_dir / "kafka-tiered-storage",
+        node.remote_dir / "kafka-tiered-storage",
+        dirs_exist_ok=True,
+    )
+    before = tier(node)
+    refused = tierctl(*restore(node, "--assume-enabled", "--apply"))
+    assert (refused.code, "a broker is running on" in refused.err) == (4, True), refused.err
+    node.stop()
+    for more, why in (
+        (("--assume-enabled",), "would truncate the lineage"),
+        ((), "remote.storage.enable=true is not among"),
+    ):
+        refused = tierctl(*restore(node, *more, "--apply"))
+        assert (refused.code, why in refused.err) == (4, True), refused.err
+        for _ in range(3 if more else 0):
+            node.start()
+            node.stop()
+    assert tier(node) == before
+
+    settings = tmp_path / "settings"
+    settings.write_text("".join(f"{topic}.remote.storage.enable=true\n" for topic in TOPICS))
+    done = plan(*restore(node, "--topic-configs", settings, "--apply"))
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    assert plan(*restore(node, "--assume-enabled"))["steps"] == []
+    assert before.items() < tier(node).items()
+    copied = tier(node)
+
+    node.start()
+    records = expected(lost, ends)
+    assert node.offsets("earliest", *TOPICS) == lost.starts
+    seeks(node, records, epoch_starts(node))
+    node.await_idle()
+    assert copied.items() <= tier(node).items(), "nothing is deleted"
+    assert node.offsets("latest-tiered", *TOPICS) == {key: ends[key] - 1 for key in PARTITIONS}
+    assert node.records("other") == others
+
+    # What the lost cluster had is left to the operator.
+    ids = {str(node.topic_id(topic)) for topic in (*TOPICS, "other")}
+    for folder in (node.remote_dir / "kafka-tiered-storage").iterdir():
+        if folder.name[-22:] not in ids:
+            shutil.rmtree(folder)
+    node.delete_topic("other")
+    cluster = Cluster(broker=node, records=records, starts=lost.starts)
+    check_everything(node, cluster, {})
+    node.stop()
