@@ -79,7 +79,8 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     assert node.offsets("latest-tiered", *TOPICS) == {key: ends[key] - 1 for key in PARTITIONS}
     assert node.records("other") == others
 
-    # What the lost cluster had is left to the operator.
+    # What the lost cluster had is left to the operator, and so is the identity that tierctl gave the tier.
+    (node.remote_dir / ".tierctl-identity").unlink()
     ids = {str(node.topic_id(topic)) for topic in (*TOPICS, "other")}
     for folder in (node.remote_dir / "kafka-tiered-storage").iterdir():
         if folder.name[-22:] not in ids:

@@ -371,3 +371,14 @@ def test_writing_encrypted_segments_is_refused(tmp_path: Path) -> None:
 def test_wrong_settings(settings: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         AivenSettings.from_settings({f"rsm.config.{name}": value for name, value in settings.items()})
+
+
+def test_copied_objects_have_their_own_custom_metadata() -> None:
+    segment = metadata_of()
+    target = replace(segment.topic_id_partition, partition=8)
+    named = AivenCustomMetadata(remote_size=5, object_prefix="tier/", object_key=main_path(segment))
+    layout = AivenLayout(key_prefix="tier/")
+    new = layout.renamed(replace(segment, custom_metadata=write_custom_metadata(named)), target)
+    assert read_custom_metadata(new.custom_metadata) == replace(named, object_key=main_path(new))
+    assert all(key.startswith(f"tier/{main_path(new)}") for key in layout.keys_to_delete(new))
+    assert layout.renamed(segment, target).custom_metadata is None

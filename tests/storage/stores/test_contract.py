@@ -165,6 +165,26 @@ class TestCopy:
         store.verify_log_segment_data(second, data)
 
 
+class TestCopyObjects:
+    def test_the_copy_is_the_segment_of_another_partition(
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData, tmp_path: Path
+    ) -> None:
+        segment, target = metadata_of(), replace(NEIGHBOUR.topic_id_partition, partition=8)
+        store.copy_log_segment_data(segment, data)
+        before, new = set(store.list_objects()), store.renamed(segment, target)
+        # Left by a program that was killed.
+        store.copy_log_segment_data(new, data_in(tmp_path / "other", seed=9))
+        for _ in range(2):
+            store.copy_objects(segment, target)
+            assert store.fetch_log_segment(new, 0).read() == data.log_segment.path.read_bytes()
+            assert store.fetch_index(new, IndexType.OFFSET).read() == data.offset_index
+        if isinstance(layout, KafkaLayout):
+            store.verify_log_segment_data(new, data)
+        assert before < set(store.list_objects())
+        with pytest.raises(RemoteResourceNotFound):
+            store.copy_objects(metadata_of(3), target)
+
+
 CHANGED = {
     "log_segment": ".log",
     "offset_index": ".index",

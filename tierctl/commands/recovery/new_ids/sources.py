@@ -1,15 +1,16 @@
 """The partitions that are restored under new ids: their objects, and the folders of the new topics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tierctl.apply.materialise.new_folder import former_folder
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets, producer_snapshots
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal
 from tierctl.locallog.files import list_segments, read_if_exists
-from tierctl.model import EpochEntry, ListedSet, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import ListedSet, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.restore.new_ids import NewIdSource, Target
@@ -20,6 +21,9 @@ from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     read_partition_metadata,
 )
+
+T = TypeVar("T")
+_SMALL_BYTES = 1 << 20
 
 
 @dataclass(kw_only=True)
@@ -105,30 +109,28 @@ class SourceFinder:
 
 def _target(partition: TopicPartition, log_dir: Path, folder: Path) -> Target | None:
     """Return the folder as a target; None without a topic id; CorruptInputError for a damaged file."""
-    stated = read_if_exists(folder / PARTITION_METADATA_FILE)
-    if stated is None:
+    topic_id = _read(folder / PARTITION_METADATA_FILE, read_partition_metadata)
+    if topic_id is None:
         return None
     segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
     # The files of an empty log are small, those of another one are not compared.
     is_small = sum(size for _, size in segments) <= _SMALL_BYTES
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if is_small else {}
-    try:
-        topic_id = read_partition_metadata(stated)
-        epochs = _leader_epochs(folder)
-    except CorruptInputError as e:
-        raise e.within(str(folder)) from None
     return Target(
         partition=TopicIdPartition(topic_id, partition.topic, partition.partition),
         log_dir=log_dir,
         files=files,
         segments=segments,
-        leader_epochs=epochs,
+        leader_epochs=_read(folder / LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint) or (),
     )
 
 
-_SMALL_BYTES = 1 << 20
-
-
-def _leader_epochs(folder: Path) -> Sequence[EpochEntry]:
-    stated = read_if_exists(folder / LEADER_EPOCHS_FILE)
-    return () if stated is None else read_leader_epoch_checkpoint(stated)
+def _read(path: Path, decode: Callable[[bytes], T]) -> T | None:
+    """Return what the file states; None without one. Raise CorruptInputError, with the path, if damaged."""
+    data = read_if_exists(path)
+    if data is None:
+        return None
+    try:
+        return decode(data)
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None

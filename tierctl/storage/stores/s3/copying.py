@@ -1,5 +1,7 @@
 """Copy an object within a bucket on the server (CopyObject)."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 _CHECKSUMS = ("ChecksumCRC32C", "ChecksumCRC64NVME", "ChecksumCRC32", "ChecksumSHA256", "ChecksumSHA1")
 
 
-def copy_object(s3: "S3Client", bucket: str, key: str, new_key: str) -> None:
+def copy_object(s3: S3Client, bucket: str, key: str, new_key: str) -> None:
     """Copy an object of at most 5 GiB, the limit of one request; segments have at most 2 GiB.
 
     Nothing is copied if the new object has the size and a checksum, or the ETag, of the first. Raise
@@ -58,12 +60,12 @@ def _is_of_whole(head: dict[str, Any], name: str) -> bool:
     return "-" not in head.get(name, "-")
 
 
-def _head(s3: "S3Client", bucket: str, key: str) -> dict[str, Any]:
+def _head(s3: S3Client, bucket: str, key: str) -> dict[str, Any]:
     with translated(f"examining s3://{bucket}/{key}"):
         return dict(s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED"))
 
 
-def _found(s3: "S3Client", bucket: str, key: str) -> dict[str, Any] | None:
+def _found(s3: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
     try:
         return _head(s3, bucket, key)
     except RemoteResourceNotFound:
