@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.spark.fixtures import (
@@ -21,9 +22,14 @@ from tests.spark.fixtures import (
     standalone,
     standalone_driver,
 )
+from tests.support.amounts import TRIES_ALL
 from tests.support.broker import broker, brokers
 from tests.support.kafka import kafka
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
+
+if not TRIES_ALL:
+    settings.register_profile("some", max_examples=25)
+    settings.load_profile("some")
 
 __all__ = [
     "broker",

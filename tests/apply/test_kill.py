@@ -334,6 +334,7 @@ def test_kill_around_every_side_effect(
         _converge(forked, case, world, ends[case.name])
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_kill_twice(
@@ -350,6 +351,7 @@ def test_kill_twice(
         _converge(forked, case, world, ends[case.name])
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_kill_at_any_change_of_a_file(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
@@ -28,6 +28,7 @@ from tierctl.wire.metadata.json_fields import json_fields
 
 from tests.cli.shell import Ran, tierctl
 from tests.conftest import DATA, vectors
+from tests.support.amounts import examples
 
 FLAT = ("flat-named", "flat-unnamed", "flat-empty")
 GOLDEN = DATA / "vectors"
@@ -109,7 +110,7 @@ def test_a_torn_tail_is_found_with_its_byte(name: str, tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_damage_ends_a_run(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Every cut and every flipped bit gives findings or a readable file, never a traceback."""
     name = data.draw(

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.report.formatters.value_streams import from_framed, from_hex
 from tierctl.wire.batches.record_batch import Record, encode_batch
 
 from tests.cli.shell import environment, tierctl
 from tests.conftest import vectors
+from tests.support.amounts import examples
 
 Capture = Callable[[str], Path]
 Writable = Callable[[str], Path]
@@ -137,13 +138,13 @@ def test_frames_that_are_cut_or_absurd(stdin: bytes, code: int, count: int) -> N
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_bytes_are_frames_of_a_kind(data: bytes) -> None:
     assert sum(len(records) for records in from_framed(io.BytesIO(data))) <= len(data) // 4 + 1
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_every_line_of_hex_is_one_record(values: Sequence[bytes]) -> None:
     text = "".join(f"{value.hex()}\n" for value in values).encode()
     records = list(from_hex(io.BytesIO(text)))

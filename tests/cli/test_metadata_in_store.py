@@ -16,6 +16,7 @@ from tests.cli.shell import tierctl as run_here
 from tests.metadata.pictures import without_times
 from tests.pipeline.tables import read
 from tests.spark.clusters import Driver, run_command, spark_home
+from tests.support.amounts import rest_in_matrix
 from tests.support.servers import S3Server, found
 
 Capture = Callable[[str], Path]
@@ -81,7 +82,7 @@ def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
     driver.close()
 
 
-@pytest.fixture(params=["local", "spark"])
+@pytest.fixture(params=rest_in_matrix(["local", "spark"]))
 def tierctl(request: pytest.FixtureRequest) -> Tierctl:
     """A command on one engine."""
     if request.param == "local":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tierctl.commands.insight.whatif.facts import FactsRequest, gather_facts
 from tierctl.commands.sweep import RetentionInputs
@@ -21,6 +21,7 @@ from tierctl.plan.steps import Plan
 from tests.plan.retention.kip_broker import KipBroker
 from tests.plan.retention.test_kip_model import LIMITS_BYTES, LIMITS_MS, happenings, log_of, run, state_of
 from tests.plan.tier import NOW_MS, S
+from tests.support.amounts import examples
 
 OBJECTS = ObjectCounts(always=5, transactions=1)
 PRESENT = TopicConfig(retention_ms=DAY_MS, remote_storage_enable=True)
@@ -59,7 +60,7 @@ def left_by(plan: Plan, inputs: RetentionInputs) -> Holding:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(happenings(unclean=True), min_size=3, max_size=30), LIMITS_MS, LIMITS_BYTES)
 def test_a_change_leaves_what_a_sweep_leaves(
     happened: Happened, retention_ms: int, retention_bytes: int
@@ -86,7 +87,7 @@ def _is_undecided(plan: Plan, outlook: Outlook, facts: PartitionFacts) -> bool:
     return bool(plan.skipped) or (outlook.retention_bytes >= 0 and facts.local_only_bytes is None)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(happenings(unclean=False), min_size=3, max_size=30), st.integers(0, 100))
 def test_time_leaves_what_a_sweep_leaves_then(happened: Happened, days: int) -> None:
     """Without new data: the same sweep in 30, 60 and 90 days."""

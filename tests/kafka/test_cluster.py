@@ -181,6 +181,7 @@ def test_a_cluster_without_tiering(brokers: Brokers) -> None:
         cluster.close()
 
 
+@pytest.mark.matrix
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers) -> None:

@@ -15,7 +15,7 @@ from tests.docs.documents import BAD_DAY
 from tests.live.history import ISOLATIONS, Records, lose_metadata
 from tests.support.broker import Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 PARTITIONS = [("orders", 0), ("orders", 1), ("payments", 0)]
 TOPICS = ("orders", "payments")
 THEN = 1500

@@ -10,7 +10,7 @@ import pytest
 from tests.live.commands import plan, rows, where
 from tests.support.broker import Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 DELETED_BEFORE = {"within": 500, "second": 1700, "behind": 2700, "third": 3200, "all": -1}
 """DeleteRecords by topic; -1 is the high watermark. Epochs have 1500 records, segments about 1000."""
@@ -18,7 +18,7 @@ CUT_OFF_EPOCHS = 2
 TASKS = "remote.log.manager.task.interval.ms"
 
 
-@pytest.fixture(params=[pytest.param("idle", marks=pytest.mark.matrix), "copying"])
+@pytest.fixture(params=["idle", "copying"])
 def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
     """A broker that tiered topics of three leader epochs, and whose tasks now wait for an hour.
 

@@ -128,6 +128,7 @@ def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> No
     assert not _deletes_begun(broker, held)
 
 
+@pytest.mark.matrix
 def test_retention_by_size(broker: Broker, tmp_path: Path) -> None:
     """Decided from the broker's files for a limit that the broker gets afterwards."""
     topic, limit = "explained-size", "2200000"

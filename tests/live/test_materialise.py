@@ -21,7 +21,7 @@ from tests.live.history import (
 from tests.support.broker import Broker, Brokers
 from tests.support.signing import is_signed, signing_key
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 BLOCK = 200 + 1 + 30
 """Offsets of a transaction, its marker and the records after it, as `fill` produces them."""
 THEN = 1717

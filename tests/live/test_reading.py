@@ -104,6 +104,7 @@ def test_nothing_is_wrong(tiered: Broker) -> None:
     assert len(printed.lines) >= 2 * len(rows("segments", *where(tiered)[:2], "--topic", TOPICS[0]))
 
 
+@pytest.mark.matrix
 def test_a_leader_that_knows_more_than_the_metadata(brokers: Brokers, tmp_path: Path) -> None:
     """Metadata as they were an hour ago: by them nobody copied what the broker has deleted since."""
     broker, topic = brokers.shared(), "read-later"

@@ -71,6 +71,7 @@ def log_starts(broker: Broker) -> dict[tuple[str, int], int]:
     return {key: found[Partition(*key)] for key in PARTITIONS if Partition(*key) in found}
 
 
+@pytest.mark.matrix
 def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -> None:
     """It raised the log starts, cut the leader epochs, and copied what it still had once more."""
     before = tier(twin)

@@ -12,7 +12,7 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 from tests.live.commands import assumed, base_offsets, plan, rows, tierctl
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPIC = "spread"
 METADATA_SETTINGS = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs, with_open_transaction
@@ -20,6 +20,7 @@ from tierctl.wire.files.indexes import TransactionIndex
 from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
+from tests.support.amounts import examples
 from tests.wire.batches.samples import marker
 
 # What a history is made of: (kind, producer); every step takes one offset.
@@ -82,7 +83,7 @@ def _read(directory: Path) -> LocalLog:
     return log
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(made=histories(), broken=st.integers(0, 3))
 def test_the_oldest_open_transaction_at_the_high_watermark(
     made: tuple[list[Step], list[int], list[int], int], broken: int

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.pipeline import partition_groups
@@ -14,6 +14,7 @@ from tierctl.state.tier import TierState
 
 from tests.state.folding import encodable, folded, values_of
 from tests.state.histories import ORDERS, histories, regular_histories
+from tests.support.amounts import examples
 
 METADATA_PARTITION = 3
 """The one that `folded` folds events into."""
@@ -52,7 +53,7 @@ def tables(state: TierState) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("group_rows", [1, 5, 1000])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.one_of(regular_histories(8), regular_histories(8), histories(6)), min_size=1, max_size=4))
 def test_columns_and_caches_give_the_same_rows(group_rows: int, lives: list[list[MetadataEvent]]) -> None:
     events = [of_partition(number, e) for number, life in enumerate(lives) for e in life if encodable(e)]

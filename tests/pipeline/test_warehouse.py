@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
@@ -20,6 +20,7 @@ from tests.metadata.events import started, update
 from tests.pipeline.tables import COUNT, Rows, delta, lives, moved, pipeline, read, rows_of, run, write
 from tests.state.folding import encodable
 from tests.state.histories import S, histories
+from tests.support.amounts import examples
 
 DAY_MS = 86_400_000
 
@@ -49,7 +50,7 @@ SMALL = {"FILE_ROWS": [1, 3], "CLOSED_ROWS": [1, 2, 99], "MERGED_FILES": [2, 3],
 """Sizes of files with which a few segments fill several."""
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 5), histories(8)), min_size=1, max_size=4), st.data())
 def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEvent]]], data: Any) -> None:
     """Whatever offsets the steps end at, in whichever metadata partition, and however small files are."""
@@ -184,6 +185,7 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     forked.close()
 
 
+@pytest.mark.matrix
 def test_killed_for_real(topic: Path, tmp_path: Path, zygote: Zygote) -> None:
     """kill -9 of a whole process, on a warehouse that has a commit; over and over, one further each time."""
     expected = tmp_path / "expected"

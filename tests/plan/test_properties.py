@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
 from tierctl.plan.copy.from_logs import plan_copy
@@ -13,12 +13,13 @@ from tierctl.plan.steps import Plan, Step
 from tierctl.state.tier import TierState
 
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier
+from tests.support.amounts import examples
 from tests.support.topic_settings import enabled_configs
 
 Epochs = tuple[tuple[int, int], ...]
 
 BYTES_AN_OFFSET = 10
-MANY = settings(max_examples=200, deadline=None)
+MANY = examples(200)
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = (
-    *("local", "local[2]", "local-cluster[2,1,1024]", "connect"),
-    pytest.param("standalone", marks=pytest.mark.matrix),
+    *("local[2]", "connect"),
+    *(
+        pytest.param(name, marks=pytest.mark.matrix)
+        for name in ("local-cluster[2,1,1024]", "standalone", "local")
+    ),
 )
 WORKERS = 2
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import IllegalEventError, RemoteResourceNotFound, TierctlError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
@@ -15,6 +15,7 @@ from tierctl.wire.metadata import decode
 from tests.conftest import vectors
 from tests.state.histories import ORDERS, S, finished, histories, segment_id, started, updated
 from tests.state.reference import ReferenceCache
+from tests.support.amounts import examples
 
 JAVA_NAMES = {
     IllegalEventError: "IllegalArgumentException",
@@ -84,7 +85,7 @@ def assert_same_answers(cache: RemoteLogMetadataCache, reference: ReferenceCache
 
 
 @given(histories(), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_columns_and_dictionaries_agree(
     history: list[MetadataEvent], initialized: bool, compacting: bool
 ) -> None:

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import IllegalEventError
 from tierctl.model import (
@@ -30,6 +30,7 @@ from tests.state.folding import assert_same, encodable, folded, one_by_one, tabl
 from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
 from tests.state.reference import ReferenceCache
 from tests.state.reference import updated as with_update
+from tests.support.amounts import examples
 
 P = RemotePartitionDeleteState
 
@@ -55,7 +56,7 @@ def test_kafkas_histories(number: int) -> None:
     st.one_of(histories(), regular_histories()),
     st.lists(st.integers(0, 60), max_size=4),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_history(history: list[MetadataEvent], chunks: list[int]) -> None:
     events = [e for e in history if encodable(e) and not e.unknown_tags and not e.nested_tags]
     values = values_of(events)
@@ -68,7 +69,7 @@ def test_any_history(history: list[MetadataEvent], chunks: list[int]) -> None:
     st.randoms(use_true_random=False),
     st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_histories_of_neighbours(
     found: list[list[MetadataEvent]], chunks: list[int], random: Random, share_ids: bool
 ) -> None:
@@ -130,7 +131,7 @@ def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
 
 
 @given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int) -> None:
     events = [e for e in history if encodable(e) and not e.unknown_tags and not e.nested_tags]
     values = values_of(events)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
@@ -23,6 +23,7 @@ from tierctl.state.lineage import (
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import S, finished, segment_id, started, updated
+from tests.support.amounts import examples
 
 LEDGER = Lineage([(0, 0), (2, 10), (5, 30), (6, 50)])
 
@@ -157,7 +158,7 @@ ascending = st.lists(
 
 
 @given(ascending, ascending, st.integers(0, 16), st.integers(0, 20))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_within_leader_epochs_is_kafkas_rule(
     own: list[tuple[int, int]], entries: list[tuple[int, int]], end: int, log_end: int
 ) -> None:
@@ -271,7 +272,7 @@ def _tiers(draw: st.DrawFn) -> tuple[RemoteLogMetadataCache, Lineage]:
 
 
 @given(_tiers(), st.integers(0, 20))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_spans_are_what_a_broker_answers_offset_by_offset(
     tier: tuple[RemoteLogMetadataCache, Lineage], start: int
 ) -> None:

@@ -1,6 +1,6 @@
 """Segments as columns are the segments; what is plainly in order has nothing that a check finds."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.cache import RemoteLogMetadataCache
@@ -11,6 +11,7 @@ from tierctl.verify.segments import LogFacts, check_segments, unfinished_finding
 
 from tests.state.folding import encodable, folded, values_of
 from tests.state.histories import ORDERS, S, histories, regular_histories
+from tests.support.amounts import examples
 
 NOW_MS = 10**13
 
@@ -36,7 +37,7 @@ def facts_of_tier(cache: RemoteLogMetadataCache) -> LogFacts | None:
     return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=end + 1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(histories(), regular_histories()))
 def test_columns_are_the_segments(events: list[MetadataEvent]) -> None:
     cache = cache_of(events)
@@ -52,7 +53,7 @@ def test_columns_are_the_segments(events: list[MetadataEvent]) -> None:
     assert [segment.custom_metadata for segment in segments] == customs
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(regular_histories(), regular_histories(), histories(8)))
 def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent]) -> None:
     cache = cache_of(events)
@@ -64,7 +65,7 @@ def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent
     assert found == [unfinished_finding(ORDERS, segment, NOW_MS) for segment in expected]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(regular_histories())
 def test_what_a_well_behaved_cluster_writes_is_plainly_in_order(events: list[MetadataEvent]) -> None:
     assert is_plainly_in_order(cache_of(events))

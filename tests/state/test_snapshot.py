@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import MetadataEvent
@@ -16,6 +16,7 @@ from tierctl.state.tier import MissingEvents, TierState
 from tests.conftest import vectors
 from tests.state.folding import assert_same, encodable, folded, table_of, values_of
 from tests.state.histories import S, histories, regular_histories, started, updated
+from tests.support.amounts import examples
 
 PARTITION = 3
 
@@ -49,7 +50,7 @@ def test_kafkas_histories(number: int) -> None:
     assert_equal(folded_in_steps(values, cuts), folded(values))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.one_of(histories(), regular_histories()),
     st.lists(st.integers(0, 60), max_size=4),

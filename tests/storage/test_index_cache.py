@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError
 from tierctl.files import FileSystem
@@ -27,6 +27,7 @@ from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_
 
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
+from tests.support.amounts import examples
 from tests.support.faults import Failing, operations_of
 
 
@@ -151,7 +152,7 @@ class TestBound:
         st.lists(st.tuples(st.integers(0, 7), st.sampled_from(list(IndexType))), max_size=40),
         st.integers(0, 500),
     )
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     def test_never_above_the_limit_and_always_right(
         self,
         tmp_path_factory: pytest.TempPathFactory,

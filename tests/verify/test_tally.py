@@ -3,13 +3,14 @@
 import pickle
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import ObjectPart
 from tierctl.spark.executors import serialization
 from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.verify.objects import StoreAudit, Tally
 
+from tests.support.amounts import examples
 from tests.verify.tiers import made_tier
 
 SEGMENTS = 12
@@ -17,7 +18,7 @@ STATE, LISTING = made_tier(SEGMENTS)
 OBJECTS = list(LISTING())
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(OBJECTS) - 1), st.integers(99, 101), st.integers(0, 2)), max_size=60

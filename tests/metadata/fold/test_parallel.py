@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.metadata.fold.parallel import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
@@ -22,6 +22,7 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 from tests.metadata.pictures import picture, without_times
 from tests.metadata.topics import topic_in
 from tests.state.histories import histories
+from tests.support.amounts import examples
 
 COUNT = 4
 Logs = dict[int, list[bytes]]
@@ -75,7 +76,7 @@ def _value(event: MetadataEvent, topic_id: Uuid, luck: int) -> bytes:
     return b"\0nonsense" if luck == 0 else encode(mine, dialect_of(mine))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(st.one_of(_logs(at_home=True), _logs(at_home=False)), min_size=2, max_size=2), st.booleans())
 def test_equal_states(rounds: list[Logs], keeps: bool) -> None:
     with TemporaryDirectory() as name:

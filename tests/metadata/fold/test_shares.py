@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.fold.parallel import FoldResult, FoldTask, PartitionRange, run_fold_task
@@ -27,6 +27,7 @@ from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
 
 from tests.state.folding import assert_same, encodable, table_of, values_of
 from tests.state.histories import finished, histories, regular_histories, started
+from tests.support.amounts import examples
 
 PARTITIONS = 9
 Values = Sequence[bytes | None]
@@ -101,7 +102,7 @@ def _mixed(draw: st.DrawFn) -> list[bytes | None]:
     return values
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(_mixed(), _mixed(), st.integers(1, 5), st.integers(1, 40))
 def test_any_histories(values: list[bytes | None], later: list[bytes], shares: int, records: int) -> None:
     values = values or [None]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings, target
+from hypothesis import given, target
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
 from tierctl.plan.retention.sweep import plan_retention
@@ -11,8 +11,9 @@ from tierctl.state.tier import TierState
 
 from tests.plan.retention.kip_broker import KipBroker, State
 from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, segment_id, tier
+from tests.support.amounts import examples
 
-MANY = settings(max_examples=300, deadline=None)
+MANY = examples(300)
 STATES = {
     State.FINISHED: S.COPY_SEGMENT_FINISHED,
     State.DELETING: S.DELETE_SEGMENT_STARTED,

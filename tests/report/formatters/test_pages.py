@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteStorageError
 from tierctl.model.events import dialect_of
@@ -20,6 +20,7 @@ from tierctl.report.terminal import printable
 from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.json_fields import json_fields
 
+from tests.support.amounts import examples
 from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import columns, golden
 
@@ -66,7 +67,7 @@ def kafka_line(value: bytes | None, offset: int) -> tuple[str, bool]:
         return f"{head}error: {printable(str(error))}, bytes: {shown}{more}", True
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(columns(), max_size=3))
 def test_kafka_lines_are_those_of_the_scalar_renderer(small_pages: None, chunks: list[Values]) -> None:
     values = [value for chunk in chunks for value in chunk]
@@ -87,7 +88,7 @@ def json_of(value: bytes | None) -> dict[str, Any]:
     return json_fields(event) | {"dialect": str(dialect_of(event))}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(columns(), max_size=3))
 def test_json_lines_are_the_fields_of_the_scalar_codec(small_pages: None, chunks: list[Values]) -> None:
     values = [value for chunk in chunks for value in chunk]
@@ -103,7 +104,7 @@ def test_json_lines_are_the_fields_of_the_scalar_codec(small_pages: None, chunks
 
 
 @pytest.mark.parametrize(("style", "properties"), STYLES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chunks=st.lists(columns(), max_size=3))
 def test_a_record_has_the_same_line_alone(
     small_pages: None, style: str, properties: dict[str, str], chunks: list[Values]

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 import tierctl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, EngineError, StoreWriteFailed, UsageError
 from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, require_usable
 from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
 from tierctl.spark.executors.transport import Executors, balanced, grouped, input_results
+
+from tests.support.amounts import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,7 +108,7 @@ def test_slots_are_asked_for_once(spark: "SparkSession", monkeypatch: pytest.Mon
     assert executors.slots == 2
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 6))
 def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
     load = [0] * slots
@@ -115,7 +117,7 @@ def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
     assert max(load) - min(load) <= max([1, *costs])
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(0, 100), max_size=30), st.integers(1, 300))
 def test_a_group_ends_when_its_cost_is_reached(costs: list[int], cost_per_group: int) -> None:
     groups = list(grouped(costs, int, cost_per_group))

@@ -79,6 +79,7 @@ def started(how: str) -> "Iterator[subprocess.Popen[str]]":
         run.communicate()
 
 
+@pytest.mark.matrix
 def test_nothing_is_shown_and_nothing_is_left() -> None:
     with started("quiet") as run:
         out, err = run.communicate(timeout=120)

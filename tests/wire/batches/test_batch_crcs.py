@@ -3,15 +3,16 @@
 from unittest import mock
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tierctl.wire.batches import batch_crcs
 from tierctl.wire.batches.batch_crcs import count_before_wrong_crc
 from tierctl.wire.batches.batch_heads import CRC_FROM
 from tierctl.wire.crc import crc32c
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     checked=st.lists(st.binary(min_size=40, max_size=90), max_size=300),
     before=st.binary(max_size=5),

@@ -5,8 +5,9 @@ import struct
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.compression import compress, decompress
@@ -27,7 +28,7 @@ def test_brokers_compressed_batches_decode(capture: Capture) -> None:
     assert seen >= {CompressionType.LZ4, CompressionType.ZSTD}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     data=st.binary(max_size=2000), repeat=st.sampled_from([0, 1, 50]), kind=st.sampled_from(CompressionType)
 )

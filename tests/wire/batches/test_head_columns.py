@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tests.wire.batches.samples import Capture, captured, marker, mixed_log, one_record_log, record
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.head_columns import scan_heads
@@ -51,7 +52,7 @@ def test_heads_of_every_truncation() -> None:
         _assert_same_heads(data[:cut])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     flips=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 7)), max_size=4),
     base=st.sampled_from([0, 7]),
@@ -123,7 +124,7 @@ def test_values_of_every_shape(start: int, end: int) -> None:
     _assert_same_values(mixed_log(), start, end)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(flips=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 7)), max_size=4))
 def test_values_of_damaged_logs(flips: list[tuple[float, int]]) -> None:
     data = bytearray(_shapes())

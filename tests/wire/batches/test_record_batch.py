@@ -3,8 +3,9 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tests.wire.batches.samples import (
     Capture,
     captured,
@@ -70,7 +71,7 @@ def test_captured_segments_are_covered_without_a_gap(capture: Capture) -> None:
         assert all(not isinstance(piece, (BadRange, TornTail)) for piece in walk(data))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(records=record_lists(), kind=st.sampled_from(list(CompressionType)))
 def test_what_is_encoded_is_decoded(records: list[Record], kind: CompressionType) -> None:
     data = encode_batch(records, compression=kind, partition_leader_epoch=7)
@@ -219,7 +220,7 @@ def test_a_flip_anywhere_in_any_kind_of_batch_raises_nothing_else() -> None:
                 list(batch.records(max_bytes=1 << 20))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data())
 def test_a_resealed_batch_with_any_payload_raises_nothing_else(data: st.DataObject) -> None:
     """With the CRC made right again, the record decoder itself meets the damage."""

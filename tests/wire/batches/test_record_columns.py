@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_heads import HEAD_SIZE
 from tierctl.wire.batches.record_batch import CompressionType, Record, RecordBatch, batches, encode_batch
@@ -69,13 +70,13 @@ def by_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> list[tuple
     return [tuple(row.values()) for row in rows]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(logs(), st.sampled_from([1, 3, 4096]))
 def test_columns_are_the_records(found: list[RecordBatch], rows_max: int) -> None:
     assert by_columns(found, rows_max) == one_by_one(found)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(logs(), st.data())
 def test_damage_costs_what_it_costs_one_by_one(found: list[RecordBatch], data: st.DataObject) -> None:
     """Bytes changed or cut where no CRC tells, as of a batch that was written wrong."""

@@ -1,9 +1,10 @@
 """Flat-file store: golden files, damage, and the way back."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import DATA, vectors
+from tests.support.amounts import examples
 from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, golden, offsets
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import (
@@ -152,7 +153,7 @@ def test_a_flat_file_of_another_magic_is_refused(data: bytes, message: str) -> N
         flatfile.read(data)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(HEADERS, st.lists(RECORDS, max_size=5))
 def test_flat_files_survive(header: FlatFileHeader, records: list[StoredRecord]) -> None:
     data = flatfile.write(header, records)

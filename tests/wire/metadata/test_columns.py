@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.amounts import examples
 from tests.wire.metadata.samples import columns, golden
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
@@ -60,13 +61,13 @@ def check(values: list[bytes | None], column: pa.Array | pa.ChunkedArray) -> Non
     assert encode_column(table).to_pylist() == [None if scalar(value) is None else value for value in values]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(columns())
 def test_a_column_decodes_as_its_values_do(values: list[bytes | None]) -> None:
     check(values, pa.array(values, pa.binary()))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(columns(), st.sampled_from([pa.binary(), pa.large_binary()]), st.data())
 def test_slices_and_chunks_decode_as_the_whole(
     values: list[bytes | None], kind: pa.DataType, data: st.DataObject
@@ -176,7 +177,7 @@ def test_a_filtered_table_encodes_what_is_left() -> None:
     assert encode_column(table.take(pa.array([700, 3, 3]))).to_pylist() == [values[700], values[3], values[3]]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(columns(), min_size=2, max_size=4))
 def test_known_layouts_change_no_row(chunks: list[list[bytes | None]]) -> None:
     known = KnownLayouts()

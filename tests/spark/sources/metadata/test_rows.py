@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import Uuid
@@ -25,6 +25,7 @@ from tests.cli.shell import tierctl
 from tests.conftest import vectors
 from tests.metadata.events import started, update
 from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
+from tests.support.amounts import examples
 from tests.support.servers import S3Server
 
 Capture = Callable[[str], Path]
@@ -209,7 +210,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(PREDICATES, min_size=1, max_size=3), st.sampled_from([2, 3, 100]))
 def test_predicates_leave_the_rows_they_are_true_of(
     mixed: Path, predicates: list[Predicate], records_per_task: int

@@ -1,0 +1,24 @@
+"""How much of a property or a table of cases `make test` tries; `make matrix` tries all of it."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+TRIES_ALL = os.environ.get("TIERCTL_TEST_EXAMPLES") == "all"
+_SHARE = 4
+_LEAST = 10
+
+
+def examples(count: int, **more: Any) -> settings:
+    """The settings of a property test with so many examples; a quarter of them without `make matrix`."""
+    tried = count if TRIES_ALL else max(count // _SHARE, min(count, _LEAST))
+    return settings(max_examples=tried, deadline=None, **more)
+
+
+def rest_in_matrix(values: Iterable[Any], tried: int = 1) -> list[Any]:
+    """The values of a parameter; those after the first `tried` are for `make matrix`."""
+    found = list(values)
+    return found[:tried] + [pytest.param(each, marks=pytest.mark.matrix) for each in found[tried:]]
