@@ -649,6 +649,7 @@ complete -c tierctl -n '__tierctl_at restore' -l new-ids -d 'Give topics that we
 complete -c tierctl -n '__tierctl_at restore' -l from-id -x -d 'With --new-ids: the id of a lost topic, where the tier has objects of several topics of its name. Repeatable.'
 complete -c tierctl -n '__tierctl_at restore' -l assume-enabled -d 'With --new-ids: the new topics have remote.storage.enable=true, as no --topic-configs states.'
 complete -c tierctl -n '__tierctl_at restore' -l topics-file -r -F -d 'With --into: the YAML file that backup-config wrote, with ids, numbers of partitions and settings. --topic-configs wins over its settings.'
+complete -c tierctl -n '__tierctl_at restore' -l publish-later -d 'With --into, from Kafka 3.9 on: leave the metadata topic to the brokers, and publish the events with rebuild --metadata kafka://... once they run. Copying stays disabled until then.'
 complete -c tierctl -n '__tierctl_at restore' -l as -x -d 'Name of the new topic. Default: the topic\'s own.'
 complete -c tierctl -n '__tierctl_at restore' -l as-id -x -d 'Id of the new topic. Default: the one in the folders of its partitions in --log-dir.'
 complete -c tierctl -n '__tierctl_at restore' -l until -x -d 'End each log before the first record that is later than TIME, or one partition\'s log before OFFSET. Repeatable. TIME is as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970.'

@@ -1,5 +1,6 @@
 """A cluster is lost; a newly formatted node serves its topics from the tier, under their old ids (b1)."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,14 @@ def lost(brokers: Brokers) -> Lost:
     return Lost(found, ends, saved)
 
 
+def new_node(lost: Lost, brokers: Brokers) -> Broker:
+    """A formatted node with a copy of the tier."""
+    node = brokers.own(start=False)
+    node.remote = shutil.copytree(lost.cluster.broker.remote_dir, node.folder / "tier")
+    node.format()
+    return node
+
+
 def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:
     return (
         *("restore", "--into", node.log_dir, "--log-dir", node.log_dir, "--remote", node.remote_dir),
@@ -53,14 +62,41 @@ def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:
     )
 
 
+def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: Brokers) -> None:
+    node = new_node(lost, brokers)
+    before = tier(node)
+    ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--publish-later", "--apply"))
+    assert (ran.code, "tierctl rebuild --metadata kafka://" in ran.err) == (0, True), ran.err
+    assert not list(node.log_dir.glob("__remote_log_metadata-*"))
+    assert plan(*restore(lost, node, "--publish-later"))["steps"] == []
+
+    node.start()
+    node.await_idle()
+    topics = (word for topic in TOPICS for word in ("--topic", topic))
+    rebuild = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
+    done = plan(*rebuild, "--config", node.properties, "--apply")
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    records = expected(lost.cluster, lost.ends)
+    assert node.offsets("earliest", *TOPICS) == lost.cluster.starts
+    node.wait_for(
+        "the published segments", lambda: node.records("plain") == records["plain", 0, "read_uncommitted"]
+    )
+    seeks(node, records, epoch_starts_of(node))
+    assert tier(node) == before, "copying is disabled, and nothing is deleted"
+
+    enable_copying(node)
+    cluster = Cluster(broker=node, records=records, starts=lost.cluster.starts)
+    node.delete_topic("unused")
+    check_everything(node, cluster, before)
+    node.stop()
+
+
 def ids(broker: Broker, *topics: str) -> dict[str, str]:
     return {topic: str(broker.topic_id(topic)) for topic in topics}
 
 
 def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Brokers) -> None:
-    node = brokers.own(start=False)
-    node.remote = lost.cluster.broker.remote_dir
-    node.format()
+    node = new_node(lost, brokers)
     before = tier(node)
     refused = tierctl(*restore(lost, node, "--apply"))
     assert (refused.code, "nothing proves that the objects" in refused.err) == (4, True), refused.err

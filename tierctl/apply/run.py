@@ -158,7 +158,7 @@ class _Run:
         self._require_all_done()
         if not isinstance(node, NewNode):
             return
-        if self._may_begin():
+        if node.has_metadata_topic and self._may_begin():
             # Makes the node's metadata topic, also if no segment is published in it.
             self._context.metadata.publish(())
         self._attempt(self._steps(Action.CREATE_TOPIC), node.write_bootstrap)

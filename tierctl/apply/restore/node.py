@@ -54,11 +54,15 @@ class NewLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNode(NewLogs):
-    """The logs of a formatted node, and `content` for `former`, the bytes of its bootstrap file."""
+    """The logs of a formatted node, and `content` for `former`, the bytes of its bootstrap file.
+
+    With `has_metadata_topic` the metadata topic is made, too, also if it gets no event.
+    """
 
     bootstrap_path: Path
     former: bytes
     content: bytes
+    has_metadata_topic: bool = True
 
     def write_bootstrap(self, steps: Sequence[Step]) -> list[Outcome]:
         """Put the topics of `steps`, which are all of the plan, into the bootstrap file."""

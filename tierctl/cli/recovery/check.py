@@ -89,7 +89,7 @@ _OF_OTHERS = (
         "engine",
     ),
     *("without_keys", "left_out", "sign_with"),
-    *("into", "topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects"),
+    *("into", "topics_file", "publish_later", "topic_configs", "deletes_are_denied", "copy_of_objects"),
 )
 
 

@@ -93,6 +93,15 @@ DeletesAreDenied = Annotated[
         panel=options.APPLY,
     ),
 ]
+PublishLater = Annotated[
+    bool,
+    option(
+        "--publish-later",
+        help="With --into, from Kafka 3.9 on: leave the metadata topic to the brokers, and publish the "
+        "events with rebuild --metadata kafka://... once they run. Copying stays disabled until then.",
+        panel=options.DECIDE,
+    ),
+]
 CopyOfObjects = Annotated[
     str | None,
     option(
@@ -213,6 +222,7 @@ def restore(
     from_id: FromId = None,
     assume_enabled: AssumeEnabled = False,
     topics_file: TopicsFile = None,
+    publish_later: PublishLater = False,
     as_topic: AsTopic = None,
     as_id: AsId = None,
     until: Until = None,
@@ -285,7 +295,7 @@ def restore(
 
 
 _OPTIONS_OF = {
-    "--into": ("topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects"),
+    "--into": ("topics_file", "publish_later", "topic_configs", "deletes_are_denied", "copy_of_objects"),
     "--new-ids": ("from_id", "assume_enabled", "topic_configs", "metadata", "partition"),
     "--materialise": (
         *("metadata", "as_topic", "as_id", "until", "partition"),

@@ -64,10 +64,13 @@ class RestorePlan:
 
 @dataclass(slots=True, kw_only=True)
 class RestorePlanner:
-    """Makes the plan for `broker`; `present` are the records of its controller's bootstrap file."""
+    """Makes the plan for `broker`; `present` are the records of its controller's bootstrap file.
+
+    Without `metadata_topic` the brokers make the topic, and no event is planned.
+    """
 
     broker: NewBroker
-    metadata_topic: NewTopic
+    metadata_topic: NewTopic | None
     present: Sequence[bytes]
     after_hole: bool = False
     steps: list[Step] = field(default_factory=list)
@@ -84,7 +87,8 @@ class RestorePlanner:
         """
         created = [step for each in topics for step in self._topic(each)]
         if created:
-            self._add(self.metadata_topic)
+            if self.metadata_topic is not None:
+                self._add(self.metadata_topic)
             self.records += self._producer_ids()
         plan = Plan(
             command=RESTORE,
@@ -149,7 +153,8 @@ class RestorePlanner:
             return
         self.logs[log.partition] = log
         self.steps.append(restore_step(log, len(source.decision.choice.chain)))
-        self.steps += segment_steps(source.inputs, source.decision)
+        if self.metadata_topic is not None:
+            self.steps += segment_steps(source.inputs, source.decision)
 
     def _refuse(self, partition: TopicIdPartition, reason: str) -> None:
         self.refused[partition] = reason

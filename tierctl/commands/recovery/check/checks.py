@@ -106,5 +106,6 @@ class RestoreCheck(RowEnum):
         needs=f"{_CLUSTER} and --produce",
         why="New producers can't write: their ids may be those of producers that the restored snapshots "
         "name (INVALID_PRODUCER_EPOCH).",
-        fix="restore with a higher next producer id, or wait for producer.id.expiration.ms",
+        fix="wait for producer.id.expiration.ms, by default a day: brokers then forget the restored "
+        "producers",
     )

@@ -48,6 +48,8 @@ class RestoreRequest(MutationRequest):
     """Believe that the store denies the deletion of objects."""
     copy_of_objects: str | None = None
     """URI or path of a copy of the tier."""
+    publish_later: bool = False
+    """Write no metadata topic: its events are published by `rebuild` once the brokers run."""
     after_hole: bool = False
     """Whether to leave out the records below offsets that no segment has."""
 
@@ -104,6 +106,7 @@ class _Restore:
             bootstrap_path=self.node.bootstrap_path,
             former=former.data,
             content=former.extended(self.found.records),
+            has_metadata_topic=not self.request.publish_later,
         )
         return RunOptions(fence=self._fence, new_node=new)
 
@@ -116,6 +119,12 @@ class _Restore:
         if self.found.refused:
             hint = "leave these topics out with --topic, or do what the reason says"
             raise refusal_of(sorted(self.found.refused.items()), hint)
+        if self.request.publish_later and not self._broker.start_settings:
+            raise SafetyRefusal(
+                "the node has a Kafka before 3.9, whose topics can't start with copying disabled: a leader "
+                "that knows no segment raises the log start, and then deletes what is published",
+                hint="leave --publish-later out: the events are written before the node starts",
+            )
         self._require_owner()
         self._require_no_other_folders()
         if len(plan.steps) != len(self.found.plan.steps):
@@ -179,8 +188,14 @@ class _Restore:
             remove_left(log.log_dir, str(log.partition.topic_partition))
         if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
             return
+        publish = (
+            "keep consumers away, publish the metadata of the tier with tierctl rebuild --metadata "
+            "kafka://HOST:PORT while copying is disabled, "
+            if self.request.publish_later
+            else ""
+        )
         self.run.progress.say(
-            "now start the node, and check with a consumer: a scan and seeks. Each partition has one "
+            f"now start the node, {publish}and check it with tierctl restore --check. Each partition has one "
             "replica; add others by reassignment"
         )
         for source in self.topics if self._broker.start_settings else ():
@@ -208,7 +223,7 @@ def _decide(run: Mutation, request: RestoreRequest) -> Decision:
         run.resources.enter(exclusive(Path(request.into)))
     if not isinstance(run.metadata, NewNodeMetadata):
         raise TypeError("the metadata of a restore are those of a new node")
-    metadata_topic = run.metadata.topic(node, run.remote)
+    metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
     finder = TopicFinder(
         run=run,
         threads=request.threads,
@@ -233,7 +248,7 @@ PLANNER = Planner(
     command=RESTORE,
     request=RestoreRequest,
     decide=_decide,
-    options=("into", "topics_file", "deletes_are_denied", "copy_of_objects", "after_hole"),
+    options=("into", "topics_file", "deletes_are_denied", "copy_of_objects", "publish_later", "after_hole"),
     writes_logs=True,
     changes_tier=False,
     reader=_reader,
