@@ -18,6 +18,7 @@ from tests.apply.conftest import Zygote, met
 from tests.apply.repairs import ago_ms
 from tests.apply.runs import clean_dangling
 from tests.apply.test_kill_materialise import OWN_LABELS
+from tests.apply.test_kill_new_ids import OWN_LABELS as OF_NEW_IDS
 from tests.apply.test_kill_restore import OWN_LABELS as OF_RESTORE
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.cli.shell import tierctl
@@ -28,6 +29,9 @@ from tests.verify.tiers import Spoilt
 
 SIGKILLED = -9
 SEED = 20260405
+
+
+UNSAFE_OFFSET = 99_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,7 @@ REPAIR = Case(
         "rebuild.segments.publish",
         "repair.orphans.publish",
         "repair.indexes.store",
+        "repair.offsets.write",
         "sweep.started.publish",
         "sweep.segment.delete",
         "sweep.finished.publish",
@@ -149,7 +154,7 @@ CASES = (COPY, COPY_TIER, CLEAN, SWEEP, MARK, DELETE, REBUILD, REPAIR)
 
 
 def test_every_label_has_a_case() -> None:
-    own = set(LABELS) - set(OWN_LABELS) - set(OF_RESTORE)
+    own = set(LABELS) - set(OWN_LABELS) - set(OF_RESTORE) - set(OF_NEW_IDS)
     assert {label for case in CASES for label in case.labels} == own
 
 
@@ -196,7 +201,10 @@ def _damaged(world: World) -> World:
 
 
 def _to_repair(world: World) -> World:
-    """A dangling copy, an orphan of a copied segment, a segment without events, and one without indexes."""
+    """A dangling copy, an orphan of a copied segment, a segment without events, and one without indexes.
+
+    An unsafe committed offset, too.
+    """
     _begin_old_copy(world)
     tier = Spoilt(world.metadata, world.remote)
     bare = next(s for s in world.segments() if s.start_offset == 0 and s.state is S.COPY_SEGMENT_FINISHED)
@@ -211,6 +219,7 @@ def _to_repair(world: World) -> World:
             if segment is lost:
                 path.unlink()
     tier.append(update(lost, S.DELETE_SEGMENT_STARTED), update(lost, S.DELETE_SEGMENT_FINISHED))
+    (world.logs / "_rlmm_committed_offsets").write_text(f"0\n1\n0 {UNSAFE_OFFSET}\n")
     return world
 
 
@@ -304,6 +313,9 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
         assert world.facts() == end.facts
     assert _stored(world) == end.objects
     assert _checkpoints(world) == end.checkpoints
+    for committed in world.logs.glob("_rlmm_committed_offsets"):
+        # How much lower it gets depends on the events that the killed run published.
+        assert int(committed.read_text().split()[-1]) < UNSAFE_OFFSET
     assert not [s for s in world.segments() if s.state != "COPY_SEGMENT_FINISHED"]
 
 

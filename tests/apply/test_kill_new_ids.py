@@ -124,3 +124,22 @@ def test_what_is_refused(tiered: World, forked: Zygote, tmp_path: Path) -> None:
         assert (ran.code, why in ran.err) == (4, True), ran.err
         assert world.objects() == before
         assert not segments(world)
+
+
+def test_a_saved_plan_is_carried_out(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    whole, planned = (with_new_topic(tiered, tmp_path / name) for name in ("whole", "planned"))
+    assert forked(*command(whole)).code == 0
+    saved = tmp_path / "plan.json"
+    ran = forked(*command(planned)[:-1], "--plan-out", saved)
+    assert ran.code == 0, ran.err
+    assert not copies(planned)
+    apply = ("apply", saved, *planned.where, "--log-dir", planned.metadata, "--apply")
+    for _ in range(2):
+        ran = forked(*apply)
+    assert (copies(planned), logs(planned), segments(planned)) == (
+        copies(whole),
+        logs(whole),
+        segments(whole),
+    )
+    ran = forked(*command(planned), "--topic-id", NEW_ID)
+    assert (ran.code, "--from-id" in ran.err) == (2, True), ran.err

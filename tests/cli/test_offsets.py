@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -214,3 +215,29 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
     ran = tierctl("offsets", *args, cwd=tmp_path)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
+
+
+def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
+    """Beside the file that a broker of Kafka 3.6 left; the second verify finds none."""
+    after = shutil.copytree(capture("tiered-cluster") / "after", tmp_path / "after")
+    (after / NAME).write_bytes(committed_offsets.write({3: 9999, 4: 2, 17: 3}))
+    where = ("--metadata", after, "--remote", capture("tiered-cluster") / "after-remote")
+    verify = ("verify", *where, "--log-dir", after, "--kind", "unsafe_committed_offset")
+    found = tierctl(*verify, "--plan-out", tmp_path / "plan.json", "--output", "json")
+    assert {(row["partition"], row["topic"]) for row in found.json} == {
+        (3, "__remote_log_metadata"),
+        (17, "__remote_log_metadata"),
+    }
+    steps = json.loads((tmp_path / "plan.json").read_text())["steps"]
+    assert [(step["action"], step["partition"], step["to_offset"]) for step in steps] == [
+        ("lower_offset", 3, 63),
+        ("lower_offset", 17, None),
+    ]
+    apply = ("apply", tmp_path / "plan.json", *where, "--log-dir", after, "--apply", "--no-lease")
+    ran = tierctl(*apply)
+    assert ran.code == 0, ran.err
+    assert committed(after) == {3: 63, 4: 2}
+    assert (after / f"{NAME}.bak").exists()
+    assert tierctl(*verify, "--output", "json").json == []
+    (after / NAME).write_text("damaged\n")
+    assert "damaged" in tierctl(*verify[:-2], "--kind", "unreadable_log", "--output", "json").out

@@ -30,6 +30,7 @@ Label = Literal[
     "rebuild.segments.publish",
     "repair.orphans.publish",
     "repair.indexes.store",
+    "repair.offsets.write",
     "materialise.staging.create",
     "materialise.segment.write",
     "materialise.left_out.write",

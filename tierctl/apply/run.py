@@ -21,6 +21,7 @@ from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import write_checkpoints
 from tierctl.apply.rebuild.segments import publish_segments
 from tierctl.apply.repair.indexes import store_indexes
+from tierctl.apply.repair.offsets import lower_offsets
 from tierctl.apply.restore.node import NewLogs, NewNode
 from tierctl.apply.restore.objects import ObjectCopies
 from tierctl.apply.run_context import RunContext
@@ -120,6 +121,7 @@ class _Run:
             self._attempt(wave, self._publish)
         for step in self._steps(Action.STORE_INDEXES):
             self._attempt([step], self._store_indexes)
+        self._attempt(self._steps(Action.LOWER_OFFSET), lower_offsets)
         self._raise_requested_log_starts()
         self._delete([step for step in deletes if step.topic_id_partition.key not in removed])
         return [self._outcomes[id(step)] for step in self._plan.steps]

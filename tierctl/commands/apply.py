@@ -15,11 +15,12 @@ from tierctl.commands.recovery.fresh_node.restore import PLANNER as RESTORE
 from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
 from tierctl.commands.recovery.new_ids.restore import PLANNER as NEW_IDS
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
-from tierctl.commands.recovery.repair import PLANNER as REPAIR
+from tierctl.commands.recovery.repairs.repair import PLANNER as REPAIR
 from tierctl.commands.source_tier import TierToTierRequest
 from tierctl.commands.sweep import PLANNER as SWEEP
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.locallog import list_partitions
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.model.selection import admits_topic, names_text
@@ -126,6 +127,11 @@ def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[st
     the request, or of the command that made the plan.
     """
     planned = saved.identity.topic_ids
+    if METADATA_TOPIC in planned.values():
+        if not request.topic and not request.topic_id:
+            # Its committed offsets are of no topic: such a plan was made for all topics.
+            return {"topic": (), "topic_id": ()}
+        planned = {topic_id: topic for topic_id, topic in planned.items() if topic != METADATA_TOPIC}
     if not planned:
         return {"topic": request.topic or saved.options.get("topic", ()), "topic_id": request.topic_id}
     names = set(planned.values())

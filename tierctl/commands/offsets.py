@@ -1,7 +1,6 @@
 """`offsets`: read, check and repair a `_rlmm_committed_offsets` file of tierctl or of a broker."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,9 @@ from tierctl.commands.cache import each_file
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
-from tierctl.files import broker_kept_out, exclusive, replace_durably
 from tierctl.metadata.cache_files.coverage import CacheCoverage, coverage_of
 from tierctl.metadata.cache_files.files import Form, cache_files
+from tierctl.metadata.committed_file import read_committed, write_committed
 from tierctl.metadata.offset_repair import (
     Finding,
     FindMissing,
@@ -21,12 +20,10 @@ from tierctl.metadata.offset_repair import (
     against_snapshots,
     lowest,
 )
-from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.spark import executors as spark_jobs
-from tierctl.wire.files import committed_offsets
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"
@@ -157,7 +154,7 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
         )
         steps.insert(0, start_over)
     if request.apply and steps:
-        _write(path, after)
+        write_committed(path, after)
     return OffsetsRepair(steps=steps, is_applied=request.apply)
 
 
@@ -259,22 +256,5 @@ def _path(request: OffsetsRequest) -> Path:
 
 def _read(resources: Resources, path: Path) -> CommittedOffsets:
     """Read the file on the engine of the request."""
-    (found,) = each_file(resources, "reading offsets", read_offsets, [path])
+    (found,) = each_file(resources, "reading offsets", read_committed, [path])
     return found
-
-
-def read_offsets(path: Path) -> CommittedOffsets:
-    """Decode a file of committed offsets; raise CorruptInputError if it is damaged, or OSError."""
-    try:
-        return committed_offsets.read(path.read_bytes())
-    except CorruptInputError as error:
-        raise error.within(str(path)) from None
-
-
-def _write(path: Path, offsets: Mapping[int, int]) -> None:
-    """Replace the file in its own form; an unreadable file is replaced in Kafka's form."""
-    with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
-        form = OffsetsForm.CHECKPOINT
-        with suppress(CorruptInputError):
-            form = read_offsets(path).form
-        replace_durably(path, committed_offsets.write(offsets, form), backup=True)

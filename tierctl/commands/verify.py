@@ -13,7 +13,8 @@ from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.plans import MutationResult
-from tierctl.commands.recovery.repair_plan import with_repairs
+from tierctl.commands.recovery.repairs.offsets import unsafe_offsets
+from tierctl.commands.recovery.repairs.plan import with_repairs
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.sampling.deep_reads import DeepReadsAsked, open_deep_reads, reads_recorded
@@ -247,6 +248,8 @@ def _findings(
             unseen=histories.unseen,
         )
         yield from unreadable
+        if not resources.selection_request.narrows:
+            yield from unsafe_offsets(request, progress)
         yield from verification.findings()
 
 

@@ -97,6 +97,7 @@ class _Checker:
                 | Action.RESTORE_PARTITION
                 | Action.CREATE_TOPIC
                 | Action.COPY_OBJECTS
+                | Action.LOWER_OFFSET
             ):
                 has_indexes = step.action is Action.STORE_INDEXES
                 return _check_indexes(step, part) if has_indexes else _check_materialise(step, part)

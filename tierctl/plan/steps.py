@@ -27,6 +27,7 @@ class Action(StrEnum):
     RESTORE_PARTITION = "restore_partition"
     CREATE_TOPIC = "create_topic"
     COPY_OBJECTS = "copy_objects"
+    LOWER_OFFSET = "lower_offset"
 
 
 REBUILD = "rebuild"

@@ -263,6 +263,15 @@ class FindingKind(RowEnum):
         "run it again: each run prefers segments that were not read in the last 30 days, if it is given the "
         "same --state-dir; verify --deep reads all of them",
     )
+    UNSAFE_COMMITTED_OFFSET = Row(
+        "unsafe_committed_offset",
+        Severity.WARNING,
+        "A committed offset in _rlmm_committed_offsets of a log directory is higher than the cache files or "
+        "the metadata topic admit: a broker before Kafka 3.8 would never read the events below it.",
+        "stop the broker; verify --plan-out plans to lower the offset, and so does offsets repair",
+        command="offsets repair",
+        repair="lowers the offset to the highest safe one, or removes it, while the broker is stopped",
+    )
     UNREADABLE_LOG = Row(
         "unreadable_log",
         Severity.ERROR,

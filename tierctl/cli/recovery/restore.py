@@ -287,6 +287,11 @@ def restore(
         request = request_of(commands.RestoreRequest, ctx, metadata=None, bootstrap_server=None)
         return show_mutation(ctx, lambda: commands.restore(request, console_of(ctx)))
     if new_ids:
+        if options.typed_option(ctx, ("topic_id",)):
+            raise UsageError(
+                "--topic-id does not go with --new-ids, which is about two ids of each topic",
+                hint="name the id of a lost topic with --from-id",
+            )
         renamed = request_of(commands.NewIdsRequest, ctx, bootstrap_server=None)
         return show_mutation(ctx, lambda: commands.restore_new_ids(renamed, console_of(ctx)))
     given = None if metadata == DERIVED else metadata

@@ -51,11 +51,6 @@ class NewIdsRequest(MutationRequest):
             )
         if not self.topic:
             raise UsageError("--topic is missing", hint="name the topics to restore")
-        if self.topic_id:
-            raise UsageError(
-                "--topic-id does not go with --new-ids, which is about two ids of each topic",
-                hint="name the id of a lost topic with --from-id",
-            )
         if not self.log_dir:
             raise UsageError(
                 "--log-dir is missing",

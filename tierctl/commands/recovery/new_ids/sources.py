@@ -78,13 +78,14 @@ class SourceFinder:
 
     def _chosen(self, listed: Sequence[ListedSet]) -> Iterator[ListedSet]:
         """Yield the sets of objects that are restored."""
-        selection = self.run.resources.selection
+        # The ids of a selection are those of the new topics, whose steps a saved plan has.
+        asked = self.run.resources.selection_request
         ids: dict[str, Uuid] = {}
         for each in listed:
             partition = each.partition
             new = {target.partition.topic_id for target in self._targets_of(partition.topic_partition)}
             if (
-                partition not in selection
+                not asked.may_select(partition.topic_partition)
                 or partition.topic in INTERNAL_TOPICS
                 or partition.topic_id in new
                 or (self.from_ids and partition.topic_id not in self.from_ids)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 
 from tierctl.commands.plans import MutationResult
-from tierctl.commands.recovery.repair import PLANNER, RepairRequest, Unrepaired, partition_text
-from tierctl.commands.recovery.repair_indexes import SegmentName
+from tierctl.commands.recovery.repairs.indexes import SegmentName
+from tierctl.commands.recovery.repairs.repair import PLANNER, RepairRequest, Unrepaired, partition_text
 from tierctl.commands.request import Request
 from tierctl.model import TopicIdPartition
 from tierctl.model.engine import EngineName
@@ -24,6 +24,7 @@ class _Collected:
 
     orphans_of: dict[str, None] = field(default_factory=dict)
     indexes_of: dict[str, None] = field(default_factory=dict)
+    offset_files: dict[str, None] = field(default_factory=dict)
     unrepaired: list[Unrepaired] = field(default_factory=list)
     more: int = 0
     """Findings without a repair that `unrepaired` has no room for, or that are about no partition."""
@@ -31,7 +32,9 @@ class _Collected:
     def add(self, finding: Finding) -> None:
         """Keep what the plan needs of `finding`."""
         partition = _partition_of(finding)
-        if finding.kind in _OF_INDEXES and partition is not None and finding.segment_id is not None:
+        if finding.kind is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
+            self.offset_files[finding.key] = None
+        elif finding.kind in _OF_INDEXES and partition is not None and finding.segment_id is not None:
             self.indexes_of[str(SegmentName.of(partition, finding.segment_id))] = None
         elif finding.kind is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
             self.orphans_of[partition_text(partition.key)] = None
@@ -65,6 +68,7 @@ def with_repairs(
         "engine": EngineName.LOCAL,
         "orphans_of": tuple(collected.orphans_of),
         "indexes_of": tuple(collected.indexes_of),
+        "offset_files": tuple(collected.offset_files),
         "unrepaired": tuple(collected.unrepaired),
         "meter": None,
     }

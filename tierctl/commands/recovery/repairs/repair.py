@@ -9,10 +9,12 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision
 from tierctl.commands.recovery.logs import DecidingLogs
-from tierctl.commands.recovery.repair_indexes import decide_indexes
-from tierctl.commands.recovery.repair_sets import SetExaminer
+from tierctl.commands.recovery.repairs.indexes import decide_indexes
+from tierctl.commands.recovery.repairs.offsets import lower_offset_steps
+from tierctl.commands.recovery.repairs.sets import SetExaminer
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import UsageError
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
 from tierctl.model.cluster import ClusterLog
 from tierctl.plan.basis import Basis
@@ -70,6 +72,8 @@ class RepairRequest(MutationRequest):
     """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
     indexes_of: Sequence[str] = ()
     """Segments with a missing or damaged index, as `TOPIC_ID:PARTITION:SEGMENT_ID`."""
+    offset_files: Sequence[str] = ()
+    """Files of committed offsets in the log directories that have unsafe ones."""
     all_log_dirs: bool = False
     """`log_dir` names the log directories of all replicas: topics without a folder there are deleted."""
     unrepaired: Sequence[Unrepaired] = ()
@@ -112,6 +116,8 @@ def _decide(run: Mutation, request: RepairRequest) -> Decision:
     plan = plan_repair(state, inputs)
     starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
     plan = run.narrowed(replace(plan, basis=Basis(log_starts=starts)))
+    offsets = lower_offset_steps(run, request.offset_files)
+    plan = replace(plan, steps=(*plan.steps, *offsets))
     plan = replace(plan, skipped=(*plan.skipped, *_orphans_without_logs(request, plan, unexamined, chosen)))
     return Decision(
         plan=replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan))),
@@ -124,7 +130,7 @@ PLANNER = Planner(
     command=VERIFY,
     request=RepairRequest,
     decide=_decide,
-    options=("orphans_of", "orphan_age_ms", "indexes_of"),
+    options=("orphans_of", "orphan_age_ms", "indexes_of", "offset_files"),
     logs_decide=True,
 )
 
@@ -249,7 +255,11 @@ def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdP
 def _check_fence(
     run: Mutation, live: Collection[TopicIdPartition], partitions: Collection[TopicIdPartition]
 ) -> None:
-    """Raise SafetyRefusal if brokers may do the work themselves, or a deleted topic exists."""
+    """Raise SafetyRefusal if brokers may do the work themselves, or a deleted topic exists.
+
+    A file with committed offsets of metadata partitions has a fence of its own, its broker's lock.
+    """
+    partitions = [partition for partition in partitions if partition.topic != METADATA_TOPIC]
     gone = {partition for partition in partitions if _gone(run, live, partition)}
     run.check_deleted(gone)
     run.check_fence([partition for partition in partitions if partition not in gone])

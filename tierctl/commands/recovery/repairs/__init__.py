@@ -1,0 +1,1 @@
+"""The repairs that `verify --plan-out` plans: `repair` decides them, `plan` collects what needs one."""
