@@ -136,10 +136,7 @@ def test_a_saved_plan_is_carried_out(tiered: World, forked: Zygote, tmp_path: Pa
     apply = ("apply", saved, *planned.where, "--log-dir", planned.metadata, "--apply")
     for _ in range(2):
         ran = forked(*apply)
-    assert (copies(planned), logs(planned), segments(planned)) == (
-        copies(whole),
-        logs(whole),
-        segments(whole),
-    )
+    for found in (copies, logs, segments):
+        assert found(planned) == found(whole)
     ran = forked(*command(planned), "--topic-id", NEW_ID)
     assert (ran.code, "--from-id" in ran.err) == (2, True), ran.err
