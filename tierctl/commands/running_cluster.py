@@ -70,9 +70,7 @@ class RunningCluster:
 
     def current_topics(self, names: Iterable[str]) -> CurrentTopics:
         """Return the topic ids that these topic names have now."""
-        topics = self.topics(names)
-        ids = {name: frozenset({topic.topic_id}) for name, topic in topics.items()}
-        return CurrentTopics(ids, is_complete=True)
+        return CurrentTopics.of_cluster(self.topics(names))
 
     def check_deleted(self, partitions: Collection[TopicIdPartition]) -> None:
         """Raise SafetyRefusal if the cluster still has the topic of one of `partitions`."""

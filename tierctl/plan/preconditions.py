@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.cluster import TopicFacts
 from tierctl.plan.history import why_history_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.partition_segments import PartitionSegments
@@ -109,6 +110,11 @@ class CurrentTopics:
         for log in logs:
             ids.setdefault(log.topic_id_partition.topic, set()).add(log.topic_id_partition.topic_id)
         return cls({topic: frozenset(found) for topic, found in ids.items()})
+
+    @classmethod
+    def of_cluster(cls, topics: Mapping[str, TopicFacts]) -> Self:
+        """Return the topic ids of these topics of a cluster, which are by name."""
+        return cls({name: frozenset({each.topic_id}) for name, each in topics.items()}, is_complete=True)
 
     def why_not_current(self, partition: TopicIdPartition) -> str | None:
         """Return why the partition's topic name now belongs to another topic id; None if it may not."""

@@ -147,9 +147,7 @@ def _leaders(resources: Resources, partitions: Sequence[TopicIdPartition]) -> _L
     cluster = resources.cluster
     if cluster is None:
         return None
-    topics = cluster.topics({partition.topic for partition in partitions})
-    ids = {name: frozenset({each.topic_id}) for name, each in topics.items()}
-    current = CurrentTopics(ids, is_complete=True)
+    current = CurrentTopics.of_cluster(cluster.topics({partition.topic for partition in partitions}))
     there = [partition for partition in partitions if current.why_not_current(partition) is None]
     configs = cluster.topic_configs({partition.topic for partition in there})
     logs, unseen = leader_logs(cluster, there)
