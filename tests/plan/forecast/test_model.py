@@ -192,9 +192,17 @@ def test_local_retention_beside_its_own_settings(name: str) -> None:
     assert [segment.base_offset for segment in found] == BASES[5 - left :]
 
 
-def test_local_retention_leaves_what_is_not_replicated() -> None:
-    log = local_log(BASES, 450, high_watermark=299)
-    assert len(LocalRetention(ms=0, size_bytes=-1).left(log, 399, NOW_MS + DAY_MS)) == 3
+@pytest.mark.parametrize(
+    ("high_watermark", "highest_copied", "left"),
+    [(299, -1, 3), (0, -1, 5), (299, 399, 1), (0, 399, 1), (450, 399, 1), (0, 199, 3)],
+)
+def test_local_retention_leaves_what_is_not_replicated(
+    high_watermark: int, highest_copied: int, left: int
+) -> None:
+    """What is in the tier was replicated; the checkpoint of the high watermark may be older."""
+    log = local_log(BASES, 450, high_watermark=high_watermark)
+    limits = LocalRetention(ms=0, size_bytes=-1, needs_copy=highest_copied >= 0)
+    assert len(limits.left(log, highest_copied, NOW_MS + DAY_MS)) == left
 
 
 @pytest.mark.parametrize(

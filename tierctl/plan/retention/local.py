@@ -62,9 +62,11 @@ class LocalRetention:
         return log.segments[deleted:]
 
     def _deletable(self, log: LocalLog, highest_copied: int) -> Iterator[LocalSegment]:
+        # The checkpoint of the high watermark may be older than the newest copy, which was replicated.
+        high_watermark = max(log.high_watermark, highest_copied + 1)
         for segment in log.segments:
             end = segment.next_base_offset
-            if end is None or end > log.high_watermark:
+            if end is None or end > high_watermark:
                 return
             if self.needs_copy and end - 1 > highest_copied and not _is_below_start(log, segment):
                 return
