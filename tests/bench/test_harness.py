@@ -174,6 +174,7 @@ def test_rows_are_selected_by_the_beginnings_of_keys(monkeypatch: pytest.MonkeyP
         harness.selected("a,b")
 
 
+@pytest.mark.matrix
 def test_rows_run_at_a_small_scale(tmp_path: Path) -> None:
     """The rows that need neither Java nor Spark, from the generator to the table."""
     found = tmp_path / "bench.json"

@@ -21,6 +21,7 @@ def classpath() -> str:
     return f"{fetch_release(OLDEST).jars}/*"
 
 
+@pytest.mark.matrix
 @pytest.mark.kafka
 def test_the_same_sources_make_the_same_bytes(jar: Path, tmp_path: Path) -> None:
     again = tmp_path / "elsewhere.jar"

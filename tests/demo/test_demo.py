@@ -11,6 +11,7 @@ from tests.demo.__main__ import STEPS
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_the_demo_passes_and_shows_every_step() -> None:
     done = subprocess.run(

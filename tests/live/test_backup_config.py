@@ -13,7 +13,7 @@ from tests.cli.test_schemas import check
 from tests.support.broker import Broker
 from tests.support.kafka import fetch_release
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 SETTINGS = {"retention_ms": "604800000", "segment_bytes": "1048576", "cleanup_policy": "compact,delete"}
 
 

@@ -18,7 +18,7 @@ from tests.metadata.topics import manager_at
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.servers import S3Server
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 LAYOUTS = ("kafka", "aiven")
 ADOPTED = {layout: f"through-{layout}" for layout in LAYOUTS}

@@ -11,7 +11,7 @@ from tierctl.model import Uuid
 from tests.live.commands import killed, objects, plan, rows, tierctl, where
 from tests.support.broker import CLUSTER_ID, Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 # As runs meet them; each is killed before and after. The broker itself has begun to delete every segment.
 MARK_LABELS = ("delete.marked.publish",)

@@ -68,6 +68,7 @@ def families_of(attributes: str) -> dict[str, Kind]:
     return found
 
 
+@pytest.mark.matrix
 def test_the_names_and_types_are_those_of_the_brokers_mbeans(
     busy: Broker, jmx_port: int, kafka: KafkaRelease
 ) -> None:

@@ -99,6 +99,7 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
     check_everything(twin, cluster, before)
 
 
+@pytest.mark.matrix
 def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(twin: Broker) -> None:
     """The fatal variant: nor does a plan get through that was made before the broker ran."""
     lose_metadata(twin)

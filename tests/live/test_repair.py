@@ -101,6 +101,7 @@ def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: 
     assert verify(broker, plan, *where(broker)) == []
 
 
+@pytest.mark.matrix
 def test_beside_a_broker_that_tiers_nothing_is_repaired(broker: Broker, tmp_path: Path) -> None:
     damage(broker)
     broker.start()

@@ -79,6 +79,11 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     assert node.offsets("latest-tiered", *TOPICS) == {key: ends[key] - 1 for key in PARTITIONS}
     assert node.records("other") == others
 
+    ids_of = (word for topic in TOPICS for word in ("--topic-id", node.topic_id(topic)))
+    where = ("--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir)
+    checked = tierctl("restore", "--check", *where, *ids_of, "--output", "json")
+    assert {row["verdict"] for row in checked.json} <= {"ok", "not_checked"}, checked.out
+
     # What the lost cluster had is left to the operator, and so is the identity that tierctl gave the tier.
     (node.remote_dir / ".tierctl-identity").unlink()
     ids = {str(node.topic_id(topic)) for topic in (*TOPICS, "other")}

@@ -45,6 +45,7 @@ def without(operations: Collection[str], topic: str | None) -> frozenset[Right]:
     return RIGHTS - {Right(operation, topic) for operation in operations}
 
 
+@pytest.mark.matrix
 def test_rights(guarded: Broker, tmp_path: Path) -> None:
     mine = by_user(guarded, tmp_path)
 

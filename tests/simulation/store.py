@@ -101,6 +101,9 @@ class ModelStore:
             case "refused":
                 raise AuthenticationError(f"{name}: 403")
 
+    def copy(self, key: str, new_key: str) -> None:
+        copy_through(self, key, new_key)
+
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         for key, source in objects.items():
             self.world.step("put")

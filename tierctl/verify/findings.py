@@ -13,6 +13,7 @@ sample         segments that a sample did not read
 segment_bytes  a segment's log and indexes, byte by byte (--deep)
 deleted_prefix offsets that were deleted, not lost
 cluster        partitions whose leader can't be asked
+committed_offsets  files of committed offsets in log directories
 """
 
 from dataclasses import dataclass

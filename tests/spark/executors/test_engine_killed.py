@@ -22,7 +22,6 @@ from tests.spark.worlds import (
     tiered,
     untiered,
 )
-from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +107,8 @@ def undisturbed(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> d
     return ends
 
 
-@pytest.mark.parametrize("command", rest_in_matrix(_COMMANDS))
+@pytest.mark.matrix
+@pytest.mark.parametrize("command", _COMMANDS)
 def test_executors_are_killed(
     command: str,
     local_cluster_driver: Driver,

@@ -142,7 +142,7 @@ def _conclude(run: Mutation, found: NewIdPlan, outcomes: Sequence[Outcome]) -> N
     if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
         return
     run.progress.say(
-        "now start the brokers, and verify with tierctl restore --check, naming the old id with --topic-id. "
+        "now start the brokers, and verify with tierctl restore --check, naming the new ids with --topic-id. "
         f"Timestamps are kept: if the records are older than {topic.RETENTION_MS.name} of the new topic, set "
         "that to -1 first. Add replicas by reassignment. The objects of the lost topic stay until you delete "
         "them"

@@ -20,7 +20,8 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress
 from tierctl.plan.repair.offsets import lower_offset
 from tierctl.plan.steps import Step
-from tierctl.verify.findings import Finding, FindingKind
+from tierctl.verify.committed_offsets import unreadable_offsets, unsafe_offset
+from tierctl.verify.findings import Finding
 
 _R = TypeVar("_R", bound=OffsetsRequest)
 
@@ -34,11 +35,11 @@ def unsafe_offsets(request: Request, progress: Progress) -> Iterator[Finding]:
         try:
             found = check_offsets(_asked(OffsetsRequest, request, path), progress).findings
         except CorruptInputError as e:
-            yield _finding(FindingKind.UNREADABLE_LOG, path, e.message)
+            yield unreadable_offsets(path, e)
             continue
         for each in found:
             message = f"the committed offset {each.committed_offset} is unsafe: {each.problem}; {each.detail}"
-            yield _finding(FindingKind.UNSAFE_COMMITTED_OFFSET, path, message, each.metadata_partition)
+            yield unsafe_offset(path, each.metadata_partition, message)
 
 
 def lower_offset_steps(run: Mutation, files: Sequence[str]) -> list[Step]:
@@ -64,16 +65,4 @@ def _asked(kind: type[_R], request: Request, path: Path) -> _R:
         command_config=request.command_config,
         log_dir=(path.parent,),
         file=path,
-    )
-
-
-def _finding(kind: FindingKind, path: Path, message: str, metadata_partition: int | None = None) -> Finding:
-    return Finding(
-        kind=kind,
-        severity=kind.row.severity,
-        topic=METADATA_TOPIC,
-        topic_id=None,
-        partition=metadata_partition,
-        key=str(path),
-        message=message,
     )
