@@ -49,6 +49,18 @@ def test_pyarrow_does_not_import_pandas_and_can_still_convert_to_it() -> None:
     assert done.stdout == "False [1, 2] True\n"
 
 
+def test_importing_the_use_cases_converts_nothing_to_arrow() -> None:
+    code = (
+        "import sys, tierctl.commands as c, tierctl.commands.arrow_start as arrow_start;"
+        "arrow_start.start_without_pandas = lambda: None;"
+        "[getattr(c, name) for name in c.__all__]; print('pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=environment(), capture_output=True, text=True
+    )
+    assert done.stdout == "False\n"
+
+
 def test_every_exported_name_is_there() -> None:
     # A union of result classes has no name.
     names = "[getattr(getattr(c, n), '__name__', n) for n in c.__all__]"

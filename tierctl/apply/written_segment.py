@@ -1,9 +1,14 @@
 """The result of writing one segment of a log, as an executor returns it."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from tierctl.read.key_search import KeyRecord
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from tierctl.wire.batches.batch_heads import BatchHead
+
+if TYPE_CHECKING:
+    from tierctl.read.key_search import KeyRecord
 
 Change = tuple[BatchHead, bytes]
 """A transactional batch: its head, at position 0, and for a marker the bytes of the batch, else none."""

@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 Decode = Callable[[RecordBatch], Iterable[Record]]
 """The scalar decoder of a batch; it reports or raises errors itself."""
 
-_TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime"])
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 ROWS_MAX = 16384
@@ -113,7 +113,9 @@ def _columns(
     )
     base, created, appended, epochs = of_heads[found.batch[rows] - first].T
     is_appended = np.array([h.is_log_append_time for h in heads])[found.batch[rows] - first]
-    types = pa.DictionaryArray.from_arrays(is_appended.astype(np.int8), _TIMESTAMP_TYPES)
+    # Not when the module is imported: the first conversion of a process imports pandas (`arrow_start`).
+    names_of_types = pa.array(_TIMESTAMP_TYPES, pa.string())
+    types = pa.DictionaryArray.from_arrays(is_appended.astype(np.int8), names_of_types)
     bounds = parsed.bounds[rows]
     yield pa.RecordBatch.from_arrays(
         [
