@@ -26,8 +26,6 @@ Int64s = npt.NDArray[np.int64]
 
 _K = FindingKind
 _INDEX_PROBLEMS_MAX = 3
-_WINDOW_BYTES = 4 << 20
-"""Bytes of the log in memory at a time, in each thread that checks or copies a segment."""
 
 
 class Problem(NamedTuple):
@@ -107,7 +105,7 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
     lineage = Lineage(sorted(dict(metadata.segment_leader_epochs).items()))
     columns: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
     wrong_epoch: Problem | None = None
-    for window in scan_windows(log, 0, 0, window_bytes=_WINDOW_BYTES):
+    for window in scan_windows(log, 0, 0):
         heads = window.heads
         batches.is_damaged |= bool(heads.bad) or heads.torn is not None
         # A log that only ends too early is reported by its size.

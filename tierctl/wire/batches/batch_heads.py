@@ -215,6 +215,17 @@ def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool
     )
 
 
+def is_cut(buf: Buffer, position: int, expected: int | None) -> bool:
+    """Return whether the buffer ends within what may be a batch at `position`: nothing else shows damage."""
+    rest = len(buf) - position
+    if rest < HEAD_SIZE:
+        return True
+    head = BatchHead(position, *HEAD.unpack_from(buf, position))
+    if head.size_bytes <= rest or _is_old_message(buf, position):
+        return False
+    return _implausible(head._replace(length=rest - LENGTH_END), rest, expected) is None
+
+
 def _read_head(
     buf: Buffer, position: int, expected: int | None, check_crc: bool
 ) -> BatchHead | CorruptInputError:
@@ -332,12 +343,11 @@ def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
     rest = len(buf) - position
     if _is_old_message(buf, position):
         return False
-    if rest < HEAD_SIZE:
+    if is_cut(buf, position, expected):
         return True
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
     if head.size_bytes > rest:
-        head = head._replace(length=rest - LENGTH_END)
-        return _implausible(head, rest, expected) is None
+        return False
     unwritten = head.size_bytes == rest and _implausible(head, rest, expected) is None
     return _is_zero(buf, len(buf) - _UNWRITTEN_MIN if unwritten else position)
 

@@ -23,6 +23,7 @@ from tierctl.wire.batches.batch_heads import (
     Buffer,
     CompressionType,
     TornTail,
+    is_cut,
     scan_at,
 )
 
@@ -107,9 +108,19 @@ class HeadColumns:
 
 
 def scan_heads(
-    buf: Buffer, *, position: int = 0, expected_offset: int | None = None, check_crc: bool = True
+    buf: Buffer,
+    *,
+    position: int = 0,
+    expected_offset: int | None = None,
+    check_crc: bool = True,
+    is_window: bool = False,
 ) -> HeadColumns:
-    """Return the items that `batch_heads.walk` yields from `position` on, as columns; never raise."""
+    """Return the items that `batch_heads.walk` yields from `position` on, as columns; never raise.
+
+    With `is_window` the bytes go on after the buffer: a batch after the first item that the buffer's end may
+    have cut is torn, without a search for good batches in it. The caller scans again from there.
+    """
+    start = position
     parts: list[tuple[Int64s, npt.NDArray[np.void]]] = [(np.empty(0, np.int64), np.empty(0, _NATIVE))]
     bad: list[BadRange] = []
     torn = None
@@ -123,6 +134,9 @@ def scan_heads(
             chunk = min(4 * chunk, _CHUNK_MAX)
             continue
         chunk = _CHUNK_MIN
+        if is_window and position > start and is_cut(buf, position, expected):
+            torn = TornTail(position=position, size_bytes=len(buf) - position, next_offset=expected)
+            continue
         item = scan_at(buf, position, expected, check_crc=check_crc)
         if isinstance(item, TornTail):
             torn = item

@@ -70,9 +70,10 @@ def scan_windows(
     span = window_bytes
     while position < size:
         data = file.read(position, min(span, size - position))
-        heads = scan_heads(data, expected_offset=expected_offset)
+        is_window = position + len(data) < size
+        heads = scan_heads(data, expected_offset=expected_offset, is_window=is_window)
         settled = len(data)
-        if data and position + len(data) < size:
+        if data and is_window:
             heads, settled = without_edge(heads, len(data))
             if settled == 0:
                 span *= 2

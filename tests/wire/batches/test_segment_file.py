@@ -1,0 +1,61 @@
+"""A segment in windows: the batches and the damage that one scan of all bytes finds, whatever the size."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.wire.batches.samples import mixed_log, one_record_log
+from tierctl.wire.batches import batch_heads
+from tierctl.wire.batches.head_columns import scan_heads
+from tierctl.wire.batches.segment_file import scan_windows
+
+
+class Bytes:
+    """Bytes as a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size_bytes = len(data)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self._data[position : position + size_bytes]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _assert_windows_find_the_same(data: bytes, window_bytes: int) -> None:
+    whole = scan_heads(data, expected_offset=0)
+    positions, bad, torn = [], [], []
+    for window in scan_windows(Bytes(data), 0, 0, window_bytes=window_bytes):
+        positions += (window.heads.positions + window.position).tolist()
+        bad += [(b.position + window.position, b.end + window.position) for b in window.heads.bad]
+        torn += [window.heads.torn] if window.heads.torn else []
+    assert positions == whole.positions.tolist()
+    assert bad == [(b.position, b.end) for b in whole.bad]
+    assert [t.size_bytes for t in torn] == ([whole.torn.size_bytes] if whole.torn else [])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    flips=st.lists(st.tuples(st.integers(0, 59), st.integers(8, 60), st.integers(0, 7)), max_size=4),
+    cut=st.integers(0, 90),
+    window_bytes=st.integers(1, 2000),
+)
+def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, window_bytes: int) -> None:
+    """No base offset is damaged: the batch after it shows that, and may be in the next window."""
+    data = bytearray(one_record_log(60))
+    positions = scan_heads(bytes(data)).positions.tolist()
+    for batch, at, bit in flips:
+        data[positions[batch] + at] ^= 1 << bit
+    _assert_windows_find_the_same(bytes(data[: len(data) - cut]), window_bytes)
+
+
+def test_a_batch_that_a_window_cuts_is_not_searched_for_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is a loop over every byte that may be a magic, which takes longer than the checks."""
+    data = mixed_log()
+    largest_bytes = int(scan_heads(data).sizes_bytes.max())
+    searched: list[int] = []
+    monkeypatch.setattr(batch_heads, "_search", lambda _buf, position, _expected: searched.append(position))
+    for window_bytes in (largest_bytes, largest_bytes + 61, 2 * largest_bytes):
+        _assert_windows_find_the_same(data, window_bytes)
+    assert searched == []
