@@ -14,7 +14,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, TaggedObject, chunks, verify_streams
+from tierctl.storage.stores.base import Source, TaggedObject, chunks, copy_through, verify_streams
 
 from tests.storage.memory import folder_listing
 

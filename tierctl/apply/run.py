@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tierctl.apply import materialise
 from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.copy.segments import CLEANUP_LABELS, Copier
 from tierctl.apply.copy.source import Sources
@@ -98,7 +99,8 @@ class _Run:
             self._rebuild()
             return [self._outcomes[id(step)] for step in self._plan.steps]
         if self._plan.command == MATERIALISE:
-            self._materialise()
+            for group in materialise.groups(self._plan.steps, self._context.wave_size):
+                self._attempt(group, self._materialise)
             return [self._outcomes[id(step)] for step in self._plan.steps]
         if self._plan.command in {RESTORE, NEW_IDS} and self._options.new_node is not None:
             self._restore(self._options.new_node)
@@ -169,18 +171,11 @@ class _Run:
         if undone is not None and self._halted is None:
             self._halted = undone.error or MetadataError(undone.reason or "an earlier step was not done")
 
-    def _materialise(self) -> None:
-        # Imported here: it decodes records, which takes a tenth of the start of every other command.
-        from tierctl.apply.materialise.partition import groups, materialise_partitions
-
-        def materialise(steps: Sequence[Step]) -> list[Outcome]:
-            dropped, kept = self._recheck(steps)
-            if not kept:
-                return dropped
-            return [*dropped, *materialise_partitions(kept, self._context, self._options.removal)]
-
-        for group in groups(self._plan.steps, self._context.wave_size):
-            self._attempt(group, materialise)
+    def _materialise(self, steps: Sequence[Step]) -> list[Outcome]:
+        dropped, kept = self._recheck(steps)
+        if not kept:
+            return dropped
+        return [*dropped, *materialise.materialise_partitions(kept, self._context, self._options.removal)]
 
     def _publish(self, steps: Sequence[Step], label: Label = "rebuild.segments.publish") -> list[Outcome]:
         dropped, kept = self._recheck(steps)

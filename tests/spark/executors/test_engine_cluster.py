@@ -16,7 +16,7 @@ from tests.support.broker import Broker, Brokers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 TOPIC, GONE = "bulk", "gone"
 ISOLATIONS = ("read_uncommitted", "read_committed")

@@ -2,3 +2,14 @@
 
 `segments` writes the files of one segment, `partition` those of a whole log, and puts it in its place.
 """
+
+from typing import TYPE_CHECKING
+
+from tierctl.lazy import exports
+
+if TYPE_CHECKING:
+    from tierctl.apply.materialise.partition import groups, materialise_partitions
+else:
+    __getattr__ = exports(__name__, partition=("groups", "materialise_partitions"))
+
+__all__ = ["groups", "materialise_partitions"]
