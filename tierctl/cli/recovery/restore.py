@@ -243,11 +243,12 @@ def restore(
     the store deny that, or copy the objects. The topics start with copying disabled, with one replica. After
     a kill, run again: the topics are written last. The cluster has one controller and one broker at first.
 
-    With --new-ids an existing cluster serves them: create each topic again with as many partitions, one
-    replica and remote.storage.enable=true, restart its broker until the leader epoch is as high as that of
-    the records (a plan names both), stop it, and name its directories with --metadata and --log-dir. The
-    store copies the objects under the new id, those of the old one stay; the logs and the metadata are
-    written as with --into. --topic-configs or --assume-enabled says that the topics are tiered.
+    With --new-ids an existing cluster serves them, whose tier has the objects: copy them there first, under
+    their names. Create each topic again with as many partitions, one replica and remote.storage.enable=true,
+    restart its broker until the leader epoch is as high as that of the records (a plan names both), stop it,
+    and name its directories with --metadata and --log-dir. The store copies the objects under the new id,
+    those of the old one stay; the logs and the metadata are written as with --into. --topic-configs or
+    --assume-enabled says that the topics are tiered.
 
     With --materialise the records are written as the local log of a new topic, of the same partitions, on
     stopped brokers: offsets, timestamps, headers and transactions stay. Create the topic first, with its
@@ -260,9 +261,9 @@ def restore(
 
     --without-keys is for an erasure request; see ERASURE.
 
-    With both, a transaction that has no end below the end of the log is aborted there, by a marker that takes
-    one more offset: readers would wait for its end. Offsets of consumer groups, ACLs and quotas are not in a
-    tier.
+    In all of them a transaction that has no end below the end of the log is aborted there, by a marker that
+    takes one more offset: readers would wait for its end. Offsets of consumer groups, ACLs and
+    quotas are not in a tier.
 
     With --check, verify what the brokers serve after a restore or a rebuild, once they have started, against
     the objects of the tier: see CHECKS. With --topic-id of the old topic, and --as and --until as they were
