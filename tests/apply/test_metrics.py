@@ -14,6 +14,7 @@ from tests.apply.commands import copy, delete, files, sweep
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World
 from tests.support.promtool import check_metrics
+from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 
@@ -116,6 +117,55 @@ def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, tierctl: Tier
     assert of_topics(file, "copylagbytes") == {"bills": 0, "other": 5}
     tierctl(*copy(empty, "--metrics-file", file))
     assert of_topics(file, "copylagbytes") == {"bills": 0}
+
+
+def test_status_measures_the_copy_lag_as_copy_does(empty: World, tierctl: Tierctl, file: Path) -> None:
+    def lag() -> list[dict[str, float]]:
+        return [of_topics(file, f"copylag{unit}") for unit in ("segments", "bytes")]
+
+    status = ("status", *empty.where, "--log-dir", empty.logs, "-o", "json", "--metrics-file", file)
+    assert tierctl(*status).code == 0
+    assert lag() == [{}, {}]
+    assert tierctl(*status, *enabled(empty.logs)).code == 0
+    found = lag()
+    file.unlink()
+    assert tierctl(*copy(empty, "--metrics-file", file)).code == 0
+    assert found == lag()
+    assert found[0]["bills"] > 1
+    assert tierctl(*copy(empty, "--apply")).code == 0
+    assert tierctl(*status, *enabled(empty.logs)).code == 0
+    assert lag() == [{"bills": 0}, {"bills": 0}]
+
+
+def test_findings_stay_until_a_run_looks_for_their_kind_again(
+    tiered: World, tierctl: Tierctl, file: Path
+) -> None:
+    first, second, *_ = sorted(tiered.remote.rglob("*.log"))
+    whole = [each.read_bytes() for each in (first, second)]
+    # They are hard links.
+    for each in (first, second):
+        each.unlink()
+    second.write_bytes(whole[1][:-1] + bytes([whole[1][-1] ^ 1]))
+    metadata, more = tiered.where[:2], ("-o", "json", "--metrics-file", file)
+
+    def counted() -> dict[str, float]:
+        name = "tierctl_verify_findings"
+        return {key[1]: value for key, value in samples(file).items() if key[0] == name and key[2] == "error"}
+
+    assert tierctl("verify", *tiered.where, "--deep", *more).code == 7
+    found = counted()
+    assert (found["missing_object"], found["corrupt_log"]) == (1, 1)
+    assert tierctl("status", *tiered.where, *more).code == 0
+    assert tierctl("verify", *metadata, *more).code == 0
+    assert tierctl("verify", *tiered.where, "--sample", "1%", *more).code in {3, 7}
+    assert tierctl("verify", *tiered.where, *more).code == 3
+    assert counted() == found
+    first.write_bytes(whole[0])
+    assert tierctl("verify", *tiered.where, *more).code == 0
+    assert counted() == {"corrupt_log": 1}
+    second.write_bytes(whole[1])
+    assert tierctl("verify", *tiered.where, "--deep", *more).code == 0
+    assert counted() == {}
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(

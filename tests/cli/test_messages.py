@@ -13,7 +13,8 @@ from tierctl.cli.settings.run import RunSettings
 from tests.cli.shell import Ran, environment, tierctl
 
 Capture = Callable[[str], Path]
-ERROR = json.loads((Path(__file__).parents[2] / "tierctl/report/schema_files/error.schema.json").read_text())
+SCHEMAS = Path(__file__).parents[2] / "tierctl" / "report" / "schema_files"
+ERROR, MESSAGE = (json.loads((SCHEMAS / f"{name}.schema.json").read_text()) for name in ("error", "message"))
 
 
 @pytest.fixture
@@ -109,9 +110,27 @@ def test_errors_are_text_elsewhere(output: str, tmp_path: Path) -> None:
 def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
     ran = tierctl("sweep", *tier, "-o", "json", "--log-start-offset", "orders-0=1800", "-v")
     *others, last = messages(ran)
+    for message in (*others, last):
+        jsonschema.validate(message, MESSAGE)
     assert {key for message in others for key in message} == {"detail", "message"}
     assert last["summary"]["command"] == "sweep"
     assert last["summary"]["next"] == "the same command with --apply"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"text": {"message": "x"}},
+        {"note": "x"},
+        {"note": {"message": "x"}, "detail": {"message": "x"}},
+        {"summary": {"command": "sweep", "message": "x", "seconds": 0.1}},
+    ],
+    ids=str,
+)
+def test_the_schema_refuses_other_messages(wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, MESSAGE)
 
 
 def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`tierctl schedule`: units that systemd accepts, cron lines that a shell runs, and what they may write."""
 
+import fcntl
 import os
 import shlex
 import shutil
@@ -241,6 +242,30 @@ def test_a_cron_line_says_that_there_are_findings(
     ran = run_as_cron(cron_command(tierctl("schedule", "--cron", "verify", *where).out), tmp_path)
     told = "tierctl verify: exit code 3, see man tierctl-exit-codes\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, "", told)
+
+
+def test_a_cron_line_with_a_full_disk_does_its_work_and_says_what_is_lost(
+    line: Callable[..., str], tmp_path: Path
+) -> None:
+    ran = run_as_cron(line("--apply", "--log-file", "/dev/full"), tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert "--log-file /dev/full: messages are missing there: No space left on device" in ran.stderr
+    assert 'tierctl_last_apply_timestamp_seconds{command="sweep"}' in (tmp_path / "t.prom").read_text()
+
+
+def test_a_cron_line_beside_a_second_tierctl_is_silent_but_for_the_error(
+    line: Callable[..., str], tmp_path: Path
+) -> None:
+    """Exit code 6 is not told again: the next run does the work."""
+    state = tmp_path / "state"
+    state.mkdir()
+    with (state / ".tierctl-state.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ran = run_as_cron(line("--apply", "--state-dir", str(state)), tmp_path)
+    assert (ran.returncode, ran.stdout) == (6, "")
+    assert "is being written by another tierctl" in ran.stderr
+    assert "exit code" not in ran.stderr
+    assert run_as_cron(line("--apply", "--state-dir", str(state)), tmp_path).returncode == 0
 
 
 def test_logrotate_accepts_its_configuration(tmp_path: Path) -> None:

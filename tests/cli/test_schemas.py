@@ -1,5 +1,6 @@
 """What --output json prints is as the schema files say, for every command that has the option."""
 
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import pytest
 from tierctl.cli.help.node import load_commands
 from tierctl.commands.delete import LeakedTopic
 from tierctl.model import Uuid
-from tierctl.report import to_json
+from tierctl.report import render, tables, to_json
 from tierctl.report.schemas import schemas
+from tierctl.report.view import View
 
 from tests.cli.shell import tierctl
 
@@ -24,7 +26,7 @@ Capture = Callable[[str], Path]
 TIER = "--metadata {root}/before --remote {root}/before-remote"
 LOGS = "--metadata {root}/before --log-dir {root}/before --topic-configs {tmp}/configs"
 SEGMENT = "--topic payments --partition 0 --offset 700"
-INDEXES = ("offset", "timestamp", "leader-epoch", "producer-snapshot")
+INDEXES = ("offset", "timestamp", "leader-epoch", "producer-snapshot", "transaction")
 READ: list[Line] = [
     ("segments", "segments --metadata {root}/before --all", "segments"),
     ("segments", f"segments {TIER} --sizes", "sizes"),
@@ -60,6 +62,7 @@ READ: list[Line] = [
     ("restore", "restore --check --metadata {root}/before --remote {root}/before-remote", "restore-checks"),
     ("format", "format --metadata {root}/after", "events"),
     ("fetch", f"fetch {TIER} --max-records 5", "records"),
+    ("fetch", f"fetch {TIER} --erase-report 1", "key-occurrences"),
     ("cache show", "cache show --state-dir {tmp}/state", "cache-entries"),
     ("cache show", "cache show {tmp}/torn.rlmcache {tmp}/empty.rlmcache", "cache-entries"),
     ("cache verify", "cache verify --state-dir {tmp}/state {tmp}/torn.rlmcache", "cache-checks"),
@@ -98,6 +101,22 @@ def check(value: Any, name: str) -> None:
     jsonschema.Draft202012Validator(schema).validate(value)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The length of the longest line of a table of rows at a terminal with `width` columns."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    columns = next(each for each in tables.ALL if each.name == name)
+    render(rows, "table", columns, View(), stream=(out := Terminal()))
+    lines = out.getvalue().splitlines()
+    assert len(lines) > len(rows)
+    return max(map(len, lines))
+
+
 @pytest.fixture
 def state(capture: Capture, tmp_path: Path) -> dict[str, Path]:
     """Paths in command lines: a captured cluster, and a folder with a state directory and damaged files."""
@@ -117,13 +136,17 @@ def state(capture: Capture, tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("_command", "line", "schema"), READ, ids=[f"{name}: {line}" for _, line, name in READ]
 )
-def test_rows_are_as_their_schema_says(_command: str, line: str, schema: str, state: dict[str, Path]) -> None:
+def test_rows_are_as_their_schema_says_and_fit_a_terminal(
+    _command: str, line: str, schema: str, state: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     args = line.format(**state).split()
     ran = tierctl(*args, "--output", "json")
     rows = json.loads(ran.out)
     assert rows, ran.err
     for row in rows[:200]:
         check(row, schema)
+    for width in (80, 200):
+        assert widest(rows[:200], schema, width, monkeypatch) <= width
     # A commit is made once, and config show prints the option --output, too.
     if schema not in {"commits", "settings"}:
         assert [json.loads(each) for each in tierctl(*args, "--output", "jsonl").lines] == rows
@@ -182,6 +205,25 @@ def test_every_command_with_json_is_checked() -> None:
     }
     # tests/live/test_backup_config.py checks the rows of a command that needs a cluster.
     assert having == {command for command, _, _ in READ} | PLANS.keys() | {"backup-config"}
+
+
+ELSEWHERE = {
+    "plan": "test_plans_and_outcomes_are_as_their_schema_says",
+    "steps": "test_plans_and_outcomes_are_as_their_schema_says",
+    "outcomes": "test_plans_and_outcomes_are_as_their_schema_says",
+    "follower-state": "test_the_state_of_a_follower",
+    "leaked-topics": "test_leaked_topics",
+    "error": "tests/cli/test_messages.py",
+    "message": "tests/cli/test_messages.py",
+    "saved-topics": "tests/live/test_backup_config.py",
+    "group-losses": "tests/live/test_what_if.py",
+}
+"""The schemas that READ does not check, and where they are checked."""
+
+
+def test_every_schema_is_checked() -> None:
+    files = {path.name.removesuffix(".schema.json") for path in SCHEMAS.iterdir()}
+    assert files == {schema for _, _, schema in READ} | ELSEWHERE.keys()
 
 
 def test_every_schema_is_valid_and_has_a_version() -> None:

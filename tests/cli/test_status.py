@@ -163,3 +163,15 @@ def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytes
     monkeypatch.setattr("tierctl.storage.open._named_or_detected", denied)
     ran = tierctl("verify", "--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
     assert (ran.code, "/tier: Permission denied" in ran.err, NOT_ALLOWED in ran.err) == (2, True, True)
+
+
+def test_a_lag_without_settings_is_reported(capture: Capture, tmp_path: Path) -> None:
+    """Not of a topic whose settings end its tiering."""
+    root, configs = capture("untiered-broker"), tmp_path / "configs"
+    where = ("status", "--metadata", root / "tiered-metadata", "--log-dir", root / "local")
+    ran = tierctl(*where)
+    assert "how far copies are behind is not known for bills, events, ledger, as no settings state" in ran.err
+    configs.write_text("ledger.remote.storage.enable=true\nevents.remote.storage.enable=false\n")
+    assert "is not known for bills, as no" in tierctl(*where, "--topic-configs", configs).err
+    configs.write_text(f"{configs.read_text()}bills.remote.storage.enable=true\n")
+    assert tierctl(*where, "--topic-configs", configs).err == ""

@@ -6,6 +6,7 @@ import pytest
 from tierctl.errors import ExitCode
 from tierctl.kafka.acls import Right
 
+from tests.cli.test_schemas import check
 from tests.live.commands import base_offsets, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, forget_tier, login
 from tests.live.test_rights import RIGHTS as RIGHTS_OF_COMMANDS
@@ -99,3 +100,4 @@ def test_what_a_user_may_not_see_is_said(brokers: Brokers, tmp_path: Path) -> No
     allow(guarded, RIGHTS | {cluster, group})
     ran = tierctl(*asked)
     assert (ran.code, [loss["group"] for loss in ran.json]) == (ExitCode.OK, ["unseen"]), ran.err
+    check(ran.json[0], "group-losses")

@@ -35,9 +35,7 @@ def measure_mutation(
     done = {id(outcome.step) for outcome in outcomes or () if outcome.status is Status.DONE}
     left = [step for step in plan.steps if id(step) not in done]
     if plan.command == "copy":
-        topics = {part.topic_id_partition.topic for part in state}
-        lag = _Lag(Action.COPY_SEGMENT, families.COPY_LAG_SEGMENTS, families.COPY_LAG_BYTES)
-        lag.measure(meter, left, topics, scope.keeps)
+        _copy_lag(meter, left, {part.topic_id_partition.topic for part in state}, scope)
         return
     known = {part.topic_id_partition.topic for part in state}
     # sweep and delete decide for different topics: each leaves the values of the other as they are.
@@ -46,6 +44,17 @@ def measure_mutation(
     topics = {topic for topic in topics if not scope.keeps((topic,))} | {step.topic for step in plan.steps}
     lag = _Lag(Action.DELETE_SEGMENT, families.DELETE_LAG_SEGMENTS, families.DELETE_LAG_BYTES)
     lag.measure(meter, left, topics, lambda labels: labels[0] in known - topics)
+
+
+def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope) -> None:
+    """Set the copy lag of `topics`, and of those with steps in `plan`, which is not carried out."""
+    if not scope.is_partial:
+        _copy_lag(meter, plan.steps, topics, scope)
+
+
+def _copy_lag(meter: Meter, left: Iterable[Step], topics: Iterable[str], scope: Scope) -> None:
+    lag = _Lag(Action.COPY_SEGMENT, families.COPY_LAG_SEGMENTS, families.COPY_LAG_BYTES)
+    lag.measure(meter, left, topics, scope.keeps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
 from tierctl.verify.deleted_prefix import DeletedOf
 from tierctl.verify.events import WasDeleted
-from tierctl.verify.findings import Finding, FindingKind, unreadable_log
+from tierctl.verify.findings import Finding, FindingKind, FoundIn, unreadable_log
 from tierctl.verify.sample import DeepReads
 from tierctl.verify.topics import KnownTopics
 
@@ -147,17 +147,24 @@ def verify(
         required("--remote", request.remote)
         found = with_repairs(found, request, progress or SilentProgress(), planned.append)
     if request.meter is not None and not (request.topic or request.partition or request.topic_id):
-        found = _measured(found, request.meter)
+        found = _measured(found, request, request.meter)
     return Findings(_counted(found, repairs), examined, repairs, planned)
 
 
-def _measured(findings: Iterator[Finding], meter: Meter) -> Iterator[Finding]:
-    """Yield the findings; after the last one, set the gauge of their numbers by kind and severity."""
+def _measured(findings: Iterator[Finding], request: VerifyRequest, meter: Meter) -> Iterator[Finding]:
+    """Yield the findings; after the last one, set the gauge of their numbers by kind and severity.
+
+    The numbers of earlier runs stay for the kinds that this run did not look for in the whole tier.
+    """
+    examined = {FoundIn.METADATA}
+    if request.remote is not None:
+        examined |= {FoundIn.OBJECTS, FoundIn.BYTES} if request.deep else {FoundIn.OBJECTS}
+    others = {(str(kind),) for kind in FindingKind if kind.row.found_in not in examined}
     counts = Counter[Labels]()
     for finding in findings:
         counts[str(finding.kind), str(finding.severity)] += 1
         yield finding
-    meter.set(families.FINDINGS, counts)
+    meter.set(families.FINDINGS, counts, lambda labels: labels[:1] in others)
 
 
 def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Finding, None, ExitCode]:

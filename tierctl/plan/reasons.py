@@ -185,12 +185,17 @@ def _no_limit(facts: Mapping[str, Any]) -> str:
     return kept if facts.get("is_age_stated", True) else f"{kept}; {AGE_NOT_STATED}"
 
 
+def no_age_text(timestamp_ms: int, is_in_future: bool) -> str:
+    """Return in words why the largest timestamp of a segment tells no age."""
+    wrong = f"{iso_utc(timestamp_ms)} is in the future" if is_in_future else f"{timestamp_ms} is no time"
+    return f"largest timestamp {wrong}"
+
+
 def _stalled(facts: Mapping[str, Any]) -> str:
-    kind = "in the future" if facts["is_in_future"] else "no time"
     what = f"segment {facts['held_by']} from offset {facts['held_by_offset']}"
     whose = "its" if facts.get("is_holder") else f"held by {what}: its"
     return (
-        f"{whose} largest timestamp {facts['timestamp_ms']} is {kind}, so neither "
+        f"{whose} {no_age_text(facts['timestamp_ms'], facts['is_in_future'])}, so neither "
         f"{'it' if facts.get('is_holder') else 'that segment'} nor any behind it expires by "
         f"{topic.RETENTION_MS.name}"
     )

@@ -20,7 +20,7 @@ _ITEMS: dict[Kind, Schema] = {
 
 def schemas() -> dict[str, Schema]:
     """Return every schema by the name of its file."""
-    made = [*map(_of_rows, ALL), _plan(), _follower_state(), _error()]
+    made = [*map(_of_rows, ALL), _plan(), _follower_state(), _error(), _message()]
     return {f"{each['$id'].split(':')[1]}.schema.json": each for each in made}
 
 
@@ -145,3 +145,26 @@ def _error() -> Schema:
     )
     description = "Printed on stderr, one per line, by every command with --output json."
     return _head("error", "Error", description) | _object({"error": error})
+
+
+def _message() -> Schema:
+    """Return the schema of what is on stderr besides errors."""
+    text = _object({"message": {"type": "string", "description": "the text of the message"}})
+    summary = _object(
+        {
+            "command": {"type": "string", "description": "the command that ended"},
+            "message": {"type": "string", "description": "what was done"},
+            "seconds": {"type": "number", "description": "duration of the run"},
+            "next": {"type": ["string", "null"], "description": "the command that can be run next"},
+        }
+    )
+    kinds = dict.fromkeys(("note", "message", "detail", "warning"), text) | {"summary": summary}
+    description = (
+        "Printed on stderr, one per line, by every command with --output json; the summary ends a run, and "
+        "details come with -v."
+    )
+    return (
+        _head("message", "Message", description)
+        | _object(kinds, optional={*kinds})
+        | {"minProperties": 1, "maxProperties": 1}
+    )

@@ -17,6 +17,7 @@ committed_offsets  files of committed offsets in log directories
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from tierctl.errors import TierctlError
@@ -26,13 +27,22 @@ from tierctl.model.severity import Severity
 from tierctl.row_enum import RowEnum
 
 
+class FoundIn(StrEnum):
+    """What a run must examine to find something."""
+
+    METADATA = "metadata"
+    OBJECTS = "objects"
+    BYTES = "bytes"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """The facts about one kind of finding.
 
     `severity` is that of the worst case. `command` is the command whose plan repairs the finding, None if
     tierctl has none. `repair` is what a plan of `verify --plan-out` does about it, None if it has no step.
-    `is_corruption` states that bytes violate their format or are missing (exit code 7).
+    `is_corruption` states that bytes violate their format or are missing (exit code 7). `found_in` is what
+    must be examined: metadata and logs, also the store's objects, or also the bytes of segments (--deep).
     """
 
     name: str
@@ -42,6 +52,7 @@ class Row:
     command: str | None = None
     repair: str | None = None
     is_corruption: bool = False
+    found_in: FoundIn = FoundIn.METADATA
 
 
 class FindingKind(RowEnum):
@@ -135,12 +146,14 @@ class FindingKind(RowEnum):
         "these offsets can't be read: look for them in a replica, or restore the objects; if only indexes "
         "are missing, verify --plan-out plans to derive them from the log",
         repair="stores the missing indexes, derived from the log, if the log is whole",
+        found_in=FoundIn.OBJECTS,
     )
     SIZE_DIFFERS = Row(
         "size_differs",
         Severity.ERROR,
         "The log of a segment has another size in the store than in the metadata.",
         "restore the object, or copy the segment again from a replica that still has it",
+        found_in=FoundIn.OBJECTS,
     )
     UNREADABLE_OBJECT = Row(
         "unreadable_object",
@@ -148,6 +161,7 @@ class FindingKind(RowEnum):
         "An entry of the store can't be read as an object: a link, a pipe, a folder in an object's place, or "
         "an object or folder that may not be read.",
         "look at the entry and at its owner and mode: its bytes, or all below the folder, were not checked",
+        found_in=FoundIn.OBJECTS,
     )
     ORPHAN = Row(
         "orphan",
@@ -157,6 +171,7 @@ class FindingKind(RowEnum):
         repair="publishes a segment again whose objects are whole and serve the log; deletes the objects of "
         "other segments if they are older than --orphan-age and were seen twice, a day apart; also "
         "those of a topic for whose deletion there is the evidence that delete --mark requires",
+        found_in=FoundIn.OBJECTS,
     )
     LEAKED = Row(
         "leaked",
@@ -164,6 +179,7 @@ class FindingKind(RowEnum):
         "Objects of a segment without events, in a partition whose oldest events the metadata topic's "
         "retention deleted: brokers neither read nor delete them.",
         "they stay until you delete them; to keep events, set the metadata topic's retention.ms to -1",
+        found_in=FoundIn.OBJECTS,
     )
     INCOMPLETE_HISTORY = Row(
         "incomplete_history",
@@ -179,6 +195,7 @@ class FindingKind(RowEnum):
         Severity.WARNING,
         "A temporary object of a copy that was killed; information while it is less than a day old.",
         "delete it once no copy is running",
+        found_in=FoundIn.OBJECTS,
     )
     CORRUPT_LOG = Row(
         "corrupt_log",
@@ -186,6 +203,7 @@ class FindingKind(RowEnum):
         "Bytes of a segment's log are no valid record batches (--deep).",
         "restore the object, or copy the segment again from a replica that still has it",
         is_corruption=True,
+        found_in=FoundIn.BYTES,
     )
     CORRUPT_INDEX = Row(
         "corrupt_index",
@@ -195,12 +213,14 @@ class FindingKind(RowEnum):
         "the index from the log; otherwise restore it from another copy",
         repair="stores the index again, derived from the log, if the log is whole",
         is_corruption=True,
+        found_in=FoundIn.BYTES,
     )
     SEGMENT_OFFSETS = Row(
         "segment_offsets",
         Severity.ERROR,
         "The offsets of a segment's batches are not those in the metadata, or have holes (--deep).",
         "compare it with its neighbours: the object may belong to another segment",
+        found_in=FoundIn.BYTES,
     )
     EPOCHS_DIFFER = Row(
         "epochs_differ",
@@ -208,18 +228,21 @@ class FindingKind(RowEnum):
         "The leader epochs in a segment's log or leader-epoch index are not those in the metadata (--deep).",
         "seeks by leader epoch may go wrong: the object may belong to another segment",
         repair="stores the leader-epoch index again, if it is the index that differs",
+        found_in=FoundIn.BYTES,
     )
     METADATA_DIFFERS = Row(
         "metadata_differs",
         Severity.WARNING,
         "The largest timestamp of a segment's log is not the one in the metadata (--deep).",
         "retention follows the metadata: expect the segment to be deleted earlier or later",
+        found_in=FoundIn.BYTES,
     )
     DIFFERS_FROM_LOG = Row(
         "differs_from_log",
         Severity.ERROR,
         "A segment differs from the same segment in --log-dir (--deep).",
         "one of them is damaged: if there is no corrupt_log for the segment, suspect the local one",
+        found_in=FoundIn.BYTES,
     )
     CORRUPT_METADATA = Row(
         "corrupt_metadata",
@@ -263,6 +286,7 @@ class FindingKind(RowEnum):
         "A sample of the segments was read (--sample, --budget): the bytes of all others were not checked.",
         "run it again: each run prefers segments that were not read in the last 30 days, if it is given the "
         "same --state-dir; verify --deep reads all of them",
+        found_in=FoundIn.BYTES,
     )
     UNSAFE_COMMITTED_OFFSET = Row(
         "unsafe_committed_offset",

@@ -14,6 +14,7 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.times import iso_utc
 from tierctl.plan.retention.partition_view import view_of_log
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
@@ -382,9 +383,14 @@ def test_a_plan_survives_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first_ms", "kind"), [(-1, "no time"), (0, "no time"), (NOW_MS + DAY_MS, "in the future")]
+    ("first_ms", "wrong"),
+    [
+        (-1, "-1 is no time"),
+        (0, "0 is no time"),
+        (NOW_MS + DAY_MS, f"{iso_utc(NOW_MS + DAY_MS)} is in the future"),
+    ],
 )
-def test_a_segment_that_stalls_retention_is_named(first_ms: int, kind: str) -> None:
+def test_a_segment_that_stalls_retention_is_named(first_ms: int, wrong: str) -> None:
     segments = [replace(s, max_timestamp_ms=first_ms if at == 0 else OLD_MS + at) for at, s in enumerate(TEN)]
     config = TopicConfig(retention_ms=DAY_MS)
     plan = sweep(tier(*segments), config)
@@ -393,7 +399,7 @@ def test_a_segment_that_stalls_retention_is_named(first_ms: int, kind: str) -> N
     assert (
         f"retention.ms is stalled (since {OLD_MS + 1 + DAY_MS}) by segment {segments[0].segment_id}" in note
     )
-    assert f"from offset 0: its largest timestamp {first_ms} is {kind}" in note
+    assert f"from offset 0: its largest timestamp {wrong}" in note
 
 
 def test_no_stall_is_reported_where_retention_goes_on() -> None:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tierctl.apply.measures import measure_copy_lag
 from tierctl.commands.copy import CopyRequest, explained
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
@@ -13,13 +14,24 @@ from tierctl.commands.verify import VerifyRequest, verify
 from tierctl.errors import ExitCode
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.state_dir.last_runs import last_successful_runs
-from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import (
+    LocalLog,
+    LocalSegment,
+    RemoteLogSegmentState,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import names_text
+from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.model.severity import Severity
+from tierctl.plan.copy.enabled import NOT_ENABLED
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.metrics import Scope
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.verify.findings import Finding, FindingKind
@@ -142,6 +154,10 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         else:
             plan = explained(run, copying, state)
             topics.add_lag(plan, run.read_logs())
+            _note_unknown_settings(plan, run.progress)
+            if request.meter is not None:
+                scope = Scope.of(run.resources.selection_request)
+                measure_copy_lag(request.meter, plan, topics.with_known_lag(), scope)
             breaches = _breaches(plan)
         findings = _findings(request, run.metadata)
     topics.add_findings(findings)
@@ -153,6 +169,21 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         exit_code=ExitCode.PARTIAL if findings or breaches else ExitCode.OK,
     )
+
+
+def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
+    """Report the topics of log directories whose copy lag is not known because no settings of them are."""
+    configs = plan.basis.configs
+    unknown = {
+        skip.topic
+        for skip in plan.skipped
+        if skip.reason == NOT_ENABLED and configs.get(skip.topic, TopicConfig()).remote_storage_enable is None
+    }
+    if unknown:
+        progress.note(
+            f"how far copies are behind is not known for {names_text(unknown)}, as no settings state "
+            f"{REMOTE_STORAGE_ENABLE.name} of them: name settings with --topic-configs"
+        )
 
 
 def _findings(request: StatusRequest, metadata: RemoteLogMetadataManager) -> list[Finding]:
@@ -284,6 +315,10 @@ class TopicSums:
         """Count the stopped partitions in `breaches` for their topics."""
         for partition, reason in breaches.items():
             self._topics[partition.topic, partition.topic_id].found[reason.kind] += 1
+
+    def with_known_lag(self) -> set[str]:
+        """Return the names of the topics whose copy lag is known."""
+        return {name for (name, _), topic in self._topics.items() if topic.pending is not None}
 
     def rows(self) -> tuple[TopicStatus, ...]:
         """Return the row of each topic id, by topic name."""

@@ -7,6 +7,7 @@ from typing import Self
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
+from tierctl.plan.reasons import no_age_text
 
 
 def has_age(segment: RemoteLogSegmentMetadata, now_ms: int) -> bool:
@@ -52,10 +53,9 @@ class StalledRetention:
         if self.since_ms is not None:
             since = f"since {self.since_ms}"
             due = f"; the first segment behind it has been due since {iso_utc(self.since_ms)}"
-        kind = "in the future" if self.is_in_future else "no time"
         segment = self.segment
         return (
             f"{topic.RETENTION_MS.name} is stalled ({since}) by segment {segment.segment_id} from offset "
-            f"{segment.start_offset}: its largest timestamp {segment.max_timestamp_ms} is {kind}, "
+            f"{segment.start_offset}: its {no_age_text(segment.max_timestamp_ms, self.is_in_future)}, "
             f"so neither this segment nor any behind it expires by time{due}"
         )

@@ -84,7 +84,10 @@ DAMAGED_RECORDS = Family(
     "tierctl_tier_damaged_records", Kind.GAUGE, "Records of the metadata topic that can not be used"
 )
 FINDINGS = Family(
-    "tierctl_verify_findings", Kind.GAUGE, "Findings of the last verify of the tier", ("kind", "severity")
+    "tierctl_verify_findings",
+    Kind.GAUGE,
+    "Findings of the last run of verify or status that looked for their kind in the whole tier",
+    ("kind", "severity"),
 )
 LAST_SUCCESS = Family(
     "tierctl_last_success_timestamp_seconds",
