@@ -112,9 +112,7 @@ def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "dumb")
     columns = next(each for each in tables.ALL if each.name == name)
     render(rows, "table", columns, View(), stream=(out := Terminal()))
-    lines = out.getvalue().splitlines()
-    assert len(lines) > len(rows)
-    return max(map(len, lines))
+    return max(map(len, out.getvalue().splitlines()))
 
 
 @pytest.fixture

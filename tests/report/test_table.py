@@ -171,6 +171,34 @@ def test_a_long_name_is_cut_in_the_middle(width: Any) -> None:
     assert re.match("a+…z+ ", row)
 
 
+def test_the_content_of_a_record_is_cut_before_its_place_is_left_out(width: Any) -> None:
+    width(80)
+    row = {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 10**9,
+        "timestamp_ms": NOW_MS,
+        "key": "k" * 300,
+        "value": "a" * 500 + "z" * 500,
+    }
+    header, line = at_terminal([row], tables.RECORDS)
+    assert {"topic", "partition", "offset", "value"} <= set(header.split())
+    assert len(line) <= 80
+    assert re.search("a…z", line)
+    render([row], "table", tables.RECORDS, View(), stream=(out := io.StringIO()))
+    assert row["value"] in out.getvalue()
+
+
+def test_a_long_path_above_sentences_is_cut(width: Any) -> None:
+    width(80)
+    row = {"severity": "error", "kind": "unknown_setting", "line": 7, "message": "m " * 60, "hint": "h"}
+    for file, shown in (("/a/b.properties", "/a/b.properties"), (f"/a{'x' * 99}/b.properties", "…")):
+        first, *others = at_terminal([row | {"file": file}], tables.SETTING_PROBLEMS)
+        assert shown in first
+        assert first.endswith("  7")
+        assert max(map(len, (first, *others))) <= 80
+
+
 def test_colours_follow_from_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")

@@ -15,6 +15,8 @@ class Kind(Enum):
     WORD = "string", "word"
     """One of few words, such as a state; colours show what it means."""
     SENTENCE = "string", "sentence"
+    CONTENT = "string", "content"
+    """A key or value of a record, of any length; a terminal shows as much of it as fits on a line."""
     NUMBER = "integer"
     DECIMAL = "number"
     COST = "number", "cost"

@@ -7,8 +7,9 @@ from tierctl.report.columns import Column, Kind
 
 GAP = "  "
 _SENTENCE_MIN = 28
+_ANY_LENGTH = frozenset({Kind.SENTENCE, Kind.CONTENT})
 _NARROWEST = 16
-"""Sentences and names get no narrower than this."""
+"""Sentences, contents and names get no narrower than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +30,12 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
     """Return the columns that fit into `available` characters.
 
     `natural[i]` is the width that column `i` needs, and `ranks[i]` its rank: columns with the highest ranks
-    are dropped first, those of rank 0 never. Sentences are wrapped down to 28 characters before a column is
-    dropped. If no more can be dropped, sentences are wrapped and then names are cut, the widest column first,
-    down to 16 characters. If that does not suffice, the lines are longer.
+    are dropped first, those of rank 0 never. Sentences are wrapped, and contents of records cut, down to 28
+    characters before a column is dropped. If no more can be dropped, both get narrower and then names are
+    cut, the widest column first, down to 16 characters. If that does not suffice, the lines are longer.
     """
     least = [
-        min(width, _SENTENCE_MIN) if column.kind is Kind.SENTENCE else width
+        min(width, _SENTENCE_MIN) if column.kind in _ANY_LENGTH else width
         for column, width in zip(columns, natural, strict=True)
     ]
     kept = list(range(len(columns)))
@@ -42,9 +43,9 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
         # Of columns with the same rank the last is dropped.
         kept.remove(max(kept, key=lambda i: (ranks[i], i)))
     widths = {i: least[i] for i in kept}
-    for kind in (Kind.SENTENCE, Kind.NAME):
+    for kind in (Kind.SENTENCE, Kind.CONTENT, Kind.NAME):
         _make_narrower(columns, kind, widths, total(widths.values()) - available)
-    _widen_sentences(widths, natural, available - total(widths.values()))
+    _widen(widths, natural, available - total(widths.values()))
     return Fitted(
         columns=tuple(columns[i] for i in kept),
         widths=tuple(widths[i] for i in kept),
@@ -61,7 +62,7 @@ def _make_narrower(columns: Sequence[Column], kind: Kind, widths: dict[int, int]
         excess -= cut
 
 
-def _widen_sentences(widths: dict[int, int], natural: Sequence[int], spare: int) -> None:
+def _widen(widths: dict[int, int], natural: Sequence[int], spare: int) -> None:
     for i, width in widths.items():
         more = max(0, min(spare, natural[i] - width))
         widths[i] = width + more

@@ -14,6 +14,7 @@ from tierctl.report.fit import GAP, fit, shortened, width_of
 Cells = Sequence[str]
 _INDENT = " " * 4
 _WIDTH_MIN = 40
+_NARROWED = frozenset({Kind.SENTENCE, Kind.CONTENT, Kind.NAME})
 
 
 def write_table(
@@ -39,7 +40,7 @@ class TerminalTable:
     def write(self, more: Iterable[Cells], out: TextIO) -> tuple[str, ...]:
         """Write the header, the sample and `more` rows; return the names of the columns that do not fit.
 
-        Sentences are wrapped and names cut in the middle; no id or number is cut.
+        Sentences are wrapped, names and contents of records cut in the middle; no id or number is cut.
         """
         headings = [column.heading for column in self.columns] if self.has_header else []
         measured = [headings, *self.sample] if self.has_header else self.sample
@@ -69,10 +70,10 @@ def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_co
 
 
 def _folded(row: Cells, columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Cells]:
-    """Yield the lines of one row: sentences wrapped, and names that are too long with … in the middle."""
+    """Yield the lines of one row: sentences wrapped, and what is too long otherwise with … in the middle."""
     cells = []
     for cell, column, width in zip(row, columns, widths, strict=True):
-        if len(cell) <= width or column.kind not in {Kind.SENTENCE, Kind.NAME}:
+        if len(cell) <= width or column.kind not in _NARROWED:
             cells.append([cell])
         elif column.kind is Kind.SENTENCE:
             cells.append(textwrap.wrap(cell, width, break_on_hyphens=False))
@@ -91,9 +92,10 @@ def write_blocks(columns: Sequence[Column], below: Sequence[str], rows: Iterable
     for row in rows:
         cells = dict(zip((column.name for column in columns), row, strict=True))
         first, *others = [cell for name, cell in cells.items() if name not in below and cell]
-        others[-1:] = [
-            shortened(each, width - len(GAP.join([first, *others[:-1], ""]))) for each in others[-1:]
-        ]
+        for at in sorted(range(len(others)), key=lambda at: -len(others[at])):
+            excess = len(GAP.join([first, *others])) - width
+            if excess > 0:
+                others[at] = shortened(others[at], len(others[at]) - excess)
         written = len(GAP.join([first, *others]))
         head = coloured(first, OF_WORDS.get(first)) if is_coloured else first
         names = [coloured(each, Colour.BOLD) if is_coloured else each for each in others]

@@ -111,7 +111,8 @@ RECORDS = Columns(
     all=columns(
         "topic topic_id partition offset timestamp_ms timestamp_type leader_epoch? key? key_encoding? value? "
         "value_encoding? headers",
-        key=Kind.TEXT,
+        key=Kind.CONTENT,
+        value=Kind.CONTENT,
     ),
     in_table=names("topic partition offset timestamp_ms leader_epoch key value headers"),
     at_terminal=ranks("topic:1 partition:0 offset:0 timestamp_ms:2 leader_epoch:4 key:3 value:0 headers:5"),
@@ -122,16 +123,16 @@ INDEXES = {
         title=f"Entries of the {kind} index",
         commands=f"fetch --index {kind}",
         noun="entry/entries",
-        all=columns(fields),
-        at_terminal=dict.fromkeys(names(fields), 0),
+        all=columns(" ".join(ranks(fields))),
+        at_terminal=ranks(fields),
     )
     for kind, fields in {
-        "offset": "offset position",
-        "timestamp": "timestamp_ms offset",
-        "transaction": "producer_id first_offset last_offset last_stable_offset",
-        "producer-snapshot": "producer_id epoch last_sequence last_offset offset_delta timestamp_ms "
-        "coordinator_epoch current_txn_first_offset",
-        "leader-epoch": "epoch start_offset",
+        "offset": "offset:0 position:0",
+        "timestamp": "timestamp_ms:0 offset:0",
+        "transaction": "producer_id:0 first_offset:0 last_offset:0 last_stable_offset:0",
+        "producer-snapshot": "producer_id:0 epoch:0 last_sequence:1 last_offset:0 offset_delta:4 "
+        "timestamp_ms:2 coordinator_epoch:5 current_txn_first_offset:3",
+        "leader-epoch": "epoch:0 start_offset:0",
     }.items()
 }
 """By the name of the index, as --index takes it."""
