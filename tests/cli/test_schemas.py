@@ -150,7 +150,9 @@ def test_rows_are_as_their_schema_says_and_fit_a_terminal(
         assert [json.loads(each) for each in tierctl(*args, "--output", "jsonl").lines] == rows
 
 
-def test_plans_and_outcomes_are_as_their_schema_says(capture: Capture, tmp_path: Path) -> None:
+def test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal(
+    capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("before", "before-remote", "after", "after-remote"):
         shutil.copytree(capture("tiered-cluster") / name, tmp_path / name)
     (tmp_path / "metadata").mkdir()
@@ -164,6 +166,7 @@ def test_plans_and_outcomes_are_as_their_schema_says(capture: Capture, tmp_path:
         ran = tierctl(*args, *(plan_out if command == "sweep" else []), "--output", "json")
         assert json.loads(ran.out)["steps"], ran.err
         check(json.loads(ran.out), "plan")
+        assert widest(json.loads(ran.out)["steps"], "steps", 80, monkeypatch) <= 80
         for row in tierctl(*args, "--output", "jsonl").lines:
             check(json.loads(row), "steps")
     check(json.loads((tmp_path / "plan.json").read_text()), "plan")
@@ -174,6 +177,7 @@ def test_plans_and_outcomes_are_as_their_schema_says(capture: Capture, tmp_path:
         assert applied["outcomes"]
         for outcome in applied["outcomes"]:
             check(outcome, "outcomes")
+        assert widest(applied["outcomes"], "outcomes", 80, monkeypatch) <= 80
 
 
 def test_the_state_of_a_follower(state: dict[str, Path]) -> None:
@@ -206,9 +210,9 @@ def test_every_command_with_json_is_checked() -> None:
 
 
 ELSEWHERE = {
-    "plan": "test_plans_and_outcomes_are_as_their_schema_says",
-    "steps": "test_plans_and_outcomes_are_as_their_schema_says",
-    "outcomes": "test_plans_and_outcomes_are_as_their_schema_says",
+    "plan": "test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal",
+    "steps": "test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal",
+    "outcomes": "test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal",
     "follower-state": "test_the_state_of_a_follower",
     "leaked-topics": "test_leaked_topics",
     "error": "tests/cli/test_messages.py",

@@ -111,6 +111,12 @@ def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
     assert "could not be stored" in ran.err
 
 
+def test_runs_that_are_stored_nowhere_are_not_reported_as_none(capture: Capture) -> None:
+    ran = tierctl("status", "--metadata", capture("tiered-cluster") / "before", "--show", "runs")
+    assert (ran.code, ran.out) == (ExitCode.USAGE, "")
+    assert "--show runs needs --state-dir" in ran.err
+
+
 def test_a_directory_that_does_not_exist_is_not_made(capture: Capture, tmp_path: Path) -> None:
     root = capture("tiered-cluster")
     where = ("--metadata", str(root / "before"), "--remote", str(root / "before-remote"))

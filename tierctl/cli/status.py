@@ -13,7 +13,7 @@ from tierctl.cli.declare import add, option
 from tierctl.cli.display import TablesPrinter, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tables
 
 _CLEAR = "\x1b[H\x1b[2J"
@@ -74,9 +74,15 @@ def status(
     tier are not examined; verify does that. The copy lag and the stopped copies need --log-dir and settings
     that enable the topics: what copy would copy, and what waits for a transaction or a limit.
     """
+    request = request_of(commands.StatusRequest, ctx)
+    if show is Show.RUNS and request.state_dir is None:
+        raise UsageError(
+            "--show runs needs --state-dir, in which the last successful runs are stored",
+            hint="give it here, as TIERCTL_STATE_DIR, or in a profile of tierctl.toml",
+        )
     while True:
         printer = TablesPrinter.of(ctx, _COLUMNS, show)
-        found = commands.status(request_of(commands.StatusRequest, ctx), console_of(ctx))
+        found = commands.status(request, console_of(ctx))
         if watch is not None and sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
         rows = {Show.TOPICS: found.topics, Show.PROBLEMS: found.problems, Show.RUNS: found.runs}

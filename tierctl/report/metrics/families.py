@@ -86,7 +86,7 @@ DAMAGED_RECORDS = Family(
 FINDINGS = Family(
     "tierctl_verify_findings",
     Kind.GAUGE,
-    "Findings of the last run of verify or status that looked for their kind in the whole tier",
+    "Findings of the last run of verify, status or report that looked for their kind in the whole tier",
     ("kind", "severity"),
 )
 LAST_SUCCESS = Family(
