@@ -14,7 +14,14 @@ from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
-from tierctl.report.plans import check_view, outcomes_summary, plan_summary, show_outcomes, show_plan
+from tierctl.report.plans import (
+    check_view,
+    outcomes_summary,
+    plan_summary,
+    show_outcomes,
+    show_plan,
+    skipped_text,
+)
 from tierctl.report.rows import show_rows, show_texts
 from tierctl.report.summary import Tally
 from tierctl.report.view import View
@@ -173,7 +180,7 @@ def print_mutation(ctx: click.Context, result: "MutationResult") -> int:
         for outcome in result.outcomes:
             _warn_of_failure(console_of(ctx), outcome)
         text, following = outcomes_summary(rows)
-    summarize(ctx, text, following=following)
+    summarize(ctx, text + skipped_text(result.plan), following=following)
     return display.exit_code(result.exit_code, is_pending=result.is_pending)
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import UsageError
 from tierctl.report.render import Shown, render, render_object
-from tierctl.report.summary import Tally
+from tierctl.report.summary import Tally, counted
 from tierctl.report.tables import OUTCOMES, STEPS
 from tierctl.report.view import View
 
 if TYPE_CHECKING:
     from tierctl.plan.saved import SavedPlan
-    from tierctl.plan.steps import Step
+    from tierctl.plan.steps import Plan, Step
 
 _FIXED = STEPS.names[:8]
 _OUTCOME = ("status", "error", "why")
@@ -64,6 +64,12 @@ def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | 
     for _ in tally.of(outcomes):
         pass
     return (tally.text, "tierctl verify") if tally.rows else ("nothing to do", None)
+
+
+def skipped_text(plan: Plan) -> str:
+    """Return how many partitions `plan` skips, for a run's last line; an empty text if it skips none."""
+    skipped = {skip.topic_id_partition for skip in plan.skipped if skip.segment_id is None}
+    return f"; {counted(len(skipped), 'partition')} skipped" if skipped else ""
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
