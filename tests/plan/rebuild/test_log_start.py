@@ -27,8 +27,8 @@ class Disk:
     log_end_offset: int = 500
 
 
-def disk(log_start: int, local_start: int, *epochs: tuple[int, int]) -> Disk:
-    return Disk(log_start, local_start, tuple(EpochEntry(*pair) for pair in epochs))
+def disk(log_start: int, local_start: int, *epochs: tuple[int, int], end: int = 500) -> Disk:
+    return Disk(log_start, local_start, tuple(EpochEntry(*pair) for pair in epochs), end)
 
 
 WHOLE = ((0, 0), (2, 150), (4, 300))
@@ -69,6 +69,9 @@ CASES: dict[str, tuple[list[ObjectSet], Disk | None, list[int], str | None]] = {
         "is 100, but the leader epochs begin",
     ),
     "epochs cut, nothing below": (FIVE[2:], disk(0, 400, (2, 200), (4, 300)), [200, 300, 400], None),
+    "an empty log directory": (FIVE, disk(0, 0, *WHOLE, end=0), [], "and the local log ends at 0"),
+    "the local log ends within the tier": (FIVE, disk(0, 400, *WHOLE, end=499), [], "ends at 499"),
+    "the local log ends with the tier": (FIVE, disk(0, 500, *WHOLE), [0, 100, 200, 300, 400], None),
     "no brokers": (FIVE, None, [0, 100, 200, 300, 400], None),
 }
 

@@ -123,6 +123,12 @@ def _apart(choice: Choice, start_offset: int, local: LocalOffsets | None) -> str
             f"a gap: the tier ends at offset {following - 1} and the local log begins at "
             f"{local.start}, so the records between are lost and readers would stall there"
         )
+    if local.end < following:
+        return (
+            f"the tier has offsets up to {following - 1} and the local log ends at {local.end}: its log "
+            "directory was replaced, or the log was truncated, so the leader would give offsets of the tier "
+            "to other records"
+        )
     if max(start_offset, local.start) < first:
         return (
             f"the tier begins at offset {first} and the local log has records from "
