@@ -67,8 +67,9 @@ def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | 
 
 
 def skipped_text(plan: Plan) -> str:
-    """Return how many partitions `plan` skips, for a run's last line; an empty text if it skips none."""
+    """Return how many partitions `plan` skips and has no step for, or an empty text if there are none."""
     skipped = {skip.topic_id_partition for skip in plan.skipped if skip.segment_id is None}
+    skipped -= {step.topic_id_partition for step in plan.steps}
     return f"; {counted(len(skipped), 'partition')} skipped" if skipped else ""
 
 
