@@ -1,6 +1,8 @@
 """Fixtures over data captured from real brokers."""
 
+import functools
 import json
+import re
 import shutil
 import signal
 import tarfile
@@ -59,11 +61,24 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 class ByServers(LoadScopeScheduling):
-    """What one core runs together: a file's tests, which share servers; all that want Spark."""
+    """What one core runs together: a file's tests; all that want Spark; all that want brokers.
+
+    Each core has servers of its own, and an idle broker costs time, too. Where only the tests beside brokers
+    run, as for a version of Kafka in `make matrix`, every file is for itself.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "spark" if file.startswith(("tests/spark/", "tests/pipeline/")) else file
+        if file.startswith(("tests/spark/", "tests/pipeline/")):
+            return "spark"
+        return "brokers" if _wants_brokers(file) and self.config.option.markexpr != "kafka" else file
+
+
+@functools.cache
+def _wants_brokers(file: str) -> bool:
+    if file.startswith(("tests/live/", "tests/kafka/", "tests/console_consumer/")):
+        return True
+    return re.search(r"\bbrokers?: Brokers?\b", (Path(__file__).parents[1] / file).read_text()) is not None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -87,6 +87,7 @@ def test_neighbours_belong_to_different_user_partitions(shape: Shape) -> None:
         assert same / len(owners) < 0.2
 
 
+@pytest.mark.matrix
 def test_kafka_reads_the_files(shape: Shape, kafka: KafkaRelease) -> None:
     log = metadata_log(shape)
     files = [str(file) for file in sorted(log.folder.glob("*/*.log"))]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.console_consumer.conftest import Filled
 from tests.console_consumer.consumers import by_partition, of_files, printed, stock_consumer
+from tests.support.amounts import rest_in_matrix
 
 SETTINGS = [
     ["print.partition=true", "print.message.offset=true", "print.version=true", "sep=; ", "vs=\t"],
@@ -16,7 +17,7 @@ SETTINGS = [
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("properties", SETTINGS, ids=lambda words: words[0])
+@pytest.mark.parametrize("properties", rest_in_matrix(SETTINGS, 2), ids=lambda words: words[0])
 def test_the_stock_consumer_prints_what_tierctl_prints(
     properties: list[str], filled: Filled, jar: Path
 ) -> None:

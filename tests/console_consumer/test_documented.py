@@ -13,6 +13,7 @@ from tests.docs.documents import COMMANDS
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
+@pytest.mark.matrix
 def test_command_lines_run(filled: Filled, jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tierctl.commands.format.JAR", jar)
     lines = dict.fromkeys(each.line for each in COMMANDS if each.is_stock_consumer)

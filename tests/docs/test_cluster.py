@@ -64,6 +64,7 @@ def test_command_lines_run(
     run_all(mine, {**names, **folders}, tmp_path)
 
 
+@pytest.mark.matrix
 def test_examples_and_questions_run(names: Mapping[str, object], tmp_path: Path) -> None:
     """Those of the help and of the README's table that name a broker."""
     examples = [each.command for node in load_commands().walk() for each in node.examples]

@@ -99,6 +99,7 @@ NEEDED = (
 )
 
 
+@pytest.mark.matrix
 def test_rights(brokers: Brokers, tmp_path: Path) -> None:
     guarded = brokers.guarded()
     for name in (TOPIC, METADATA_TOPIC):

@@ -88,7 +88,8 @@ def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
     return list(done["outcomes"])
 
 
-@pytest.mark.parametrize("target", [pytest.param("files", marks=pytest.mark.matrix), "cluster"])
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", ["files", "cluster"])
 def test_a_broker_adopts_what_was_copied(target: str, untiered: Broker, tmp_path: Path) -> None:
     broker = untiered
     with broker.transaction("adopt-tx", 1200, transactional_id="open") as _:

@@ -87,6 +87,7 @@ def test_a_copy_lag(broker: Broker) -> None:
     assert starts(explained(broker, topic), location="local", kind="copied") == [*in_tier, *waiting]
 
 
+@pytest.mark.matrix
 def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> None:
     expiring, held = "explained-expiring", "explained-held"
     future_ms = time.time_ns() // 1_000_000 + DAY_MS

@@ -36,6 +36,7 @@ def tiered(broker: Broker) -> Broker:
     return broker
 
 
+@pytest.mark.matrix
 def test_offsets_are_those_of_get_offset_shell(tiered: Broker) -> None:
     found = rows("segments", *where(tiered)[:2], "--offsets", *("--topic", TOPICS[0], "--topic", TOPICS[1]))
     columns = ["earliest", "earliest_local", "latest_tiered", "latest"]

@@ -108,6 +108,7 @@ def secured(brokers: Brokers) -> Broker:
     return broker
 
 
+@pytest.mark.matrix
 def test_two_copies_with_different_metadata_into_one_tier(secured: Broker, tmp_path: Path) -> None:
     copied_topic(secured, "claimed", tmp_path)
     cluster = ClusterTopic(MetadataClients.same(ClientSettings(bootstrap_servers=(secured.bootstrap,))))

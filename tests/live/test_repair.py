@@ -83,6 +83,7 @@ def actions(plan: Path) -> list[tuple[str, str]]:
     return sorted((step["action"], step["segment_id"][0]) for step in json.loads(plan.read_text())["steps"])
 
 
+@pytest.mark.matrix
 def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: Path) -> None:
     damage(broker)
     plan = tmp_path / "plan.json"
@@ -136,6 +137,7 @@ def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path
     assert verify(broker, plan, *where(broker)) == []
 
 
+@pytest.mark.matrix
 def test_a_broker_that_forgot_the_log_start_judges_no_object(broker: Broker, tmp_path: Path) -> None:
     """Its log starts behind the tier, but nothing of the tier is needless."""
     damage(broker)

@@ -56,7 +56,8 @@ def what_a_broker_deletes(broker: Broker, folder: Path) -> dict[str, list[int]]:
         twin.stop()
 
 
-@pytest.mark.parametrize("interrupted", ["sweep", pytest.param("broker", marks=pytest.mark.matrix)])
+@pytest.mark.matrix
+@pytest.mark.parametrize("interrupted", ["sweep", "broker"])
 def test_sweep_deletes_what_a_broker_would(interrupted: str, broker: Broker, tmp_path: Path) -> None:
     left = what_a_broker_deletes(broker, tmp_path / "twin")
     broker.settings |= SHORTENED | {TASKS: "500"}

@@ -15,6 +15,7 @@ LOST_EVENTS = 3
 """The two events of the first segment, and COPY_SEGMENT_STARTED of the second."""
 
 
+@pytest.mark.matrix
 def test_a_topic_whose_oldest_segments_have_no_events(brokers: Brokers, tmp_path: Path) -> None:
     broker = brokers.own()
     try:

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = (
-    *("local[2]", "connect"),
+    "local[2]",
     *(
         pytest.param(name, marks=pytest.mark.matrix)
-        for name in ("local-cluster[2,1,1024]", "standalone", "local")
+        for name in ("connect", "local-cluster[2,1,1024]", "standalone", "local")
     ),
 )
 WORKERS = 2

@@ -66,6 +66,7 @@ def test_reads_of_the_source_of_a_copy(capture: Capture, tmp_path: Path) -> None
     assert found[0][_FETCHED_BYTES, "payments"] > 0
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("spark")
 def test_waits_of_executors_are_reported(capture: Capture, tmp_path: Path) -> None:
     world, file = tiered(capture, tmp_path / "world"), tmp_path / "x.prom"

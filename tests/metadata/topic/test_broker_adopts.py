@@ -27,6 +27,7 @@ def values_of(folder: Path) -> dict[int, list[bytes | None]]:
     return found
 
 
+@pytest.mark.matrix
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_broker_adopts_what_was_appended(brokers: Brokers) -> None:

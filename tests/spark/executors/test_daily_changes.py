@@ -10,12 +10,13 @@ from tierctl.model import Uuid
 from tierctl.spark.executors import fold
 
 from tests.cli.shell import tierctl
+from tests.support.amounts import rest_in_matrix
 
 _TOPIC = ("t", Uuid("AAAAAAAAAAAAAAAAAAAAAQ"))
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("topics", [(), ("--topic", "clicks")])
+@pytest.mark.parametrize("topics", rest_in_matrix([("--topic", "clicks"), ()]))
 def test_executors_read_the_topic(
     topics: tuple[str, ...], capture: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path)
         assert limit.bytes_per_second == bytes_per_second / len(found)
 
 
+@pytest.mark.matrix
 def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
     take_transfers()
     found = tasks(tier | {"throttle_fetch": "100K"})
