@@ -1,1 +1,1 @@
-"""Write the logs of partitions into a formatted node, and the topics into its bootstrap file, as the last."""
+"""Write partition logs into a formatted node, and finally the topics into its bootstrap file."""

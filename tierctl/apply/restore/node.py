@@ -1,7 +1,7 @@
-"""Write what a stopped node needs to serve topics of a tier: folders and checkpoints, then bootstrap records.
+"""Write folders, checkpoints and the bootstrap file of a stopped node that will serve topics of a tier.
 
-The order is that of `run`: folders, checkpoints, metadata events, and the bootstrap file at last. A formatted
-node that is started after a crash in between has no topic.
+`tierctl.apply.run` determines the order: folders, checkpoints, metadata events, bootstrap file. If a run is
+killed before the bootstrap file is written, the formatted node starts without any restored topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,15 +24,16 @@ from tierctl.wire.files.checkpoints import HIGH_WATERMARKS_FILE, LOG_STARTS_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLogs:
-    """The logs that are written, by partition, in place of the folders of empty logs."""
+    """The logs to write, by partition; each replaces the folder of an empty log, if there is one."""
 
     logs: Mapping[TopicIdPartition, NewLog]
 
     def write_logs(self, steps: Sequence[Step]) -> list[Outcome]:
         """Write the folder of each step's partition, then the checkpoints of each log directory.
 
-        A folder with the same files is of a run that was killed. Any other is one of an empty log, which is
-        replaced: plans for others are refused.
+        A folder that has exactly the files of the log was written by a killed run, and is kept. Any other
+        existing folder has an empty log, and is replaced: the planner refuses partitions whose folder has
+        records.
         """
         outcomes: list[Outcome] = []
         for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
@@ -54,9 +55,9 @@ class NewLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNode(NewLogs):
-    """The logs of a formatted node, and `content` for `former`, the bytes of its bootstrap file.
+    """The logs of a formatted node, and the new bootstrap file: `content` replaces `former` (the old bytes).
 
-    With `has_metadata_topic` the metadata topic is made, too, also if it gets no event.
+    With `has_metadata_topic` the metadata topic is created even if it gets no event.
     """
 
     bootstrap_path: Path
@@ -65,7 +66,7 @@ class NewNode(NewLogs):
     has_metadata_topic: bool = True
 
     def write_bootstrap(self, steps: Sequence[Step]) -> list[Outcome]:
-        """Put the topics of `steps`, which are all of the plan, into the bootstrap file."""
+        """Write the topics into the bootstrap file in one write; `steps` are all topic steps of the plan."""
         return _attempted(steps, self._write_bootstrap)
 
     def _write_bootstrap(self) -> None:
@@ -84,7 +85,7 @@ def _name(log: NewLog) -> TopicPartition:
 
 
 def _write_folder(log_dir: Path, log: NewLog) -> None:
-    """Write the folder under another name, then rename it; do nothing if it is there."""
+    """Write the folder under a temporary name and rename it; do nothing if it has these files already."""
     name = str(_name(log))
     if _has_files(log_dir / name, log.files):
         remove_left(log_dir, name)
@@ -104,14 +105,14 @@ def _write_folder(log_dir: Path, log: NewLog) -> None:
 
 
 def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """Return whether the folder is there and has exactly these files."""
+    """Return whether the folder exists and has exactly these files with this content."""
     if not folder.is_dir() or {path.name for path in folder.iterdir()} != files.keys():
         return False
     return all((folder / name).read_bytes() == data for name, data in files.items())
 
 
 def _attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
-    """Call `do`, and return an outcome for each of `steps`, all of which it is about."""
+    """Call `do` once for all of `steps`; return one outcome per step, all with the same status."""
     error: TierctlError | None = None
     try:
         do()

@@ -1,4 +1,4 @@
-"""Copy the objects of segments within the tier, under the id of another topic."""
+"""Copy the objects of segments within the tier to the names of another topic id."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from tierctl.plan.steps import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectCopies:
-    """The segments whose objects are copied, by the new partition and their id, which stays."""
+    """The segments to copy, by new partition and segment id; a copy keeps the segment id."""
 
     segments: Mapping[tuple[TopicIdPartition, Uuid], RemoteLogSegmentMetadata]
 
     def copy(self, context: RunContext, steps: Sequence[Step]) -> list[Outcome]:
-        """Copy the objects of each step's segment, several segments at a time; one outcome for each step."""
+        """Copy the objects of each step's segment, several segments at a time; return an outcome per step."""
         context.engine.ready()
         inputs = [_CopyInput(self._segment(step), step.topic_id_partition) for step in steps]
         results = context.engine.map(_copy, inputs, context.side_effect_context())

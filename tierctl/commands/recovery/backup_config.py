@@ -1,4 +1,4 @@
-"""`backup-config`: save what the objects of a tier do not tell about topics, while the cluster is there."""
+"""`backup-config`: save the topic properties of a running cluster that are not in the tier's objects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class BackupConfigRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupConfig(TableResult):
-    """The topics that were saved."""
+    """The saved topics."""
 
     saved: SavedTopics
 
     @property
     def topics(self) -> Sequence[SavedTopic]:
-        """The topics by name."""
+        """Return the saved topics by name."""
         return [topic for _, topic in sorted(self.saved.topics.items())]
 
     def table_rows(self) -> TableRows:
@@ -40,11 +40,11 @@ class BackupConfig(TableResult):
 
 
 def backup_config(request: BackupConfigRequest, progress: Progress | None = None) -> BackupConfig:
-    """Write the selected topics of a cluster, with ids, partition counts and own settings, to a file.
+    """Write ids, partition counts and own settings of the selected topics of a cluster to a file.
 
-    Internal topics are left out: brokers make them. Raises NotFoundError for a selected topic that does not
-    exist, AuthenticationError for a missing right, MetadataError if no broker answers, and UsageError if the
-    file can't be written.
+    Internal topics are left out, since brokers create them. Raise NotFoundError if a selected topic does not
+    exist, AuthenticationError if a right is missing, MetadataError if no broker answers, and UsageError if
+    the file can't be written.
     """
     required("--bootstrap-server", request.bootstrap_server)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
@@ -84,9 +84,9 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
 
 
 def file_of(saved: SavedTopics, path: Path) -> bytes:
-    """Return the bytes of the file at `path`; CorruptInputError unless they give the same topics back.
+    """Return the bytes to write to `path`; raise CorruptInputError unless reading them gives the same topics.
 
-    A file that can't be read would be noticed on the day on which the cluster is lost.
+    Without this check, an unreadable file would be noticed only after the cluster is lost.
     """
     data = write_topics_file(saved)
     found = read_topics_file(data, str(path))

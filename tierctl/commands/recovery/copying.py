@@ -1,4 +1,4 @@
-"""Whether brokers copy segments while their metadata are published: a rebuild beside brokers forbids it."""
+"""Check that brokers do not copy segments while a rebuild beside them publishes metadata."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,7 @@ SETTINGS = (
     f"{topic.LOCAL_RETENTION_MS.name}=-2",
     f"{topic.LOCAL_RETENTION_BYTES.name}=-2",
 )
-"""Topic settings with which no broker copies, nor raises a log start for lack of segments (KIP-950)."""
+"""Topic settings that stop brokers from copying segments and from raising the log start (KIP-950)."""
 
 
 def require_copying_disabled(cluster: RunningCluster, topics: Collection[str]) -> None:

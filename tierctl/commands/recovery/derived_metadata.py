@@ -12,7 +12,7 @@ from tierctl.state.tier import TierState
 
 
 class DerivedMetadata:
-    """Metadata that are read once; `decisions` has what was decided about the sets of each partition."""
+    """Metadata derived once from the tier; `decisions` has the decision about each partition's sets."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -34,7 +34,7 @@ class DerivedMetadata:
         self.decisions[partition] = decision
 
     def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
-        """Raise MetadataError: there is no topic."""
+        """Raise MetadataError: there is no metadata topic to publish to."""
         del events, before_append
         raise MetadataError("metadata that are derived from a tier can't be published")
 
@@ -44,7 +44,7 @@ class DerivedMetadata:
         return iter(()) if part is None else iter(list(part.cache.list_remote_log_segments()))
 
     def identity(self) -> ClusterIdentity:
-        """Implement `RemoteLogMetadataManager.identity`: nothing is known."""
+        """Implement `RemoteLogMetadataManager.identity`: the cluster and the topic id are unknown."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:

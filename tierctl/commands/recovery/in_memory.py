@@ -1,4 +1,4 @@
-"""The state of a tier from its objects alone, in memory: to read records without a metadata topic."""
+"""Derive the state of a tier in memory from its objects, to read records without a metadata topic."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -25,9 +25,10 @@ from tierctl.storage.object_sets import by_partition
 def read_rebuilt(resources: Resources) -> TierState:
     """Derive the state of the selected partitions from the objects of the tier; resolve the selection.
 
-    It has the chain of segments of each partition that `rebuild` would publish; log directories, if any are
-    given, decide as they do there. Holes, incomplete sets that no log is known to have the records of, and
-    partitions that `rebuild` would refuse go to `resources.problems`.
+    The state has the segments of each partition that `rebuild` would publish. If log directories are given,
+    the choice of segments depends on them as in `rebuild`. Three kinds of problems go to
+    `resources.problems`: missing offsets, incomplete sets whose records are in no known log, and partitions
+    that `rebuild` would refuse.
     """
 
     def report(partition: TopicIdPartition, decision: PartitionDecision, has_log: bool) -> None:
@@ -38,7 +39,7 @@ def read_rebuilt(resources: Resources) -> TierState:
 
 
 OnDecision = Callable[[TopicIdPartition, PartitionDecision, bool], None]
-"""Receives what is decided about a partition, and whether a log decided it."""
+"""Called with each partition, the decision about it, and whether a local log was used for the decision."""
 
 
 def derive_state(
@@ -81,7 +82,7 @@ def _events(
 def _problems(
     partition: TopicIdPartition, decision: PartitionDecision, *, has_log: bool
 ) -> Iterator[CorruptInputError]:
-    """Yield an error for all offsets that the tier has or had, and that are not read."""
+    """Yield an error for each range of offsets that the tier has or had and that is not read."""
     if decision.refused is not None:
         yield CorruptInputError(
             f"{partition}: not read from the tier",

@@ -1,4 +1,4 @@
-"""How a rebuild writes a metadata topic in a folder: its id, and its replicas in other log directories."""
+"""Find the id of the metadata topic in a folder, and its replicas in other log directories."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -25,16 +25,16 @@ def folder_of(metadata: str | None) -> Path | None:
 
 
 def is_of_a_broker(folder: Path) -> bool:
-    """Return whether `folder` is a log directory, not a folder that tierctl made for the metadata topic."""
+    """Return whether `folder` is a broker's log directory; False for a metadata folder that tierctl made."""
     return folder.is_dir() and ((folder / META_PROPERTIES).exists() or bool(list_partitions([folder])))
 
 
 def folder_settings(request: MutationRequest, resources: Resources) -> FolderSettings:
     """Return the settings for the folder of `metadata`.
 
-    The topic of a broker has replicas in the other log directories. A new topic gets the id that the identity
-    of the tier names, if it has one: the tier then belongs to the new topic, without a change of the tier.
-    Raises SafetyRefusal if a broker's folder lacks partitions of the topic.
+    A broker's metadata topic has replicas in the other log directories. A new topic gets the id in the tier's
+    identity object, if the tier has one, so that the tier belongs to the new topic without a change. Raise
+    SafetyRefusal if a broker's folder lacks partitions of the topic.
     """
     folder = folder_of(request.metadata)
     if folder is None or is_of_a_broker(folder):
@@ -53,8 +53,8 @@ def folder_settings(request: MutationRequest, resources: Resources) -> FolderSet
 def _require_all_partitions(folder: Path, request: MutationRequest) -> None:
     """Raise SafetyRefusal if `folder` has fewer metadata partitions than the brokers use.
 
-    The number of partitions decides which events each has (RemoteLogMetadataTopicPartitioner): with another
-    number, brokers do not find the events.
+    RemoteLogMetadataTopicPartitioner assigns each event to a partition by the number of partitions: with
+    another number, brokers do not find the events.
     """
     own = partitions_in(folder)
     for other in request.log_dir:

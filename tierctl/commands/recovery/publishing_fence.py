@@ -1,4 +1,4 @@
-"""Whether a rebuild may go on publishing beside running brokers; asked before each wave of events."""
+"""Check before each batch of events that a rebuild beside running brokers may still publish them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from tierctl.model import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class PublishingFence:
-    """Refuse to publish where leaders may delete what is published; `log_starts` decided the plan.
+    """Refuse to publish segments that a leader would delete; `log_starts` are those the plan was made with.
 
-    Deriving the metadata may take hours: meanwhile somebody may enable copying, or a leader raise its log
-    start. A leader deletes segments that are published below its log start.
+    Deriving the metadata may take hours. Meanwhile an operator may enable copying, or a leader may raise its
+    log start; a leader deletes segments that are published below its log start.
     """
 
     cluster: RunningCluster
     log_starts: Mapping[TopicIdPartition, int]
 
     def __call__(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if brokers copy these topics, or a log start is higher or unknown."""
+        """Raise SafetyRefusal if brokers copy these topics, or if a log start has risen or is unknown."""
         if not partitions:
             return
         require_copying_disabled(self.cluster, {partition.topic for partition in partitions})

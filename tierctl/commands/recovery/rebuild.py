@@ -42,14 +42,14 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildRequest(MutationRequest):
-    """A request to publish the metadata that are lost, from the objects of the tier."""
+    """A request to publish the lost metadata again, derived from the objects of the tier."""
 
     log_start: str | None = None
-    """Log start of partitions whose log start brokers may have raised: `tier`, `disk`, or an offset."""
+    """Log start to use where brokers may have raised it: `tier`, `disk`, or an offset."""
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether the metadata topic is on a cluster."""
+        """Return whether the metadata topic is on a running cluster."""
         return (self.metadata or "").startswith("kafka:")
 
     def validate(self) -> None:
@@ -132,7 +132,7 @@ PLANNER = Planner(
 
 
 def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:
-    """Return the partitions whose topic id does not exist any more, and how that is known."""
+    """Return the partitions whose topic was deleted, each with the evidence."""
     if run.cluster is not None:
         current = run.cluster.current_topics({partition.topic for partition in partitions})
         reasons = {partition: current.why_not_current(partition) for partition in partitions}
@@ -176,14 +176,14 @@ def _inputs(
 def _options(
     run: Mutation, request: RebuildRequest, log_starts: Mapping[TopicIdPartition, int]
 ) -> RunOptions:
-    """Return the options of a rebuild; beside running brokers with a fence."""
+    """Return the options of a rebuild, with a `PublishingFence` if brokers are running."""
     if run.cluster is None or not request.is_on_cluster:
         return RunOptions()
     return RunOptions(fence=PublishingFence(run.cluster, log_starts))
 
 
 def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPlan) -> None:
-    """Raise SafetyRefusal if the plan may not be carried out."""
+    """Raise SafetyRefusal if the plan may not be applied."""
     refused = [each for each in found.refused if each.partition in run.resources.selection]
     if refused:
         raise _refusal(refused)

@@ -1,4 +1,4 @@
-"""The refusal of a plan because of some of its partitions."""
+"""Build the refusal of a plan some of whose partitions can't be restored or rebuilt."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ _SHOWN_MAX = 5
 
 
 def refusal_of(reasons: Iterable[tuple[TopicIdPartition, str]], hint: str) -> SafetyRefusal:
-    """Return the refusal that names the first partitions with their reasons, and counts the others."""
+    """Return a SafetyRefusal that names the first partitions with their reasons, and counts the others."""
     shown = [f"{partition.topic_partition}: {reason}" for partition, reason in reasons]
     more = len(shown) - _SHOWN_MAX
     text = "; ".join(shown[:_SHOWN_MAX])

@@ -24,9 +24,9 @@ from tierctl.storage.object_sets import derive_object_sets, list_object_sets
 def listed_sets(
     remote: RemoteStorageManager, progress: Progress, *, others: Callable[[RemoteObject], object] = id
 ) -> list[ListedSet]:
-    """Return every set of objects in the tier; NotFoundError if there is none.
+    """Return every set of objects in the tier; raise NotFoundError if there is none.
 
-    `others` receives the objects that belong to no set.
+    `others` is called with each object that belongs to no set.
     """
     with progress.bar("listing the tier", unit="objects") as advance:
         found = list_object_sets(remote, advance, others=others)
@@ -45,8 +45,8 @@ def derived_sets(
 ) -> list[ObjectSet]:
     """Return the sets with their metadata, in the order of `listed`.
 
-    Those of `finished` segments are not read: their metadata are known. Reports how many sets have a
-    leader-epoch index that can't be read without a key.
+    The objects of `finished` segments are not read, since their metadata are known. The number of sets whose
+    leader-epoch index can't be read without a private key is reported to `progress`.
     """
     # The objects of a topic may have been copied under another topic id: segment ids alone are not unique.
     known = {(segment.topic_id_partition.key, segment.segment_id): segment for segment in finished}
@@ -82,9 +82,9 @@ def producer_snapshots(
     *,
     threads: int,
 ) -> dict[TopicIdPartition, bytes | None]:
-    """Return the producer snapshots of the partitions' last segments; None without its private key.
+    """Return the producer snapshot of each partition's last segment; None if its private key is missing.
 
-    Reports how many can't be read.
+    The number of unreadable snapshots is reported to `progress`.
     """
     fetched = in_order(partial(_snapshot, remote), segments, threads=threads, ahead=threads)
     found = dict(zip((each.topic_id_partition for each in segments), fetched, strict=True))

@@ -1,4 +1,4 @@
-"""`restore --materialise --without-keys`: the file of keys, and which of them occurred."""
+"""Read the key file of `restore --materialise --without-keys`, and report which keys occurred."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LINES_SHOWN_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutKeys:
-    """The keys of a file, by their SHA-256 with the number of the first line that has each."""
+    """The keys of a file: the SHA-256 of each key, with the number of the first line that has it."""
 
     file: Path
     lines: dict[bytes, int]
@@ -26,7 +26,8 @@ class WithoutKeys:
     def read(cls, keys: str | None, lists: str | None, signing_key: str | None) -> Self | None:
         """Return the keys of the file `keys`; None if none of the three options is given.
 
-        Raise UsageError if one of them is missing, for a file that has no keys, and for a malformed line.
+        Raise UsageError if only some of the options are given, if the file has no keys, or if a line is
+        malformed.
         """
         if keys is None and lists is None and signing_key is None:
             return None
@@ -49,7 +50,7 @@ class WithoutKeys:
         return cls(file=path, lines=lines, removal=removal)
 
     def report(self, lists: Iterable[LeftOut | None], progress: Progress) -> None:
-        """Say how many records were left out, and which keys do not occur, by the lists of all logs."""
+        """Report how many records the signed lists say were left out, and which keys occur in no list."""
         found: set[bytes] = set()
         records = 0
         for each in lists:

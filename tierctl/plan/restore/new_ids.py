@@ -1,4 +1,4 @@
-"""The plan of a restore into a cluster that has the topics already, under new ids (RESTORE.md, R2)."""
+"""Plan a restore into a cluster whose topics were created again under new ids (RESTORE.md, R2)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from tierctl.plan.restore.plan import restore_step, why_refused
 from tierctl.plan.steps import Action, Plan, Skip, Step, segment_step
 
 NEW_IDS = "restore_new_ids"
-"""The command of these plans."""
+"""The command name in these plans."""
 SOURCE_TOPIC_ID = "source_topic_id"
 """Detail: the id of the topic whose objects are copied."""
 
@@ -26,8 +26,9 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 class Target:
     """The folder of the new topic's partition in a log directory of a stopped broker.
 
-    `files` are its files by name, none if it has many records. `segments` has base offset and size of each
-    segment, `leader_epochs` are those that the folder's checkpoint has.
+    `files` maps the names of the folder's files to their content; it is empty if the folder has many records.
+    `segments` has the base offset and the size in bytes of each local segment. `leader_epochs` are the
+    entries of the folder's leader-epoch-checkpoint.
     """
 
     partition: TopicIdPartition
@@ -38,16 +39,17 @@ class Target:
 
     @property
     def folder(self) -> Path:
-        """The path of the folder."""
+        """Return the path of the partition's folder."""
         return self.log_dir / str(self.partition.topic_partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIdSource:
-    """A partition with objects in the tier, what was decided about them, and where it is restored.
+    """A partition of the lost topic with objects in the tier, and the folders it is restored to.
 
-    `renamed` are the segments of the decision's chain as those of the new partition, `known` the states of
-    the new partition's segments in the metadata. `targets` are its folders in the log directories.
+    `decision` says which segments are restored. `renamed` are these segments under the id of the new topic.
+    `known` has the states of the new partition's segments in the metadata topic. `targets` are the
+    partition's folders in the log directories.
     """
 
     inputs: PartitionInputs
@@ -60,7 +62,7 @@ class NewIdSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIdPlan:
-    """The plan, the reasons by partition that forbid to carry it out, and the logs that are written."""
+    """The plan; per refused partition, the reason; and per restored partition, the log to write."""
 
     plan: Plan
     refused: Mapping[TopicIdPartition, str]
@@ -70,11 +72,12 @@ class NewIdPlan:
 def plan_new_ids(
     sources: Sequence[NewIdSource], *, read: Mapping[int, int], after_hole: bool = False
 ) -> NewIdPlan:
-    """Return the steps per partition: copies of objects, its log, and the events of its segments.
+    """Plan for each partition: copy its objects, write its local log, publish its segment events.
 
-    `read` are the offsets up to which metadata were read. A partition is refused if offsets are missing,
-    unless `after_hole` leaves out those below the last hole; and if its folder is not that of an empty log
-    whose leader epoch is high enough.
+    `read` maps each metadata partition to the offset up to which it was read. A partition is refused if the
+    tier lacks offsets of it, unless `after_hole` is set: then the log begins after the last missing offset.
+    It is also refused if its folder has records, or if the leader epoch in the folder is lower than that of
+    the records.
     """
     steps: list[Step] = []
     skipped: list[Skip] = []
@@ -101,7 +104,7 @@ def plan_new_ids(
 
 
 def _is_restored(source: NewIdSource) -> bool:
-    """Return whether every segment is published, which is the last thing that a run does."""
+    """Return whether every segment is published; a run publishes the segments last."""
     return all(source.known.get(segment.segment_id) is _FINISHED for segment in source.renamed)
 
 
@@ -139,7 +142,7 @@ def _new_log(source: NewIdSource, target: Target) -> NewLog | None:
 
 
 def _why_not_into(source: NewIdSource, target: Target, log: NewLog) -> str | None:
-    """Return why the log may not replace the folder's; None if it may, or is there from a killed run."""
+    """Return why `log` may not replace the folder; None if it may, or if a killed run wrote it already."""
     try:
         files = log.files
     except CorruptInputError as e:

@@ -1,4 +1,4 @@
-"""The local log of a partition whose records are in the tier: empty, and it begins where the tier ends."""
+"""Build the local log of a restored partition: it has no records, and begins where the tier ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_
 
 @dataclass(frozen=True, kw_only=True)
 class NewLog:
-    """A partition's log in `log_dir`, from `start_offset` on; the tier has the offsets below `tier_end`.
+    """A partition's log in `log_dir` from `start_offset` on; the tier has the offsets below `tier_end`.
 
-    `leader_epochs` are those from `start_offset` on; `latest_epoch` is the highest that any of its leaders
-    had. `snapshot` is the producer snapshot at `tier_end`, None without a readable one; the log has it only
-    with `has_producers`, since a cluster that goes on may give the ids in it to other producers.
-    `timestamp_ms` is that of the newest record.
+    `leader_epochs` are the epochs from `start_offset` on; `latest_epoch` is the highest epoch of any leader
+    of the partition. `snapshot` is the producer snapshot at `tier_end`; None if the tier has no readable one.
+    The snapshot is written only if `has_producers` is set: an existing cluster may have assigned the producer
+    ids in it to other producers. `timestamp_ms` is the timestamp of the newest record.
     """
 
     partition: TopicIdPartition
@@ -38,21 +38,22 @@ class NewLog:
 
     @cached_property
     def producers(self) -> Sequence[ProducerEntry]:
-        """The producers in the snapshot; CorruptInputError for a damaged one."""
+        """Return the producers in the snapshot; raise CorruptInputError if the snapshot is damaged."""
         return () if self.snapshot is None else decode_producer_snapshot(self.snapshot)
 
     @property
     def open_transactions(self) -> list[ProducerEntry]:
-        """The producers whose transaction has no end in the tier, in the order of its first offsets."""
+        """Return the producers with an open transaction at the tier's end, sorted by its first offset."""
         found = [each for each in self.producers if each.current_txn_first_offset >= 0]
         return sorted(found, key=lambda each: each.current_txn_first_offset)
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The files of the partition's folder by name.
+        """Return the content of each file in the partition's folder, by file name.
 
-        The name of the log is the end of the tier. It has a marker for each transaction that the tier has no
-        end of: readers would wait for it for ever, since no coordinator knows the transaction.
+        The log file is named by the end of the tier. It has an abort marker for each open transaction:
+        without a marker, read_committed consumers would wait forever, since no transaction coordinator knows
+        the transaction.
         """
         found = {
             f"{self.tier_end:020d}.log": b"".join(self._markers()),

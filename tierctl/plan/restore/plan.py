@@ -1,4 +1,4 @@
-"""The plan of a restore into a formatted node: logs, metadata events, and the topics themselves last."""
+"""Plan a restore into a formatted node: first the logs, then the metadata events, then the topics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ from tierctl.plan.steps import LOG_DIR, Action, Plan, Skip, Step
 from tierctl.wire.kraft.records import next_producer_id, producer_ids_record, topic_of
 
 RESTORE = "restore"
-"""The command of these plans."""
+"""The command name in these plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSource:
-    """A partition with objects in the tier, and what was decided about them.
+    """A partition with objects in the tier; `decision` says which of its segments are restored.
 
-    `snapshot` is the producer snapshot of the last segment of the chain. `found` are the files of its folder
-    in the node's log directories by the path of the folder.
+    `snapshot` is the producer snapshot of the last restored segment. `found` maps each folder of the
+    partition in the node's log directories to the files in it.
     """
 
     inputs: PartitionInputs
@@ -34,7 +34,7 @@ class PartitionSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """A topic to restore, with the number of its partitions, its own settings and those with objects."""
+    """A topic to restore, with its own settings; `partitions` are those with objects in the tier."""
 
     topic: str
     topic_id: Uuid
@@ -44,17 +44,17 @@ class TopicSource:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether it has objects in the tier, or its settings say that brokers copy it there."""
+        """Return whether the topic has objects in the tier, or has remote.storage.enable=true."""
         return bool(self.partitions) or self.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
 
     def partition(self, number: int) -> TopicIdPartition:
-        """Return the partition with that number."""
+        """Return the topic's partition with this number."""
         return TopicIdPartition(self.topic_id, self.topic, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """The plan, the reasons by partition that forbid to carry it out, and what it writes."""
+    """The plan; per refused partition, the reason; and the logs and the cluster metadata records to write."""
 
     plan: Plan
     refused: Mapping[TopicIdPartition, str]
@@ -64,9 +64,9 @@ class RestorePlan:
 
 @dataclass(slots=True, kw_only=True)
 class RestorePlanner:
-    """Makes the plan for `broker`; `present` are the records of its controller's bootstrap file.
+    """Make the plan for `broker`; `present` are the records in the controller's bootstrap file.
 
-    Without `metadata_topic` the brokers make the topic, and no event is planned.
+    If `metadata_topic` is None, the brokers create the metadata topic later, and no event is planned.
     """
 
     broker: NewBroker
@@ -80,10 +80,10 @@ class RestorePlanner:
     records: list[bytes] = field(default_factory=list)
 
     def plan(self, topics: Sequence[TopicSource], *, read: Mapping[int, int]) -> RestorePlan:
-        """Return the steps: per partition its log and its events, then each topic.
+        """Plan for each partition its log and its events, and then the creation of each topic.
 
-        A topic whose records the bootstrap file has is restored already, since they are written last.
-        `read` are the offsets up to which the node's own metadata topic was read.
+        A topic whose records are in the bootstrap file is restored already, since these records are written
+        last. `read` maps each partition of the node's metadata topic to the offset up to which it was read.
         """
         created = [step for each in topics for step in self._topic(each)]
         if created:
@@ -99,7 +99,7 @@ class RestorePlanner:
         return RestorePlan(plan=plan, refused=self.refused, logs=self.logs, records=self.records)
 
     def _topic(self, source: TopicSource) -> Iterator[Step]:
-        """Plan the partitions of a topic; yield the step that creates it, unless it is there."""
+        """Plan the partitions of a topic; yield the step that creates the topic, unless it exists."""
         logs = {number: self._log(each) for number, each in sorted(source.partitions.items())}
         settings = dict(source.settings)
         if source.is_tiered:
@@ -122,7 +122,7 @@ class RestorePlanner:
             yield _create(source, new)
 
     def _log(self, source: PartitionSource) -> NewLog | None:
-        """Return the new log of a partition; None without a chain of segments, or if it is refused."""
+        """Return the new log of a partition; None without segments to restore, or if it is refused."""
         partition, choice = source.inputs.partition, source.decision.choice
         reason = why_refused(source.decision, after_hole=self.after_hole)
         if reason is not None:
@@ -161,7 +161,7 @@ class RestorePlanner:
         self.skipped.append(Skip.of(partition, reason))
 
     def _conflict(self, new: NewTopic) -> str | None:
-        """Return why the bootstrap file does not admit the topic; None if it has it, or no other one."""
+        """Return how the bootstrap file's topics conflict with the new topic; None without a conflict."""
         there = [found for found in map(topic_of, self.present) if found is not None]
         names = [found for found in there if new.topic == found[0] or new.topic_id == found[1]]
         if names and not self._is_present(new):
@@ -179,10 +179,10 @@ class RestorePlanner:
         self.records += [value for value in new.records(self.broker) if value not in present]
 
     def _producer_ids(self) -> list[bytes]:
-        """Return the record that keeps the controller from giving ids that a restored producer has.
+        """Return the record that stops the controller from assigning the producer ids of restored producers.
 
-        A producer of the tier's batches that no snapshot has any more is unknown to the brokers, too: its id
-        may be given again.
+        Producers that are in no restored snapshot are unknown to the brokers, so their ids may be assigned
+        again.
         """
         known = [each.producer_id for log in self.logs.values() for each in log.producers]
         stated = [found for found in map(next_producer_id, self.present) if found is not None]
@@ -191,7 +191,7 @@ class RestorePlanner:
 
 
 def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
-    """Return why a partition can't be restored as a whole; None if it can, or `after_hole` accepts it."""
+    """Return why a partition can't be restored completely; None if it can, or `after_hole` accepts it."""
     if decision.refused is not None or after_hole:
         return decision.refused
     hole = decision.choice.hole
@@ -211,7 +211,7 @@ def _epoch_after(log: NewLog | None) -> int:
 
 
 def _why_not_into(source: PartitionSource, log: NewLog) -> str | None:
-    """Return why the log can't be written; None if it can, or is there from a run that was killed."""
+    """Return why `log` can't be written; None if it can, or if a killed run wrote it already."""
     try:
         files = log.files
     except CorruptInputError as e:
@@ -224,7 +224,7 @@ def _why_not_into(source: PartitionSource, log: NewLog) -> str | None:
 
 
 def restore_step(log: NewLog, segments: int) -> Step:
-    """Return the step that writes the log; the tier has so many `segments` of it."""
+    """Return the step that writes the log; `segments` is the number of its segments in the tier."""
     return Step(
         action=Action.RESTORE_PARTITION,
         reason=f"an empty log at offset {log.tier_end}, behind {segments} segments in the tier",

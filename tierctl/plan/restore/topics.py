@@ -1,4 +1,4 @@
-"""The records of cluster metadata that give a new cluster its topics."""
+"""Build the cluster metadata records (KRaft) that create the restored topics in a new cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,36 +19,36 @@ COPYING_DISABLED: Mapping[str, str] = {
     topic.LOCAL_RETENTION_MS.name: "-2",
     topic.LOCAL_RETENTION_BYTES.name: "-2",
 }
-"""Topic settings with which no broker copies, nor raises a log start for lack of segments (KIP-950)."""
+"""Topic settings that stop brokers from copying segments and from raising the log start (KIP-950)."""
 COPY_DISABLE_LEVEL = 21
-"""The level of metadata.version of Kafka 3.9, the first with remote.log.copy.disable."""
+"""The feature level of metadata.version in Kafka 3.9, the first version with remote.log.copy.disable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBroker:
-    """The broker that gets the partitions; `directories` has the id of each of its log directories."""
+    """The broker that gets every partition; `directories` maps its log directories to their directory ids."""
 
     node_id: int
     directories: Mapping[Path, Uuid]
     metadata_version: int
 
     def log_dir(self, topic: str, partition: int) -> Path:
-        """Return the log directory of a partition, the same one in each run."""
+        """Return the log directory for a partition; the choice is the same in each run."""
         dirs = list(self.directories)
         return dirs[(crc32(topic.encode()) + partition) % len(dirs)]
 
     @property
     def start_settings(self) -> Mapping[str, str]:
-        """Settings that topics are started with, in place of their own."""
+        """Return the settings that override the topic's own ones until the restore has been checked."""
         # Older brokers do not know them. They know all segments when they start, so they may copy.
         return COPYING_DISABLED if self.metadata_version >= COPY_DISABLE_LEVEL else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic with `settings`; `leader_epochs` has an entry for each of its partitions, in their order.
+    """A topic to create with `settings`; `leader_epochs[i]` is the leader epoch of partition i.
 
-    All are in `log_dir`, or spread over the broker's log directories.
+    All partitions are in `log_dir`; if that is None, they are spread over the broker's log directories.
     """
 
     topic: str
@@ -58,7 +58,7 @@ class NewTopic:
     log_dir: Path | None = None
 
     def records(self, broker: NewBroker) -> list[bytes]:
-        """Return the records of the topic, its settings and its partitions, which `broker` alone has."""
+        """Return the records of the topic, its settings and its partitions; `broker` is the only replica."""
         partitions = [
             PartitionRegistration(
                 topic_id=self.topic_id,
