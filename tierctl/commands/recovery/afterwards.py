@@ -1,4 +1,4 @@
-"""After a rebuild: check that brokers serve what was published, and say what the operator does next."""
+"""Check after a rebuild that brokers serve the published segments, and print the operator's next steps."""
 
 import time
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ _RESTART = (
 
 
 def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> None:
-    """Check the published segments with their leaders, if the topic is on a cluster; say what is next.
+    """Check the published segments with their leaders, if the topic is on a cluster; print the next steps.
 
-    Raises the errors of `require_served`.
+    Raise the errors of `require_served`.
     """
     steps = [outcome.step for outcome in outcomes if outcome.status is Status.DONE]
     if not steps or len(steps) < len(outcomes):
@@ -52,10 +52,11 @@ def _first_published(steps: Sequence[Step]) -> dict[TopicIdPartition, Step]:
 
 
 def require_served(cluster: RunningCluster, steps: Sequence[Step]) -> int:
-    """Return the number of partitions once each leader serves the first segment that was published.
+    """Wait until each leader serves its first published segment; return the number of partitions.
 
-    Brokers read the events late. Raises MetadataError if a leader serves no record of the segment within a
-    minute, and immediately if its log start is above the segment: then the leader deletes the segment.
+    Brokers read the events with a delay. Raise MetadataError if a leader serves no record of the segment
+    within a minute, and immediately if its log start is above the segment: then the leader deletes the
+    segment.
     """
     deadline = time.monotonic() + _WAIT_S
     waiting = _first_published(steps)
@@ -98,7 +99,7 @@ def _serves(cluster: RunningCluster, step: Step, log_start: int) -> bool:
 
 
 def _require_not_above(step: Step, log_start: int | None) -> None:
-    """Raise MetadataError if the log starts above the segment, which was not so when it was published."""
+    """Raise MetadataError if the log starts above the segment: the log start rose after the publication."""
     if log_start is not None and log_start > (step.end_offset or 0):
         partition = step.topic_id_partition.topic_partition
         raise MetadataError(

@@ -1,4 +1,4 @@
-"""The logs that decide a rebuild: the leaders' on a cluster, the newest replicas' in log directories."""
+"""Find the logs that a rebuild is based on: the leaders' on a cluster, else the newest local replicas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _NO_DIRECTORY = (
 
 @dataclass(frozen=True, slots=True)
 class DecidingLogs:
-    """The log of each partition that decides, and the reasons for those that are missing.
+    """The log of each partition that a rebuild is based on; for partitions without one, the reason.
 
-    Both are empty without a cluster and without log directories: then the tier alone decides.
+    Without a cluster and without log directories both are empty: then a rebuild uses the tier alone.
     """
 
     leaders: Mapping[TopicIdPartition, Log]
@@ -27,9 +27,9 @@ class DecidingLogs:
 
     @classmethod
     def of(cls, run: Mutation, partitions: Sequence[TopicIdPartition], logs: Sequence[LocalLog]) -> Self:
-        """Return the logs of `partitions`, which all exist; `logs` are those of the log directories.
+        """Return the logs of `partitions`, which must all exist; `logs` are those in the log directories.
 
-        Logs that can't be read are in neither: `run.unreadable` has them.
+        Unreadable logs are neither in `leaders` nor in `missing`: `run.unreadable` has them.
         """
         if run.cluster is not None:
             on_cluster = run.cluster.leaders(partitions).logs

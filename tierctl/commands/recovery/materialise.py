@@ -1,4 +1,4 @@
-"""`restore --materialise`: write records of the tier as the local log of a new topic of stopped brokers."""
+"""`restore --materialise`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -47,22 +47,22 @@ from tierctl.wire.files.meta_properties import META_PROPERTIES
 class MaterialiseRequest(MutationRequest):
     """A request to write topics of the tier as local logs of stopped brokers.
 
-    Without `metadata` they are derived from the objects of the tier. `log_dir` names where the new topic's
-    partitions are, those of all its replicas.
+    Without `metadata`, the metadata are derived from the objects of the tier. `log_dir` names the log
+    directories of all replicas of the new topic.
     """
 
     as_topic: str | None = None
     """Name of the new topic; default: the topic's own. For one topic only."""
     as_id: str | None = None
-    """Id of the new topic; default: that in the partition's folder. For one topic only."""
+    """Id of the new topic; default: the id in the partition's folder. For one topic only."""
     until: Sequence[str] = ()
-    """`TOPIC-PARTITION=OFFSET`, or a time: restore only what is before."""
+    """`TOPIC-PARTITION=OFFSET`, or a time: restore only the records before it."""
     after_hole: bool = False
-    """Whether to leave out the records below offsets that no segment has."""
+    """Whether to leave out the records below the last offset that is missing in the tier."""
     without_keys: str | None = None
     """File of keys, in `read.record_rows.KEY_FORMS`, one a line: their records are emptied."""
     left_out: str | None = None
-    """Folder that gets the signed lists of these records."""
+    """Folder for the signed lists of the records that were left out."""
     sign_with: str | None = None
     """PEM file of the Ed25519 private key that signs the lists."""
 
@@ -87,17 +87,17 @@ class MaterialiseRequest(MutationRequest):
         self.keys()
 
     def keys(self) -> WithoutKeys | None:
-        """Return the keys whose records are left out; None without `without_keys`; UsageError as it says."""
+        """Return the keys whose records are left out; None without `without_keys`. May raise UsageError."""
         return WithoutKeys.read(self.without_keys, self.left_out, self.sign_with)
 
 
 def materialise(request: MaterialiseRequest, progress: Progress | None = None) -> MutationResult:
-    """Plan the logs that are written, and with `apply` write them.
+    """Plan the logs to write; with `apply`, write them.
 
     Neither the tier nor its metadata are changed. Every batch keeps its offsets, timestamps, producer and
-    transaction; its leader epoch becomes 0. Records with a key of `without_keys` keep offset and timestamp,
-    and lose key, value and headers. Raises SafetyRefusal if a broker runs on a log directory, a
-    partition's folder has records, offsets are missing, or the disk has not enough room; NotFoundError for a
+    transaction; its leader epoch becomes 0. Records with a key in `without_keys` keep their offset and
+    timestamp, and lose key, value and headers. Raise SafetyRefusal if a broker runs on a log directory, a
+    partition's folder has records, offsets are missing, or the disk has too little room; NotFoundError for a
     topic that the tier does not have; and the errors of the tier and the metadata.
     """
     return PLANNER.run(request, progress)
@@ -140,7 +140,7 @@ PLANNER = Planner(
 
 
 def _partitions(run: Mutation) -> list[ReadablePartition]:
-    """Return the selected partitions that the tier has records of; resolve the selection."""
+    """Return the selected partitions that have records in the tier; resolve the selection."""
     resources, state = run.resources, run.metadata.refresh()
     if not isinstance(run.metadata, DerivedMetadata):
         resources.resolve_selection(part.topic_id_partition for part in state)
@@ -198,7 +198,7 @@ def _source(
 
 
 def until_offset(resources: Resources, log: ReadableLog, until: Until) -> int | None:
-    """Return the offset before which --until ends a log; None if it does not."""
+    """Return the offset at which --until ends the log (exclusive); None if the log has no such offset."""
     name = log.topic_id_partition.topic_partition
     ends = [until.offsets[name]] if name in until.offsets else []
     if until.time_ms is not None:
@@ -211,7 +211,7 @@ def until_offset(resources: Resources, log: ReadableLog, until: Until) -> int | 
 def _undecided(
     run: Mutation, request: MaterialiseRequest, partition: TopicIdPartition, end: int | None
 ) -> str | None:
-    """Return why it is not known which records the log had below offset `end`; None if it is."""
+    """Return why the log's records below offset `end` can't be determined; None if they can."""
     metadata = run.metadata
     if not isinstance(metadata, DerivedMetadata):
         return run.histories.incomplete.get(partition)
@@ -236,7 +236,7 @@ def _undecided(
 
 
 def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
-    """Return which segment has no log in the tier; None if all have one, or were derived from it."""
+    """Return which segment has no log object in the tier; None if all have one, or were derived from one."""
     if isinstance(run.metadata, DerivedMetadata):
         return None
     segments: list[RemoteLogSegmentMetadata] = [span.segment for span in spans]
@@ -271,7 +271,7 @@ def _target(log_dir: Path, folder: Path) -> Target:
 
 
 def _check(run: Mutation, request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> None:
-    """Raise SafetyRefusal if the plan may not be carried out."""
+    """Raise SafetyRefusal if the plan may not be applied."""
     if found.refused:
         hint = "leave these partitions out with --topic and --partition, or do what the reason says"
         raise refusal_of(sorted(found.refused.items()), hint)
@@ -299,7 +299,7 @@ def _check(run: Mutation, request: MaterialiseRequest, plan: Plan, found: Materi
 def _conclude(
     run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome], keys: WithoutKeys | None
 ) -> None:
-    """Remove what killed runs left, and say what was left out and what is next."""
+    """Remove temporary folders of killed runs; print what was left out, and what the operator does next."""
     for log_dir, name in _folders(sources):
         remove_left(log_dir, name)
     if any(outcome.status is not Status.DONE for outcome in outcomes):

@@ -1,4 +1,4 @@
-"""The table of checks of `restore --check`; the man page lists them."""
+"""Define the checks of `restore --check`; the man page is generated from this table."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ _METADATA = "--metadata, the metadata topic of the brokers that are checked"
 class Row:
     """The facts about one check.
 
-    `needs` names the options without which it is not made; `why` is what it means if the check fails, and
-    `fix` what an operator can do.
+    `needs` names the options that the check requires, `why` explains what a failure means, and `fix` says
+    what an operator can do.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Row:
 
 
 class RestoreCheck(RowEnum):
-    """The table: one member per check, which is equal to its name in the output."""
+    """The checks; each member equals its name in the output."""
 
     row: Row
 

@@ -1,4 +1,4 @@
-"""Consumers that hold their positions over a leader election (KIP-320)."""
+"""Check that consumers keep their positions over a leader election (KIP-320)."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
@@ -17,19 +17,19 @@ from tierctl.model.progress import Progress
 from tierctl.model.times import duration_text
 
 _CONSUMERS_MAX = 4
-"""Consumers, each of which holds one position of each partition, in different epochs."""
+"""Maximum number of consumers; each one holds one position per partition, each in another epoch."""
 _PAUSE_S = 0.5
 
 
 class HoldingConsumer(Protocol):
-    """What this check asks a `kafka.record_consumer.RecordConsumer`."""
+    """The methods of `kafka.record_consumer.RecordConsumer` that this check calls."""
 
     def hold(self, offsets: Mapping[TopicPartition, int], /) -> HeldPositions:
-        """Read one record of each partition, and hold the position."""
+        """Read one record of each partition, then pause and keep the position."""
         ...
 
     def poll(self) -> None:
-        """Let the client work."""
+        """Poll the client, so that it processes responses."""
         ...
 
     def resume(self, partitions: Set[TopicPartition], /) -> HeldPositions:
@@ -42,7 +42,7 @@ class HoldingConsumer(Protocol):
 
 
 class Electing(Protocol):
-    """What this check asks a `kafka.cluster.Cluster`."""
+    """The methods of `kafka.cluster.Cluster` that this check calls."""
 
     def consumer(self, isolation: IsolationLevel, /) -> HoldingConsumer:
         """Return a new consumer."""
@@ -55,7 +55,7 @@ class Electing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where a consumer begins, and the offsets of the two records that it must get from there."""
+    """The offset where a consumer begins, and the offsets of the two records that it must receive."""
 
     offset: int
     first: int
@@ -67,7 +67,7 @@ def check_election(
 ) -> None:
     """Hold positions in several epochs of each partition until its leader epoch rises; then read on.
 
-    The operator brings the election about: what to do is said. Partitions whose epoch does not rise within
+    A message asks the operator to trigger the election. Partitions whose epoch does not rise within
     `timeout_ms` are not checked.
     """
     positions = {log.name: list(_positions(log)) for log in logs}
@@ -98,7 +98,7 @@ def _positions(log: ExpectedLog) -> Iterator[_Position]:
 
 
 class _Holding:
-    """Consumers and the positions that they hold."""
+    """The consumers, and the positions that each of them holds."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Holding:
     def _await_election(
         self, before: Mapping[TopicPartition, int], consumers: Sequence[HoldingConsumer], timeout_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return the new epochs of the partitions that got one; keep the consumers running meanwhile."""
+        """Return the new epochs of the partitions that elected a leader; poll the consumers meanwhile."""
         deadline = time.monotonic() + timeout_ms / 1000
         after: dict[TopicPartition, int] = {}
         while self._positions.keys() - after.keys() and time.monotonic() < deadline:
@@ -158,7 +158,7 @@ class _Holding:
         return after
 
     def _note(self, found: HeldPositions, wanted: Mapping[TopicPartition, _Position], which: str) -> None:
-        """Note the partitions of which another record came than the tier has, or none."""
+        """Record a fault for each partition whose record is missing or is not the expected one."""
         for name, position in wanted.items():
             record = found.get(name)
             expected = position.first if which == "first" else position.following

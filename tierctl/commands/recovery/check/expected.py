@@ -1,4 +1,4 @@
-"""What the objects of the tier say that brokers must serve; the brokers themselves are not asked."""
+"""Derive from the objects of the tier the logs that brokers must serve; no broker is asked."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,12 @@ from tierctl.state.lineage import Lineage
 
 @dataclass(slots=True, kw_only=True)
 class ExpectedLog:
-    """The log of one partition that brokers must serve: S, X and E of the design.
+    """The log of one partition that brokers must serve; RESTORE.md calls its bounds and epochs S, X and E.
 
-    `start_offset` is S, `end_offset` (exclusive) X, and `lineage` E, which begins at S. `name` is the
-    partition on the cluster, `topic_id` the id that it has there. A materialised log has new leader epochs,
-    and may end before the tier does (`is_cut`). `problems` are errors met while the tier was read.
+    `start_offset` is S, `end_offset` (exclusive) is X, and `lineage` is E, which begins at S. `name` is the
+    partition's name on the cluster, and `topic_id` is the topic's id there. A materialised log has new leader
+    epochs, and may end before the tier does (`is_cut`). `problems` are errors that occurred while the tier
+    was read.
     """
 
     source: TopicIdPartition
@@ -41,37 +42,37 @@ class ExpectedLog:
 
     @property
     def key(self) -> tuple[Uuid, int]:
-        """Id of the topic on the cluster, and number of the partition."""
+        """Return the topic's id on the cluster, and the number of the partition."""
         return (self.topic_id, self.name.partition)
 
     @property
     def epoch_starts(self) -> list[int]:
-        """The start offsets of the epochs of the tier's records, from `start_offset` on."""
+        """Return the start offset of each leader epoch of the tier's records, from `start_offset` on."""
         own = self.decision.lineage.entries_in_range(self.start_offset, self.end_offset)
         return [entry.start_offset for entry in own]
 
     def reader(self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> PartitionReader:
-        """Return a reader of the tier's records; its errors go to `problems`."""
+        """Return a reader of the tier's records; it adds its errors to `problems`."""
         return PartitionReader(self.log, self.resources.indexes, self.problems.append, isolation=isolation)
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Which topic of the cluster has the records of a topic of the tier.
+    """Map topics of the tier to the topics of the cluster that should have their records.
 
-    `current` are the topics that the cluster has, by name; None without a cluster. `as_topic` is the name of
-    a materialised topic, if it has another one than the tier's.
+    `current` are the cluster's topics by name; None without a cluster. `as_topic` is the name of a
+    materialised topic, if it differs from the name in the tier.
     """
 
     current: Mapping[str, TopicFacts] | None
     as_topic: str | None = None
 
     def name_of(self, source: TopicIdPartition) -> TopicPartition:
-        """Return the partition on the cluster."""
+        """Return the name that the partition has on the cluster."""
         return TopicPartition(self.as_topic or source.topic, source.partition)
 
     def why_not_there(self, source: TopicIdPartition) -> str | None:
-        """Return why the cluster can't serve the partition under any id; None if it can."""
+        """Return why the cluster can't have the partition under any topic id; None if it can."""
         if self.current is None:
             return None
         name = self.name_of(source)
@@ -83,19 +84,20 @@ class Naming:
         return None
 
     def is_same_id(self, source: TopicIdPartition) -> bool:
-        """Return whether the cluster's topic is the tier's own one, so that its tier is served."""
+        """Return whether the cluster's topic has the tier's topic id, so that its brokers serve this tier."""
         return self.topic_id(source) == source.topic_id
 
     def topic_id(self, source: TopicIdPartition) -> Uuid:
-        """Return the id of the topic that has the records; without a cluster the tier's."""
+        """Return the id of the cluster's topic; without a cluster, the id in the tier."""
         topic = None if self.current is None else self.current.get(self.name_of(source).topic)
         return source.topic_id if topic is None else topic.topic_id
 
 
 def decided_partitions(derived: DerivedMetadata, resources: Resources) -> list[ReadablePartition]:
-    """Return the selected partitions of the tier that have a chain of segments; read the tier.
+    """Return the selected partitions of the tier that have segments to serve; read the tier.
 
-    Raises UsageError if the tier has several topics of one selected name, NotFoundError without segments.
+    Raise UsageError if the tier has several topics of one selected name, and NotFoundError if it has no
+    segment.
     """
     state = derived.refresh()
     selection = resources.selection
@@ -116,7 +118,7 @@ def expected_log(
     naming: Naming,
     until: Until,
 ) -> ExpectedLog:
-    """Return what brokers must serve of one partition of the tier."""
+    """Return the log that brokers must serve for one partition of the tier."""
     source = partition.topic_id_partition
     problems: list[TierctlError] = []
     is_materialised = not naming.is_same_id(source)
@@ -144,7 +146,7 @@ def expected_log(
 
 
 def require_one_topic(partitions: Sequence[ReadablePartition], as_topic: str | None) -> None:
-    """Raise UsageError if `as_topic` would name several topics."""
+    """Raise UsageError if `as_topic` is given and `partitions` are of several topics."""
     topics: Collection[str] = {each.topic_id_partition.topic for each in partitions}
     if as_topic is not None and len(topics) > 1:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The objects of the tier before and after, and what brokers' logs say of deletions."""
+"""Check that no object of the tier was deleted, by two listings of the tier and by the brokers' logs."""
 
 import json
 import re
@@ -26,7 +26,7 @@ SetKey = tuple[Uuid, int, Uuid]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The sets of objects of a tier at one time: the partition, and the sizes in bytes by object part."""
+    """The object sets of a tier at one time: the partition of each set, and the size of each object in it."""
 
     sets: Mapping[SetKey, tuple[TopicIdPartition, Mapping[int, int]]]
 
@@ -39,7 +39,7 @@ class Listing:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file of `write`; raise NotFoundError and CorruptInputError."""
+        """Read a file that `write` wrote; raise NotFoundError or CorruptInputError."""
         found: dict[SetKey, tuple[TopicIdPartition, Mapping[int, int]]] = {}
         try:
             with path.open(encoding="utf-8") as lines:
@@ -64,12 +64,12 @@ class Listing:
 
     @property
     def objects(self) -> int:
-        """Number of objects."""
+        """Return the number of objects."""
         return sum(len(sizes) for _, sizes in self.sets.values())
 
     @property
     def size_bytes(self) -> int:
-        """Size of all objects."""
+        """Return the size of all objects together."""
         return sum(sum(sizes.values()) for _, sizes in self.sets.values())
 
 
@@ -91,9 +91,9 @@ def _parsed(line: str, where: str) -> tuple[SetKey, tuple[TopicIdPartition, Mapp
 def check_objects(
     results: Results, before: Listing, after: Listing, *, since: str, expendable: frozenset[Uuid]
 ) -> None:
-    """Compare two listings of the tier; `since` says when the first was made.
+    """Compare two listings of the tier; `since` says when the first one was made.
 
-    Segments in `expendable` are those that rebuild published as being deleted: brokers may delete them.
+    `expendable` are the segments that rebuild published as being deleted: brokers may delete their objects.
     """
     results.decided(
         RestoreCheck.OBJECTS,
@@ -105,7 +105,7 @@ def check_objects(
 
 
 def object_faults(before: Listing, after: Listing, expendable: frozenset[Uuid]) -> Iterator[str]:
-    """Yield which objects are missing or have another size."""
+    """Yield the objects that are missing or whose size changed."""
     gone: list[str] = []
     changed: list[str] = []
     for key, (partition, sizes) in before.sets.items():
@@ -128,7 +128,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def check_broker_logs(results: Results, files: Sequence[Path], *, expendable: frozenset[Uuid]) -> None:
-    """Look for deletions of segments, and for leader epochs that were dropped, in brokers' logs."""
+    """Search brokers' logs for deletions of segments, and for leader epochs that brokers dropped."""
     for path in files:
         try:
             if path.stat().st_size == 0:

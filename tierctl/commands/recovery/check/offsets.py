@@ -1,4 +1,4 @@
-"""The offsets and the leader epochs that leaders report, and those in log directories."""
+"""Check the offsets and leader epochs that leaders report, and the leader epochs in log directories."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch
 _SETTLED_S = 30
 _PAUSE_S = 1.0
 _FIRST_WITH_LATEST_TIERED = KafkaVersion(3, 9)
-"""KIP-1005."""
+"""The first version whose brokers report the latest tiered offset (KIP-1005)."""
 
 
 class Leaders(Protocol):
-    """What these checks ask a `kafka.cluster.Cluster`."""
+    """The methods of `kafka.cluster.Cluster` that these checks call."""
 
     def partition_offsets(
         self, partitions: Sequence[TopicPartition], /
@@ -72,7 +72,7 @@ def check_offsets(results: Results, logs: Sequence[ExpectedLog], leaders: Leader
 
 
 def offset_faults(expected: ExpectedLog, found: PartitionOffsets, *, is_copying: bool) -> Iterator[str]:
-    """Yield what is wrong with the offsets of a leader.
+    """Yield the faults in the offsets that a leader reports.
 
     Unless `is_copying`, the leader need not report its latest tiered offset.
     """
@@ -103,7 +103,7 @@ def _text(found: PartitionOffsets) -> str:
 
 
 def check_epochs(results: Results, logs: Sequence[ExpectedLog], leaders: Leaders) -> None:
-    """Compare the epochs that leaders answer with (OffsetForLeaderEpoch) with the tier's."""
+    """Compare the leader epochs in the leaders' OffsetForLeaderEpoch responses with the tier's epochs."""
     for each in logs:
         with results.making(RestoreCheck.LEADER_EPOCHS, each.name):
             _decide(results, each, leaders.leader_epochs(each.name), "its leader")
@@ -129,7 +129,7 @@ def _decide(results: Results, expected: ExpectedLog, found: Sequence[EpochEntry]
 
 
 def epoch_faults(expected: ExpectedLog, found: Sequence[EpochEntry], where: str) -> Iterator[str]:
-    """Yield what is wrong with the leader epochs of a log: below the tier's end they must be the tier's."""
+    """Yield the faults in the leader epochs of a log: below the tier's end they must equal the tier's."""
     own = Lineage(found).truncate_from_start(expected.start_offset).truncate_from_end(expected.end_offset)
     if own != expected.lineage:
         yield (

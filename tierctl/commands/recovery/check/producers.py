@@ -1,4 +1,4 @@
-"""New producers write to a restored topic once: an idempotent and a transactional one."""
+"""Check that new producers, one idempotent and one transactional, can write to a restored topic."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ _PAUSE_S = 0.5
 
 
 class Producing(Protocol):
-    """What this check asks a `kafka.cluster.Cluster`."""
+    """The methods of `kafka.cluster.Cluster` that this check calls."""
 
     def produce(
         self, partitions: Collection[TopicPartition], value: bytes, *, transactional_id: str | None = None
@@ -53,7 +53,7 @@ def check_producers(results: Results, partitions: Sequence[TopicPartition], clus
 
 
 def _faults(cluster: Producing, partition: TopicPartition, offset: int, kind: str) -> list[str]:
-    """Return why the record is not served; wait for it, as markers are written after a commit."""
+    """Return why the record is not served; wait first, because brokers write markers after the commit."""
     consumer = cluster.consumer(IsolationLevel.READ_COMMITTED)
     deadline = time.monotonic() + _READABLE_S
     try:

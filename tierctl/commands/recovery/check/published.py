@@ -1,4 +1,4 @@
-"""What the metadata topic says since the restore: which segments are finished, deleted, and copied next."""
+"""Check the events since the restore: finished segments, deleted segments, and the next copy."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ Key = tuple[Uuid, int]
 
 @dataclass(slots=True)
 class PublishedLog:
-    """The events about one partition, in their order.
+    """The events about one partition, in the order of the metadata topic.
 
     `own_first` and `own_last` are the positions of the first and the last event that `rebuild` or `restore`
-    published, None without any. `positions` has the position of each segment's first event, `deletions` that
-    of the first DELETE event of each segment that was finished before.
+    published; None if they published none. `positions` has the position of each segment's first event.
+    `deletions` has, for each segment that was finished before, the position of its first DELETE event.
     """
 
     segments: dict[Uuid, RemoteLogSegmentMetadata] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class PublishedLog:
     _events: int = 0
 
     def add(self, event: SegmentEvent, *, own_broker_id: int) -> None:
-        """Add the next event; those with `own_broker_id` are of tierctl."""
+        """Add the next event; `own_broker_id` is the broker id in the events that tierctl published."""
         at, self._events = self._events, self._events + 1
         if event.broker_id == own_broker_id:
             self.own_first = at if self.own_first is None else self.own_first
@@ -66,12 +66,12 @@ class PublishedLog:
 
     @property
     def served(self) -> set[Uuid]:
-        """The segments that brokers serve now."""
+        """Return the finished segments, which brokers serve now."""
         return self.finished - self.deletions.keys()
 
     @property
     def deleted_since(self) -> list[RemoteLogSegmentMetadata]:
-        """The finished segments that are deleted since tierctl published, in order; all if it did not."""
+        """Return the finished segments deleted after tierctl published; all deleted ones if it did not."""
         since = self.own_first or 0
         return [
             self.segments[key] for key, at in self.deletions.items() if at >= since and key in self.segments
@@ -79,13 +79,13 @@ class PublishedLog:
 
     @property
     def copied_since(self) -> list[RemoteLogSegmentMetadata]:
-        """The segments whose copy brokers began after tierctl's last event, in order."""
+        """Return the segments whose copy began after tierctl's last event, in the order of events."""
         last = -1 if self.own_last is None else self.own_last
         return [self.segments[key] for key, at in self.positions.items() if at > last]
 
     @property
     def restored_end(self) -> int | None:
-        """The offset after the segments that are finished up to tierctl's last event; None without any."""
+        """Return the offset after the segments finished up to tierctl's last event; None without any."""
         if self.own_last is None:
             return None
         ends = [
@@ -97,7 +97,7 @@ class PublishedLog:
 
 
 def read_published(topic: MetadataTopic, *, own_broker_id: int) -> tuple[dict[Key, PublishedLog], int]:
-    """Return the events of the metadata topic by partition, and the number of records that can't be read."""
+    """Return the events of the metadata topic by partition, and the number of unreadable records."""
     found: dict[Key, PublishedLog] = {}
     unreadable = 0
     for chunk in record_chunks(topic, topic.end_offsets()):
@@ -118,7 +118,7 @@ def read_published(topic: MetadataTopic, *, own_broker_id: int) -> tuple[dict[Ke
 
 
 def check_published(results: Results, log: ExpectedLog, published: PublishedLog) -> None:
-    """Check the deletions, the finished segments, and the next copy of one partition."""
+    """Check one partition's deletions, finished segments, and next copy."""
     _check_deletions(results, log, published)
     if not log.is_materialised:
         results.decided(
@@ -155,7 +155,7 @@ def _deletion_faults(gone: Sequence[RemoteLogSegmentMetadata]) -> Iterator[str]:
 
 
 def metadata_faults(log: ExpectedLog, published: PublishedLog) -> Iterator[str]:
-    """Yield how the finished segments differ from those that `rebuild` chooses of the tier's objects."""
+    """Yield the differences between the finished segments and the segments that `rebuild` would publish."""
     missing = []
     for mine in log.decision.choice.chain:
         its = published.segments.get(mine.segment_id)
@@ -211,7 +211,7 @@ def _check_next_copy(results: Results, log: ExpectedLog, published: PublishedLog
 
 
 def next_copy_faults(new: Sequence[tuple[int, int]], end: int) -> Iterator[str]:
-    """Yield what is wrong with the first and last offsets of `new` copies, which must go on at `end`."""
+    """Yield the faults in the offsets of the `new` copies: they must begin at `end` and leave no gap."""
     first = min(start for start, _ in new)
     if first < end:
         yield f"a segment was copied from offset {first} on, below {end}, where the tier ended"

@@ -1,4 +1,4 @@
-"""Compare the records that brokers serve with those of the tier: by a scan, and by seeks."""
+"""Compare the records that brokers serve with those of the tier, by a scan and by seeks."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -14,14 +14,14 @@ from tierctl.model.progress import Advance, Progress
 from tierctl.read.partition_reader import FetchedRecord
 
 _SEEKS = 10
-"""Seeks of each partition beside those around the starts of epochs."""
+"""Number of seeks per partition besides those around the starts of leader epochs."""
 _TRIES = 3
-"""Times that a broker is asked for an offset by time: under load its answer may be none."""
+"""Number of attempts to look up an offset by time: a broker under load may answer with no offset."""
 _COUNTED = 1000
 
 
 class Consumer(Protocol):
-    """What these checks ask a `kafka.record_consumer.RecordConsumer`."""
+    """The methods of `kafka.record_consumer.RecordConsumer` that these checks call."""
 
     def read(
         self, partition: TopicPartition, start_offset: int, end_offset: int, /
@@ -39,7 +39,7 @@ class Consumer(Protocol):
 
 
 class RecordServer(Protocol):
-    """What these checks ask a `kafka.cluster.Cluster`."""
+    """The methods of `kafka.cluster.Cluster` that these checks call."""
 
     def consumer(self, isolation: IsolationLevel, /) -> Consumer:
         """Return a new consumer."""
@@ -51,7 +51,7 @@ class RecordServer(Protocol):
 
 
 def check_records(results: Results, log: ExpectedLog, server: RecordServer, progress: Progress) -> None:
-    """Compare every record of the tier with what a consumer of each isolation level is served."""
+    """Compare every record of the tier with the records that a consumer of each isolation level receives."""
     for isolation in IsolationLevel:
         if log.is_cut and isolation is IsolationLevel.READ_COMMITTED:
             reason = (
@@ -110,9 +110,9 @@ def _counted(records: Iterator[FetchedRecord], start: int, advance: Advance) -> 
 def difference(
     wanted: Iterator[FetchedRecord], served: Iterator[ServedRecord], *, epochs: bool
 ) -> tuple[int, str | None]:
-    """Return how many records are equal, and what the first difference is; None if all are.
+    """Return the number of equal records, and the first difference; None if all are equal.
 
-    `epochs` says whether the leader epochs of the batches are compared, too.
+    With `epochs`, the leader epochs of the batches are compared, too.
     """
     count = 0
     for mine, its in zip_longest(wanted, served):
@@ -137,7 +137,7 @@ def _equalities(mine: FetchedRecord, its: ServedRecord, *, epochs: bool) -> Iter
 
 
 def seek_offsets(log: ExpectedLog) -> list[int]:
-    """Return the offsets to seek: around the start of each epoch, both ends, and some between them."""
+    """Return the offsets to seek to: around each epoch's start, at both ends of the log, and some between."""
     around = {start + by for start in log.epoch_starts for by in (-1, 0, 1)}
     step = max((log.end_offset - log.start_offset) // _SEEKS, 1)
     spread = range(log.start_offset, log.end_offset, step)
@@ -146,7 +146,7 @@ def seek_offsets(log: ExpectedLog) -> list[int]:
 
 
 def check_seeks(results: Results, log: ExpectedLog, server: RecordServer) -> None:
-    """Compare the first record after each seek, by offset and by time, with the tier's."""
+    """Compare the first record after each seek, by offset and by time, with the tier's record."""
     consumer = server.consumer(IsolationLevel.READ_UNCOMMITTED)
     faults: list[str] = []
     offsets = seek_offsets(log)

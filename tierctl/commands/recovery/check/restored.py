@@ -1,4 +1,4 @@
-"""`restore --check`: make the checks, each of what the request names."""
+"""`restore --check`: run the checks for which the request names the inputs."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _C = RestoreCheck
 class RestoreCheckRequest(Request):
     """A request to verify what brokers serve after a rebuild or a restore.
 
-    `metadata` is the metadata topic of the brokers that are checked. What they must serve is decided by the
-    objects of the tier alone.
+    `metadata` is the metadata topic of the brokers to check. The expected records and offsets are derived
+    from the objects of the tier alone.
     """
 
     as_topic: str | None = None
-    """Name of the materialised topic, if it is another one than the tier's."""
+    """Name of the materialised topic, if it differs from the topic's name in the tier."""
     until: Sequence[str] = ()
-    """Where a materialised log ends, as it was given to `restore --materialise`."""
+    """End of a materialised log, in the form of `restore --materialise --until`."""
     before: Path | None = None
     """File with a listing of the tier that `listing_out` wrote before the brokers started."""
     listing_out: Path | None = None
-    """File to which the listing of the tier at the beginning of the check is written."""
+    """File to which a listing of the tier is written when the check begins."""
     broker_log: Sequence[Path] = ()
-    """Logs of brokers, which are searched for deletions."""
+    """Log files of brokers (server.log) to search for deletions."""
     election_timeout_ms: int | None = None
-    """How long consumers hold positions until leaders are elected; None: they don't."""
+    """How long consumers wait for an election of the leaders; None: the check is not made."""
     produce: str | None = None
-    """Topic to which new producers write records; None: none."""
+    """Topic to which new producers write records; None: the check is not made."""
     broker_id: int = NOT_A_BROKER_ID
     """Broker id in the events that `rebuild` or `restore` published."""
 
@@ -78,7 +78,7 @@ class RestoreCheckRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreCheckResults(TableResult):
-    """The results, the worst first; the exit code is PARTIAL if a check failed, or was prevented."""
+    """The results, the worst first; the exit code is PARTIAL if a check failed or was prevented."""
 
     results: tuple[CheckResult, ...]
     exit_code: ExitCode
@@ -90,17 +90,18 @@ class RestoreCheckResults(TableResult):
 
     @property
     def missing(self) -> list[str]:
-        """The names of the checks of which something was not checked, in the order of the table."""
+        """Return the names of the checks that were not made, or not completely, in the table's order."""
         found = {each.check for each in self.results if each.verdict == "not_checked"}
         return [check for check in RestoreCheck if check in found]
 
 
 def check_restored(request: RestoreCheckRequest, progress: Progress | None = None) -> RestoreCheckResults:
-    """Return the results of all checks, also of those that were not made.
+    """Return the results of all checks, including those that were not made.
 
-    Nothing is changed, but for the records that `produce` asks for and the file `listing_out`. Raises
-    UsageError for a request that contradicts itself, NotFoundError for a tier or a selection without
-    segments, and the errors of the tier. Errors of brokers become results, unless nothing can be asked.
+    Nothing is changed, except that records are written if `produce` is given, and a file if `listing_out` is
+    given. Raise UsageError for a contradictory request, NotFoundError if the tier or the selection has no
+    segment, and the errors of the tier. Errors of brokers become results, unless no broker can be asked at
+    all.
     """
     request.validate()
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
@@ -147,7 +148,7 @@ class _Run:
         return Listing.of(listed_sets(self.resources.remote, self.resources.progress))
 
     def _expect(self, cluster: Cluster | None) -> None:
-        """Decide what brokers must serve, by the objects of the tier."""
+        """Derive the logs that brokers must serve from the objects of the tier."""
         derived = DerivedMetadata(self.resources)
         partitions = decided_partitions(derived, self.resources)
         require_one_topic(partitions, self.request.as_topic)
@@ -166,7 +167,7 @@ class _Run:
                 self.logs.append(log)
 
     def _require_some(self) -> None:
-        """Add a result if no partition of the tier is compared with the cluster's: that is not clean."""
+        """Add a result if no partition can be compared with the cluster: nothing was verified then."""
         if not self.logs and exit_code_of(self.results.results) is ExitCode.OK:
             error = NotFoundError(
                 "the cluster has no partition of the tier that can be compared",
@@ -221,7 +222,7 @@ class _Run:
             self.expendable |= found.discarded
 
     def _check_cluster(self, cluster: Cluster) -> None:
-        """Check what the leaders serve; the election comes first, so that the rest is checked after it."""
+        """Check what the leaders serve; the election comes first, so that the other checks run after it."""
         names = self._produced_to()
         if self.request.election_timeout_ms is not None:
             progress, timeout_ms = self.resources.progress, self.request.election_timeout_ms
@@ -235,7 +236,7 @@ class _Run:
             check_producers(self.results, names, cluster)
 
     def _produced_to(self) -> list[TopicPartition]:
-        """Return the partitions that records are written to; NotFoundError if nothing of them is checked."""
+        """Return the partitions to write records to; raise NotFoundError if none of them is checked."""
         wanted = self.request.produce
         names = [log.name for log in self.logs if log.name.topic == wanted]
         if wanted is not None and not names:

@@ -1,4 +1,4 @@
-"""Results of the checks, and the exit code of a run with them."""
+"""Collect the results of the checks, and derive the exit code of the run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tierctl.model import TopicPartition
 
 
 class Verdict(StrEnum):
-    """How a check ended, the worst first; a check that could not be made is never OK."""
+    """The result of a check, the worst first; a check that could not be made is never OK."""
 
     FAILED = "failed"
     NOT_CHECKED = "not_checked"
@@ -20,10 +20,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The verdict of one check of one partition, or of everything if `topic` is None.
+    """The verdict of one check of one partition, or of the whole cluster if `topic` is None.
 
     `found` states the facts, or why nothing was checked. `error` is the exit code of the error that prevented
-    a check which was asked for.
+    a requested check.
     """
 
     verdict: Verdict
@@ -38,22 +38,22 @@ class CheckResult:
 
 @dataclass(slots=True)
 class Results:
-    """The results so far."""
+    """Collect the results of the checks in the order in which they are made."""
 
     results: list[CheckResult] = field(default_factory=list)
 
     def failed(
         self, check: RestoreCheck, partition: TopicPartition | None, found: str, *, fix: str | None = None
     ) -> None:
-        """Add the result of a check that found a fault; `fix` replaces that of the table."""
+        """Add the result of a check that found a fault; `fix` replaces the fix in the table of checks."""
         self._add(Verdict.FAILED, check, partition, found, why=check.row.why, fix=fix or check.row.fix)
 
     def not_checked(self, check: RestoreCheck, partition: TopicPartition | None, reason: str) -> None:
-        """Add the result of a check that does not apply yet, or that nobody asked for."""
+        """Add the result of a check that does not apply yet, or that was not requested."""
         self._add(Verdict.NOT_CHECKED, check, partition, reason)
 
     def prevented(self, check: RestoreCheck, partition: TopicPartition | None, error: TierctlError) -> None:
-        """Add the result of a check that was asked for and could not be made."""
+        """Add the result of a requested check that could not be made because of `error`."""
         self._add(
             Verdict.NOT_CHECKED,
             check,
@@ -70,7 +70,7 @@ class Results:
         faults: Iterable[str],
         found: str,
     ) -> None:
-        """Add a failed result that states all `faults`; without any the good one with `found`."""
+        """Add a failed result that states all `faults`; without faults, an OK result that states `found`."""
         stated = list(faults)
         if stated:
             self.failed(check, partition, "; ".join(stated))
@@ -79,7 +79,7 @@ class Results:
 
     @contextmanager
     def making(self, check: RestoreCheck, partition: TopicPartition | None) -> Iterator[None]:
-        """Add a prevented check if the body, which adds the result, raises a TierctlError."""
+        """Run the body, which adds a result; if it raises a TierctlError, add a prevented result."""
         try:
             yield
         except TierctlError as e:
@@ -110,7 +110,7 @@ class Results:
         )
 
     def complete(self) -> tuple[CheckResult, ...]:
-        """Return the results, the worst first, with one of each check that was not made."""
+        """Return all results, the worst first, including one for each check that was not made."""
         made = {result.check for result in self.results}
         for check in RestoreCheck:
             if check not in made:
@@ -133,8 +133,8 @@ class Results:
 def exit_code_of(results: Sequence[CheckResult]) -> ExitCode:
     """Return the exit code of a run with these results.
 
-    PARTIAL if a check failed, or if one that was asked for could not be made; if none at all could be made,
-    the code of the first error.
+    Return PARTIAL if a check failed, or if a requested check could not be made. If no check at all could be
+    made, return the code of the first error.
     """
     errors = [result.error for result in results if result.error is not None]
     verdicts = {result.verdict for result in results}

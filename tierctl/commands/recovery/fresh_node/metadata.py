@@ -1,4 +1,4 @@
-"""The metadata topic of a formatted node: nothing is there until the first event is published."""
+"""Write the metadata topic of a formatted node; it does not exist until the first event is published."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 
 
 class NewNodeMetadata:
-    """Implement RemoteLogMetadataManager over the topic in the first log directory; made by `publish`."""
+    """Implement RemoteLogMetadataManager over the first log directory; `publish` creates the topic."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -37,10 +37,10 @@ class NewNodeMetadata:
         self._topic_id: Uuid | None = None
 
     def topic(self, node: FormattedNode, remote: RemoteStorageManager) -> NewTopic:
-        """Return the topic as the cluster metadata have it; its id stays the same in every run.
+        """Return the metadata topic to create in the cluster metadata; its id is the same in every run.
 
-        It is that of a topic that a killed run made, or that the identity of the tier names. Raise
-        SafetyRefusal if a killed run made another number of partitions.
+        The id is taken from the topic that a killed run made, or else from the tier's identity, or else
+        derived from the node. Raise SafetyRefusal if a killed run made another number of partitions.
         """
         made, count = partitions_in(self._folder), self._settings.num_partitions
         if made:
@@ -75,13 +75,13 @@ class NewNodeMetadata:
         return self._empty if self._manager is None else self._manager.state
 
     def refresh(self) -> TierState:
-        """Implement `RemoteLogMetadataManager.refresh`; a topic that a killed run made in part is empty."""
+        """Implement `RemoteLogMetadataManager.refresh`; an incomplete topic of a killed run counts as empty."""
         if self._manager is None and 0 in partitions_in(self._folder):
             self._manager = self._opened(writable=False)
         return self._empty if self._manager is None else self._manager.refresh()
 
     def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
-        """Implement `RemoteLogMetadataManager.publish`; the first call makes the topic."""
+        """Implement `RemoteLogMetadataManager.publish`; the first call creates the topic."""
         if self._manager is None or not self._is_writable:
             self.close()
             self._manager, self._is_writable = self._opened(writable=True), True
@@ -133,9 +133,9 @@ def _known_id(remote: RemoteStorageManager) -> Uuid | None:
 
 
 def _derived_id(node: FormattedNode) -> Uuid:
-    """Return an id that follows from those of cluster and directories, which format makes at random.
+    """Derive an id from the ids of the cluster and its directories, which format chooses at random.
 
-    It does not begin with '-', so that no tool takes it for an option, as in Kafka's Uuid.randomUuid.
+    The id does not begin with '-', as in Kafka's Uuid.randomUuid, so that no tool takes it for an option.
     """
     seed = "\0".join([node.cluster_id, *sorted(node.directories.values())]).encode()
     while True:

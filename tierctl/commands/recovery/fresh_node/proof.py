@@ -1,4 +1,4 @@
-"""Whether the objects of a tier survive a mistake: brokers delete what they do not expect in seconds."""
+"""Check that the tier's objects survive a mistake: brokers delete unexpected segments within seconds."""
 
 from tierctl import storage
 from tierctl.commands.mutation import Mutation
@@ -20,8 +20,8 @@ _PROBE = b"written by tierctl restore, to see whether deletes are denied; may be
 def require_objects_are_safe(run: Mutation, *, copy: str | None, writes_probe: bool) -> None:
     """Raise SafetyRefusal unless a copy has every object, the bucket keeps versions, or deletes are denied.
 
-    With `writes_probe`, an object of tierctl's own is written, and its deletion tried; without it nothing is
-    said about stores where only that shows it.
+    With `writes_probe`, an object of tierctl's own is written and its deletion attempted. Without it, a store
+    whose protection only this attempt can show is neither refused nor reported as safe.
     """
     if copy is not None:
         _require_copy(run, copy)
@@ -52,9 +52,10 @@ def _is_versioned(store: InspectableStore) -> bool:
 
 
 def _denies_deletes(remote: RemoteStorageManager) -> bool:
-    """Return whether the store refuses to delete an object that is written for it.
+    """Return whether the store refuses to delete an object that tierctl writes for this test.
 
-    Where it does, the object stays: each run asks for the same one, and writes it only if it is not there.
+    If it refuses, the object stays in the store: each run uses the same key, and writes it only if it is
+    missing.
     """
     tier = object_tier(remote)
     if tier is None:
@@ -70,7 +71,7 @@ def _denies_deletes(remote: RemoteStorageManager) -> bool:
 
 
 def _require_copy(run: Mutation, uri: str) -> None:
-    """Raise SafetyRefusal unless the tier at `uri` has every object, of the same size."""
+    """Raise SafetyRefusal unless the tier at `uri` has every object with the same size."""
     spec = storage.TierSpec.from_settings(
         storage.store_uri("--copy-of-objects", uri),
         run.resources.broker_settings,

@@ -35,23 +35,23 @@ from tierctl.wire.kraft.records import topic_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest(MutationRequest):
-    """A request to write topics of the tier, under their old ids, into a node that was only formatted.
+    """A request to restore topics of a tier, under their old ids, into a node that was formatted only.
 
-    `log_dir` names the broker's log directories; the metadata topic is made in the first.
+    `log_dir` names the broker's log directories; the metadata topic is created in the first one.
     """
 
     into: str
-    """The metadata log directory of the only controller, which may be one of `log_dir`."""
+    """The metadata log directory (metadata.log.dir) of the only controller; may be one of `log_dir`."""
     topics_file: str | None = None
-    """The file that `backup-config` wrote."""
+    """The file that `backup-config` wrote; it has ids, partition counts and settings."""
     deletes_are_denied: bool = False
-    """Believe that the store denies the deletion of objects."""
+    """Assume that the store denies the deletion of objects, instead of checking it."""
     copy_of_objects: str | None = None
-    """URI or path of a copy of the tier."""
+    """URI or path of a copy of the tier; it must have every object with its size."""
     publish_later: bool = False
-    """Write no metadata topic: its events are published by `rebuild` once the brokers run."""
+    """Do not create the metadata topic: `rebuild` publishes its events once the brokers run."""
     after_hole: bool = False
-    """Whether to leave out the records below offsets that no segment has."""
+    """Whether to leave out the records below the last offset that is missing in the tier."""
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
@@ -75,11 +75,11 @@ class RestoreRequest(MutationRequest):
 
 
 def restore(request: RestoreRequest, progress: Progress | None = None) -> MutationResult:
-    """Plan what the node gets, and with `apply` write it: logs, checkpoints, metadata events, and topics.
+    """Plan logs, checkpoints, metadata events and topics of the node; with `apply`, write them.
 
-    No object of the tier is changed. Raises SafetyRefusal if the node was started or is not formatted, if
+    No object of the tier is changed. Raise SafetyRefusal if the node was started or is not formatted, if
     offsets are missing, if the settings of a topic are unknown, or if nothing proves that the objects
-    survive; NotFoundError for a topic that is not there; and the errors of the tier.
+    survive; NotFoundError for a selected topic that does not exist; and the errors of the tier.
     """
     return PLANNER.run(request, progress)
 
@@ -90,7 +90,7 @@ def _reader(resources: Resources) -> RemoteLogMetadataManager:
 
 @dataclass(kw_only=True)
 class _Restore:
-    """One decision, and what it needs to be carried out."""
+    """The plan of one run with its request, the node, and the topics to restore."""
 
     run: Mutation
     request: RestoreRequest
@@ -99,7 +99,7 @@ class _Restore:
     found: RestorePlan
 
     def options(self) -> RunOptions:
-        """Return what is written, behind a fence that finds out whether the node was started meanwhile."""
+        """Return the logs and records to write; the fence refuses if the node was started meanwhile."""
         former = self.node.bootstrap
         new = NewNode(
             logs=self.found.logs,
@@ -115,7 +115,7 @@ class _Restore:
         read_formatted_node(Path(self.request.into), self.request.log_dir)
 
     def check(self, plan: Plan) -> None:
-        """Raise SafetyRefusal if `plan` may not be carried out."""
+        """Raise SafetyRefusal if `plan` may not be applied."""
         if self.found.refused:
             hint = "leave these topics out with --topic, or do what the reason says"
             raise refusal_of(sorted(self.found.refused.items()), hint)
@@ -138,7 +138,7 @@ class _Restore:
             )
 
     def _require_owner(self) -> None:
-        """Raise SafetyRefusal if the broker's user could not write the folders that are made."""
+        """Raise SafetyRefusal if a folder has another owner: the broker could not write the new files."""
         for folder in (Path(self.request.into), *self.request.log_dir):
             owner = folder.stat().st_uid
             if owner != os.geteuid():
@@ -148,7 +148,7 @@ class _Restore:
                 )
 
     def _require_no_other_folders(self) -> None:
-        """Raise SafetyRefusal if a log directory has a partition of a topic that no restore put there."""
+        """Raise SafetyRefusal if a log directory has a partition of a topic that no restore created."""
         restored = {found[1] for found in map(topic_of, self.node.bootstrap.values) if found is not None}
         restored |= {source.topic_id for source in self.topics}
         others = [each for each in list_partitions(self.request.log_dir) if each.topic_id not in restored]
@@ -159,7 +159,7 @@ class _Restore:
             )
 
     def warn(self) -> None:
-        """Warn of segments that retention deletes as soon as the node runs."""
+        """Warn of segments that retention will delete as soon as the node runs."""
         now_ms = self.run.resources.now_ms
         for source in self.topics:
             retention_ms = topic.RETENTION_MS.kafka_value(source.settings)
@@ -183,7 +183,7 @@ class _Restore:
                 )
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Remove what killed runs left, and say what is next."""
+        """Remove temporary folders of killed runs, and print what the operator does next."""
         for log in self.found.logs.values():
             remove_left(log.log_dir, str(log.partition.topic_partition))
         if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):

@@ -1,4 +1,4 @@
-"""What is known of the topics that a formatted node gets: objects, settings, numbers of partitions."""
+"""Find the topics that a formatted node gets: their objects, settings and partition counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _NO_SETTINGS = (
 
 @dataclass(kw_only=True)
 class TopicFinder:
-    """Finds the selected topics; `saved` and `configs` are what the operator's files say."""
+    """Find the selected topics; `saved` is the file of `backup-config`, `configs` that of --topic-configs."""
 
     run: Mutation
     threads: int
@@ -43,8 +43,8 @@ class TopicFinder:
     def find(self) -> list[TopicSource]:
         """Return the selected topics by name: those with objects in the tier, and those saved as tiered.
 
-        Raise SafetyRefusal if the id or the settings of one are unknown, NotFoundError for a selected topic
-        that is in neither, and the errors of the tier.
+        Raise SafetyRefusal if the id or the settings of a topic are unknown, NotFoundError for a selected
+        topic that is neither in the tier nor saved, and the errors of the tier.
         """
         self._listed = listed_sets(self.run.remote, self.run.progress)
         in_tier = {each.partition for each in self._listed}
@@ -118,7 +118,7 @@ class TopicFinder:
         }
 
     def _folders(self, partition: TopicIdPartition) -> Iterator[tuple[Path, dict[str, bytes]]]:
-        """Yield the folders of a partition in the log directories, with their files."""
+        """Yield the folders of a partition in the log directories, each with its files."""
         for log_dir in self.log_dirs:
             folder = log_dir / str(partition.topic_partition)
             if folder.is_dir():
@@ -160,7 +160,7 @@ class TopicFinder:
 
 
 def read_saved_topics(path: str | None) -> SavedTopics:
-    """Return the topics in the file of `backup-config` at `path`; none without a file."""
+    """Return the topics in the `backup-config` file at `path`; None if `path` is None."""
     if path is None:
         return SavedTopics(topics={})
     try:

@@ -29,18 +29,18 @@ from tierctl.plan.steps import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIdsRequest(MutationRequest):
-    """A request to serve the objects of lost topics under the ids of topics that were created again.
+    """A request to restore lost topics into topics of the same names that were created again with new ids.
 
-    `log_dir` names the log directories of the stopped brokers of these topics, `metadata` the one of them
-    that has the metadata topic.
+    `log_dir` names the log directories of the stopped brokers of these topics. `metadata` names the log
+    directory that has the metadata topic.
     """
 
     from_id: Sequence[str] = ()
-    """Ids of the lost topics, where the tier has objects of several topics of a name."""
+    """Ids of the lost topics to restore, where the tier has objects of several topics of one name."""
     assume_enabled: bool = False
-    """The new topics have remote.storage.enable=true, which no setting states."""
+    """Assume that the new topics have remote.storage.enable=true, although no given setting says so."""
     after_hole: bool = False
-    """Whether to leave out the records below offsets that no segment has."""
+    """Whether to leave out the records below the last offset that is missing in the tier."""
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
@@ -71,11 +71,12 @@ class NewIdsRequest(MutationRequest):
 
 
 def restore_new_ids(request: NewIdsRequest, progress: Progress | None = None) -> MutationResult:
-    """Plan what the topics get, and with `apply` carry it out: objects, empty logs, and metadata events.
+    """Plan the copies of objects, the empty logs and the metadata events; with `apply`, carry the plan out.
 
-    The objects of the lost topics are copied by the store, and not changed. Raises SafetyRefusal if a broker
-    runs on a log directory, a topic is not tiered, a folder has records or too low a leader epoch, or
-    offsets are missing; NotFoundError for a topic without objects; and the errors of tier and metadata.
+    The store copies the objects of the lost topics; the originals are not changed. Raise SafetyRefusal if a
+    broker runs on a log directory, a topic is not tiered, a folder has records or too low a leader epoch, or
+    offsets are missing; NotFoundError for a topic without objects; and the errors of the tier and the
+    metadata.
     """
     return PLANNER.run(request, progress)
 
@@ -119,7 +120,7 @@ def _options(sources: Sequence[NewIdSource], found: NewIdPlan) -> RunOptions:
 
 
 def _check(run: Mutation, request: NewIdsRequest, plan: Plan, found: NewIdPlan) -> None:
-    """Raise SafetyRefusal if the plan may not be carried out."""
+    """Raise SafetyRefusal if the plan may not be applied."""
     if found.refused:
         hint = "leave these partitions out with --topic and --partition, or do what the reason says"
         raise refusal_of(sorted(found.refused.items()), hint)
@@ -136,7 +137,7 @@ def _check(run: Mutation, request: NewIdsRequest, plan: Plan, found: NewIdPlan) 
 
 
 def _conclude(run: Mutation, found: NewIdPlan, outcomes: Sequence[Outcome]) -> None:
-    """Remove what killed runs left, and say what is next."""
+    """Remove temporary folders of killed runs, and print what the operator does next."""
     for log in found.logs.values():
         remove_left(log.log_dir, str(log.partition.topic_partition))
     if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):

@@ -1,4 +1,4 @@
-"""The partitions that are restored under new ids: their objects, and the folders of the new topics."""
+"""Find the partitions to restore under new ids: their objects, and the folders of the new topics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _SMALL_BYTES = 1 << 20
 
 @dataclass(kw_only=True)
 class SourceFinder:
-    """Finds the selected partitions; of several topics of one name, `from_ids` name the one to restore."""
+    """Find the selected partitions; if several lost topics have the same name, `from_ids` says which one."""
 
     run: Mutation
     threads: int
@@ -39,8 +39,8 @@ class SourceFinder:
     def find(self) -> list[NewIdSource]:
         """Return the selected partitions with objects under another topic id than the new topic's.
 
-        Raise NotFoundError if there is none, SafetyRefusal if the tier has several topics of a name and none
-        is named, and the errors of the tier.
+        Raise NotFoundError if there is no such partition, SafetyRefusal if the tier has several topics of one
+        name and `from_ids` names none of them, and the errors of the tier.
         """
         self.run.metadata.refresh()
         listed = listed_sets(self.run.remote, self.run.progress)
@@ -77,7 +77,7 @@ class SourceFinder:
         )
 
     def _chosen(self, listed: Sequence[ListedSet]) -> Iterator[ListedSet]:
-        """Yield the sets of objects that are restored."""
+        """Yield the sets of objects to restore."""
         # The ids of a selection are those of the new topics, whose steps a saved plan has.
         asked = self.run.resources.selection_request
         ids: dict[str, Uuid] = {}
@@ -100,7 +100,7 @@ class SourceFinder:
             yield each
 
     def _targets_of(self, partition: TopicPartition) -> list[Target]:
-        """Return the folders of a partition in the log directories."""
+        """Return the folders of the new topic's partition in the log directories."""
         if partition not in self._targets:
             folders = ((each, former_folder(each, str(partition))) for each in self.log_dirs)
             found = [_target(partition, log_dir, folder) for log_dir, folder in folders if folder.is_dir()]
@@ -109,7 +109,7 @@ class SourceFinder:
 
 
 def _target(partition: TopicPartition, log_dir: Path, folder: Path) -> Target | None:
-    """Return the folder as a target; None without a topic id; CorruptInputError for a damaged file."""
+    """Return the folder as a target; None without a topic id. Raise CorruptInputError for a damaged file."""
     topic_id = _read(folder / PARTITION_METADATA_FILE, read_partition_metadata)
     if topic_id is None:
         return None
@@ -127,7 +127,7 @@ def _target(partition: TopicPartition, log_dir: Path, folder: Path) -> Target | 
 
 
 def _read(path: Path, decode: Callable[[bytes], T]) -> T | None:
-    """Return what the file states; None without one. Raise CorruptInputError, with the path, if damaged."""
+    """Return the decoded file, None if it is missing; raise CorruptInputError, with the path, if damaged."""
     data = read_if_exists(path)
     if data is None:
         return None

@@ -1,1 +1,1 @@
-"""The repairs that `verify --plan-out` plans: `repair` decides them, `plan` collects what needs one."""
+"""Plan the repairs for `verify --plan-out`: `plan` collects the findings, `repair` decides the repairs."""

@@ -1,4 +1,4 @@
-"""Decide about the indexes of segments in which `verify` found some missing or damaged."""
+"""Decide how to repair missing or damaged indexes of segments that `verify` found."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the name that `str` made `text` from; UsageError for another text."""
+        """Parse a name that `str` made; raise UsageError if `text` is malformed."""
         parts = text.split(":")
         if len(parts) != 3 or not parts[1].isdigit():
             raise UsageError(
@@ -39,15 +39,15 @@ class SegmentName:
         return cls(Uuid.parse(parts[0]), int(parts[1]), Uuid.parse(parts[2]))
 
     def __str__(self) -> str:
-        """Return the item of the request."""
+        """Return the name as text, for `RepairRequest.indexes_of`."""
         return f"{self.topic_id}:{self.partition}:{self.segment_id}"
 
 
 def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Iterator[Step | Skip]:
-    """Yield, for each named segment of the selection, the step that stores indexes, or why there is none.
+    """Yield a step per named segment that stores its indexes, or a skip with the reason for no step.
 
-    The log of each segment is fetched. A segment that is not finished any more is left out, and so is one
-    whose indexes verify by now.
+    The log object of each segment is fetched, to derive the indexes from it. A segment is left out if it is
+    no longer finished, or if its indexes are sound now.
     """
     if not names:
         return

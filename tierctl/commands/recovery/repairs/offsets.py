@@ -1,4 +1,4 @@
-"""Unsafe committed offsets in the log directories of brokers before Kafka 3.8: find and lower them."""
+"""Find and lower unsafe committed offsets in the log directories of brokers before Kafka 3.8."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _R = TypeVar("_R", bound=OffsetsRequest)
 
 
 def unsafe_offsets(request: Request, progress: Progress) -> Iterator[Finding]:
-    """Yield a finding for each unsafe committed offset, and for each damaged file of them."""
+    """Yield a finding for each unsafe committed offset, and for each damaged file of committed offsets."""
     for folder in request.log_dir:
         path = Path(folder) / FILE_NAME
         if not path.exists():
@@ -43,7 +43,7 @@ def unsafe_offsets(request: Request, progress: Progress) -> Iterator[Finding]:
 
 
 def lower_offset_steps(run: Mutation, files: Sequence[str]) -> list[Step]:
-    """Return the steps that lower the unsafe offsets in the files."""
+    """Return a step per file that lowers its unsafe offsets."""
     topic_id = run.metadata.identity().metadata_topic_id or ZERO_UUID
     return [
         lower_offset(

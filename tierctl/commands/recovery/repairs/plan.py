@@ -15,22 +15,22 @@ from tierctl.verify.findings import Finding, FindingKind
 
 _UNREPAIRED_MAX = 1000
 _OF_INDEXES = frozenset({FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_INDEX, FindingKind.EPOCHS_DIFFER})
-"""Findings that may be about an index, which is then derived from the log."""
+"""Kinds of findings that may concern an index; a missing or damaged index is derived from the log again."""
 
 
 @dataclass(slots=True)
 class _Collected:
-    """What a plan needs of the findings."""
+    """The facts about the findings that a repair plan needs."""
 
     orphans_of: dict[str, None] = field(default_factory=dict)
     indexes_of: dict[str, None] = field(default_factory=dict)
     offset_files: dict[str, None] = field(default_factory=dict)
     unrepaired: list[Unrepaired] = field(default_factory=list)
     more: int = 0
-    """Findings without a repair that `unrepaired` has no room for, or that are about no partition."""
+    """Number of findings without a repair that are above the limit of `unrepaired` or name no partition."""
 
     def add(self, finding: Finding) -> None:
-        """Keep what the plan needs of `finding`."""
+        """Collect the facts about `finding` that the plan needs."""
         partition = _partition_of(finding)
         if finding.kind is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
             self.offset_files[finding.key] = None
@@ -56,7 +56,7 @@ def with_repairs(
     progress: Progress,
     keep: Callable[[MutationResult], None],
 ) -> Iterator[Finding]:
-    """Yield the findings; after the last one, plan their repairs as `request` says and `keep` the result."""
+    """Yield all findings, then plan their repairs with `request` and pass the planned result to `keep`."""
     collected = _Collected()
     for finding in findings:
         collected.add(finding)

@@ -1,4 +1,4 @@
-"""The repairs of what `verify` found: decided for `verify --plan-out`, and again by `apply` of that plan."""
+"""Decide the repairs of the findings of `verify`, for `verify --plan-out` and again for `apply`."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class Unrepaired:
 
     @property
     def skip(self) -> Skip:
-        """The finding as a skipped part of the plan."""
+        """Return the finding as a skipped part of the plan."""
         return Skip.of(self.partition, f"{self.kind}: no repair can be planned; {self.hint}", self.segment_id)
 
 
@@ -63,21 +63,21 @@ class RepairRequest(MutationRequest):
     """A request to repair what `verify` found."""
 
     orphans_of: Sequence[str] = ()
-    """Partitions with objects that belong to no live segment, as `TOPIC_ID:PARTITION`."""
+    """Partitions with objects that belong to no live segment (orphans), as `TOPIC_ID:PARTITION`."""
     orphan_age_ms: int | None = None
-    """The age in milliseconds above which such objects are deleted; default 7 days."""
+    """The minimum age in milliseconds of orphans that are deleted; default 7 days."""
     max_deletes: int | None = None
-    """Segments that a run may delete; default 10,000."""
+    """The maximum number of segments that a run deletes; default 10,000."""
     max_fraction: float | None = None
-    """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
+    """The maximum share of a partition's segments that a run deletes, if it has 20 or more; default 0.5."""
     indexes_of: Sequence[str] = ()
     """Segments with a missing or damaged index, as `TOPIC_ID:PARTITION:SEGMENT_ID`."""
     offset_files: Sequence[str] = ()
-    """Files of committed offsets in the log directories that have unsafe ones."""
+    """Files of committed offsets in the log directories that contain unsafe offsets."""
     all_log_dirs: bool = False
-    """`log_dir` names the log directories of all replicas: topics without a folder there are deleted."""
+    """`log_dir` names all replicas' log directories: topics without a folder in them count as deleted."""
     unrepaired: Sequence[Unrepaired] = ()
-    """The findings that have no repair."""
+    """The findings for which no repair exists."""
 
 
 def _decide(run: Mutation, request: RepairRequest) -> Decision:
@@ -160,7 +160,7 @@ def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[Lis
 def _unexamined(
     run: Mutation, deciding: DecidingLogs, partitions: Collection[TopicIdPartition]
 ) -> dict[_Key, str]:
-    """Return why the objects of partitions can't be judged: their log starts are not known."""
+    """Return, per partition whose objects can't be judged because its log start is unknown, the reason."""
     if run.cluster is None:
         return {} if run.request.log_dir else dict.fromkeys((each.key for each in partitions), _NO_LOGS)
     configs = run.cluster.cluster.topic_configs({each.topic for each in deciding.leaders})
@@ -175,14 +175,14 @@ def _unexamined(
 
 @dataclass(frozen=True, slots=True)
 class _Existence:
-    """Partitions whose topic id may exist, and for some of them why that is not known."""
+    """The partitions whose topic id may exist; `unknown` has the reason where the existence is not known."""
 
     live: set[TopicIdPartition]
     unknown: dict[_Key, str]
 
 
 def _existence(run: Mutation, request: RepairRequest, partitions: Collection[TopicIdPartition]) -> _Existence:
-    """Return which topics exist, by the evidence of their deletion that `delete --mark` requires."""
+    """Return which topics exist, by the same evidence of deletion that `delete --mark` requires."""
     if not partitions:
         return _Existence(set(), {})
     topic_ids = {partition.topic_id for partition in partitions}
@@ -213,7 +213,7 @@ def _dangling(run: Mutation) -> Dangling:
 
 
 def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> Mapping[Uuid, int] | None:
-    """Record the sets without metadata as seen now; return when each was first seen, None if unknown."""
+    """Record a sighting of the sets without metadata; return each one's first sighting, None if unknown."""
     if run.journal is None:
         return None
     seen: dict[_Key, set[Uuid]] = {}
@@ -228,7 +228,7 @@ def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> 
 def _orphans_without_logs(
     request: RepairRequest, plan: Plan, unexamined: Mapping[_Key, str], listed: Sequence[ListedSet]
 ) -> Iterator[Skip]:
-    """Yield why the orphans of partitions were not judged, of those that the plan says nothing about."""
+    """Yield why orphans of partitions were not judged, for partitions that `plan` did not skip already."""
     said = {skip.topic_id_partition for skip in plan.skipped}
     wanted = {_parsed(each) for each in request.orphans_of}
     for partition in sorted({each.partition for each in listed} - said):
@@ -237,7 +237,7 @@ def _orphans_without_logs(
 
 
 def _unrepaired(request: RepairRequest, plan: Plan) -> Iterator[Skip]:
-    """Yield the findings without a repair, but for gaps of partitions of which segments are published."""
+    """Yield the findings without a repair; omit gaps of partitions for which segments are published."""
     published = {step.topic_id_partition.key for step in plan.steps if step.action is Action.PUBLISH_SEGMENT}
     for finding in request.unrepaired:
         if finding.kind is not FindingKind.GAP or finding.partition.key not in published:
@@ -245,7 +245,7 @@ def _unrepaired(request: RepairRequest, plan: Plan) -> Iterator[Skip]:
 
 
 def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdPartition) -> bool:
-    """Return whether the partition's topic counts as deleted, so that no broker works on it."""
+    """Return whether the topic counts as deleted: then no broker copies or deletes its segments."""
     part = run.metadata.state.partition(partition)
     if part is not None and part.delete_state is not None:
         return True
@@ -255,9 +255,10 @@ def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdP
 def _check_fence(
     run: Mutation, live: Collection[TopicIdPartition], partitions: Collection[TopicIdPartition]
 ) -> None:
-    """Raise SafetyRefusal if brokers may do the work themselves, or a deleted topic exists.
+    """Raise SafetyRefusal if brokers may do the work themselves, or if a topic planned as deleted exists.
 
-    A file with committed offsets of metadata partitions has a fence of its own, its broker's lock.
+    Partitions of the metadata topic are not checked here: to change their committed-offset file, a run must
+    hold the lock of the broker's log directory.
     """
     partitions = [partition for partition in partitions if partition.topic != METADATA_TOPIC]
     gone = {partition for partition in partitions if _gone(run, live, partition)}

@@ -1,4 +1,4 @@
-"""Examine the sets of objects of partitions that `verify` found unfinished copies or orphans in."""
+"""Examine the object sets of partitions in which `verify` found unfinished copies or orphans."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _S = RemoteLogSegmentState
 
 @dataclass(kw_only=True)
 class SetExaminer:
-    """Derives the metadata of sets of objects, and chooses among the sets of each partition.
+    """Derive the metadata of object sets, and choose the sets of each partition that form its log.
 
     `live` are the partitions whose topic id may exist.
     """
@@ -44,7 +44,7 @@ class SetExaminer:
     live: Collection[TopicIdPartition]
 
     def examine(self, listed: Sequence[ListedSet]) -> Iterator[ExaminedSets]:
-        """Yield each partition's sets with the choice among them; those to be published are read whole."""
+        """Yield each partition's sets with the choice among them; the chosen sets are read completely."""
         partitions = {each.partition for each in listed}
         known = self._segments(partitions)
         misplaced = {id(each) for each in listed if _is_misplaced(each, known[each.partition])}
@@ -101,7 +101,7 @@ class SetExaminer:
     def _is_below(
         self, partition: TopicIdPartition, each: ObjectSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]
     ) -> bool:
-        """Return whether the set is of a known segment below the log start, which no metadata lack."""
+        """Return whether the set is of a finished segment below the log start; its metadata are not lost."""
         log = self.deciding.leaders.get(partition)
         segment = known.get(each.listed.segment_id)
         if log is None or segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
@@ -110,7 +110,7 @@ class SetExaminer:
 
     @cached_property
     def _deleted(self) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
-        """The deleted segments by partition; the metadata topic is read for them."""
+        """Return the deleted segments by partition, from the metadata topic."""
         topic = self.run.resources.metadata_topic()
         found: dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]] = defaultdict(dict)
         for segment in deleted_segments(topic, topic.end_offsets()):
@@ -118,7 +118,7 @@ class SetExaminer:
         return found
 
     def _why_unsound(self, segment: RemoteLogSegmentMetadata) -> str | None:
-        """Return the first problem of the segment's bytes; None if they are whole."""
+        """Return the first problem of the segment's bytes; None if they are sound."""
         try:
             with spool_folder() as spool, spooled(self.run.remote, segment, spool) as files:
                 _, problem = check_and_hash(segment, files.log, files.index_bytes())
@@ -128,6 +128,6 @@ class SetExaminer:
 
 
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:
-    """Return whether the objects have the id of a segment in the metadata that begins at another offset."""
+    """Return whether the objects have the id of a known segment, but begin at another offset."""
     segment = known.get(listed.segment_id)
     return segment is not None and segment.start_offset != listed.start_offset
