@@ -1,4 +1,5 @@
-"""What settings leave of a tier, now and at the observed growth: for `report --what-if`.
+"""Forecast what a tier holds under given settings, now and at the observed growth (`report --what-if`).
 
-Exports nothing: import from `facts`, which a plan's decisions make, and `model`, which adds the growth.
+Exports nothing: import from `facts`, which the decisions of a plan make, and from `model`, which adds the
+growth.
 """

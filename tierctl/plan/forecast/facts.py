@@ -1,4 +1,4 @@
-"""What two sets of settings leave of each partition's present data, as the plans of a sweep decide it."""
+"""Gather what two sets of settings leave of each partition's present data, from the plans of a sweep."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tierctl.state.segments.columns import FINISHED, TXN_INDEX_EMPTY
 from tierctl.state.tier import PartitionState, TierState
 
 HORIZONS_DAYS = (0, 30, 60, 90)
-"""The days from now on for which is known what is left of the present data."""
+"""The days from now for which the plans decide what is left of the present data."""
 DAY_MS = 24 * 60 * 60 * 1000
 _NEVER = np.iinfo(np.int64).max
 _Int64s = npt.NDArray[np.int64]
@@ -22,12 +22,12 @@ _Bools = npt.NDArray[np.bool_]
 _K = ReasonKind
 _HELD = frozenset({_K.STALLED, _K.BEHIND_HOLE})
 _DECIDED = _HELD | {_K.WILL_EXPIRE, _K.BEHIND_OLDER, _K.NO_LIMIT_REACHED, _K.OFF_LINEAGE}
-"""Reasons of segments that stay although retention was decided; any other one says why it was not."""
+"""Reasons of segments that stay by decision of retention; any other reason says why nothing was decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectCounts:
-    """The objects of a segment in the store: those of every segment, and those of its transaction index."""
+    """The number of objects of a segment in the store: per segment, and for its transaction index."""
 
     always: int
     transactions: int
@@ -35,7 +35,7 @@ class ObjectCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A number of segments, the size of their logs, and the number of their objects in the store."""
+    """A number of segments, the size of their log files, and the number of their objects in the store."""
 
     segments: int = 0
     log_bytes: int = 0
@@ -75,8 +75,8 @@ class Outlook:
 class LocalOutlook:
     """The bytes that local retention leaves of a partition's logs in the log directories.
 
-    `left_bytes` is now, `later_bytes` what time leaves of the same segments after the last of HORIZONS_DAYS;
-    a limit below 0 is none.
+    `left_bytes` is what is left now; `later_bytes` is what retention by time leaves of the same segments
+    after the last of HORIZONS_DAYS. A limit below 0 means no limit.
     """
 
     retention_ms: int
@@ -87,7 +87,7 @@ class LocalOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
-    """The `replicas` of a partition in the log directories, with their size, under both sets of settings."""
+    """The `replicas` of a partition in the log directories, their size, and both outlooks on them."""
 
     replicas: int
     log_bytes: int
@@ -97,11 +97,12 @@ class LocalFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """One partition of the tier: what it holds, what was added to it, and what settings leave of it.
+    """One partition of the tier: what it holds, what was added to it, and what each set of settings leaves.
 
-    `first_ms` is the time of the oldest finished segment, None without one; `later` are the segments after
-    it. The time of a segment is its largest timestamp, or that of its last event if that is unset or in the
-    future. `local_only_bytes` is the size of the local segments above the tier, None if unknown.
+    `first_ms` is the time of the oldest finished segment, None without one; `later` sums up the segments
+    after it. The time of a segment is its largest timestamp, or that of its last event if the timestamp is
+    unset or in the future. `local_only_bytes` is the size of the local segments above the tier's end, None if
+    unknown.
     """
 
     topic: str
@@ -118,10 +119,10 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatheredFacts:
-    """The facts by partition, the reasons to decide nothing, and the partitions that are being deleted.
+    """The facts by partition, the reasons for partitions without a decision, and those being deleted.
 
     `damaged` counts the metadata records that could not be used, and the gaps of missing events. Unless
-    `counts_objects`, the objects of the facts mean nothing.
+    `counts_objects`, the object counts in the facts are meaningless.
     """
 
     facts: tuple[PartitionFacts, ...]
@@ -145,7 +146,7 @@ class PartitionColumns:
         self.objects: _Int64s = counts.always + counts.transactions * has_transactions.astype(np.int64)
 
     def holding(self, chosen: _Bools) -> Holding:
-        """Return the sums of the finished ones of the chosen segments."""
+        """Return the sums of those chosen segments that are finished."""
         chosen = chosen & self.is_finished
         return Holding(
             segments=int(np.count_nonzero(chosen)),
@@ -154,7 +155,7 @@ class PartitionColumns:
         )
 
     def growth(self, now_ms: int) -> tuple[int | None, Holding]:
-        """Return the time of the oldest finished segment, and the sums of the later ones."""
+        """Return the time of the oldest finished segment, and the sums of the later segments."""
         has_age = (self.times_ms > 0) & (self.times_ms <= now_ms)
         times_ms = np.where(has_age, self.times_ms, self.event_times_ms)
         if not self.is_finished.any():
@@ -165,9 +166,9 @@ class PartitionColumns:
 
 @dataclass(slots=True)
 class _Expiry:
-    """From when on each segment of a partition is deleted, in the order of the partition's segments.
+    """The time from which each segment of a partition is deleted, in the order of the partition's segments.
 
-    `rows` has the numbers of the finished segments by id.
+    `rows` maps the ids of the finished segments to their index.
     """
 
     rows: dict[bytes, int]
@@ -178,7 +179,7 @@ class _Expiry:
 
 
 class Expiries:
-    """What a plan of a sweep decides about each segment of `state`, which must not change meanwhile."""
+    """The decisions of a sweep's plan about each segment of `state`, which must not change meanwhile."""
 
     def __init__(self, state: TierState, now_ms: int) -> None:
         self._state = state
@@ -217,10 +218,10 @@ class Expiries:
         is_readable: bool,
         is_size_known: bool,
     ) -> Outlook:
-        """Return what is left of `part`.
+        """Return the outlook of `part` under `config`.
 
-        Nothing is decided unless its log `is_readable`, and with retention.bytes only if the size of the
-        segments that the tier does not have `is_size_known`.
+        The partition is undecided unless its log `is_readable`. With retention.bytes it is also undecided
+        unless the size of the local segments that the tier lacks `is_size_known`.
         """
         own = self._of(part.topic_id_partition.key)
         return Outlook(

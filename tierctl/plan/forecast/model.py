@@ -24,7 +24,7 @@ _LAST = HORIZONS_DAYS[-1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """A holding that is not whole: segments, bytes and objects in millionths."""
+    """The segments, bytes and objects of a `Holding` in millionths."""
 
     segments: int = 0
     log_bytes: int = 0
@@ -40,7 +40,7 @@ class Flow:
         )
 
     def times(self, numerator: int, denominator: int) -> Self:
-        """Return the amounts times a fraction, rounded down."""
+        """Return the amounts multiplied by a fraction, rounded down."""
         return type(self)(
             segments=self.segments * numerator // denominator,
             log_bytes=self.log_bytes * numerator // denominator,
@@ -56,35 +56,35 @@ class Flow:
 
     @property
     def whole(self) -> Holding:
-        """The amounts as whole numbers, rounded to the nearest."""
+        """Return the amounts as whole numbers, rounded to the nearest."""
         return Holding(
             segments=rounded(self.segments), log_bytes=rounded(self.log_bytes), objects=rounded(self.objects)
         )
 
 
 def rounded(millionths: int) -> int:
-    """Return the nearest whole number."""
+    """Return the nearest whole number to `millionths` / 1,000,000."""
     return (millionths + MICRO // 2) // MICRO
 
 
 def growth_since_ms(facts: Iterable[PartitionFacts], now_ms: int) -> int | None:
-    """Return the begin of the time in which the growth of these partitions was seen, up to `now_ms`.
+    """Return the start of the period in which the growth of these partitions was observed, up to `now_ms`.
 
-    None if that is less than a day: then their growth is not known.
+    Return None if the period is shorter than a day: then the growth is unknown.
     """
     first_ms = min((each.first_ms for each in facts if each.first_ms is not None), default=now_ms)
     return first_ms if now_ms - first_ms >= DAY_MS else None
 
 
 def grown(facts: PartitionFacts, span_ms: int, now_ms: int) -> Flow:
-    """Return what the partition's growth adds in `span_ms`."""
+    """Return the amounts that the partition's growth adds in `span_ms`."""
     if facts.first_ms is None:
         return Flow()
     return Flow.of(facts.later).times(span_ms, max(now_ms - facts.first_ms, DAY_MS))
 
 
 def held(facts: PartitionFacts, outlook: Outlook, days: int, now_ms: int) -> Flow:
-    """Return what the tier holds of the partition in `days`, one of HORIZONS_DAYS, under one outlook."""
+    """Return what the tier holds of the partition after `days`, one of HORIZONS_DAYS, under one outlook."""
     left = Flow.of(outlook.left[HORIZONS_DAYS.index(days)])
     if not days:
         return left
@@ -101,7 +101,8 @@ def held(facts: PartitionFacts, outlook: Outlook, days: int, now_ms: int) -> Flo
 def requests(facts: PartitionFacts, outlook: Outlook, begin_days: int, now_ms: int) -> int:
     """Return the objects, in millionths, that are stored and deleted in the month after `begin_days`.
 
-    What is deleted follows from what the tier holds at both ends of the month: now all that is there.
+    The deleted objects follow from what the tier holds at both ends of the month; at present the tier holds
+    all segments that exist.
     """
     copied = _copied(facts, outlook, MONTH_DAYS * DAY_MS, now_ms).objects
     before = held(facts, outlook, begin_days, now_ms) if begin_days else Flow.of(facts.now)
@@ -114,9 +115,9 @@ def _copied(facts: PartitionFacts, outlook: Outlook, span_ms: int, now_ms: int) 
 
 
 def local_later(facts: PartitionFacts, now_ms: int) -> int | None:
-    """Return the bytes of the logs, in millionths, after the last of HORIZONS_DAYS under the change.
+    """Return the bytes of the local logs, in millionths, at the last of HORIZONS_DAYS after the change.
 
-    None if no log directory has the partition.
+    Return None if no log directory has the partition.
     """
     if facts.local is None:
         return None
@@ -131,5 +132,5 @@ def local_later(facts: PartitionFacts, now_ms: int) -> int | None:
 
 
 def sum_of(flows: Sequence[Flow]) -> Holding:
-    """Return the sum of amounts as whole numbers."""
+    """Return the sum of the amounts as whole numbers."""
     return sum(flows, Flow()).whole

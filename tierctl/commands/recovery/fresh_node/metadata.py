@@ -75,7 +75,7 @@ class NewNodeMetadata:
         return self._empty if self._manager is None else self._manager.state
 
     def refresh(self) -> TierState:
-        """Implement `RemoteLogMetadataManager.refresh`; an incomplete topic of a killed run counts as empty."""
+        """Implement `RemoteLogMetadataManager.refresh`; an incomplete topic counts as empty."""
         if self._manager is None and 0 in partitions_in(self._folder):
             self._manager = self._opened(writable=False)
         return self._empty if self._manager is None else self._manager.refresh()

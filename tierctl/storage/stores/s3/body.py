@@ -1,4 +1,4 @@
-"""Bodies of requests to S3, which are ranges of files, and of its responses."""
+"""Stream ranges of files as request bodies, and check the bodies of responses."""
 
 import io
 import os
@@ -16,21 +16,20 @@ from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 _BLOCK_BYTES = 1 << 20
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
 GRACE_S = 60.0
-"""A read below the minimum throughput after this time fails: a slow stream has no timeout of its own."""
+"""Time after which a read below the minimum throughput fails; a slow stream has no timeout of its own."""
 
 
 class SendingStopped(BaseException):
-    """The run was told to stop: no Exception, because the client of S3 would send the request again."""
+    """Stop an upload because the run was told to stop; no Exception, since boto3 would repeat the request."""
 
 
 class FileRange(io.RawIOBase):
     """The bytes of a file from `start` on, at most `size_bytes`; one block is in memory at a time.
 
-    While `is_sending`, no block is returned before `throttle` allows its transfer: the client also reads the
-    range to sign it. `seek` ends the sending.
-
-    `read` returns whole blocks whatever size is asked for: http.client asks for 16 KiB, and a thread that
-    sends so little at a time waits for the interpreter lock more than for the network.
+    While `is_sending`, no block is returned before `throttle` allows its transfer; when the client reads the
+    range only to sign it, nothing is throttled. `seek` ends the sending. `read` returns a whole block
+    whatever size is requested: http.client requests 16 KiB, and a thread that sends such small blocks waits
+    longer for the interpreter lock than for the network.
     """
 
     def __init__(self, file: HashedFile, start: int, size_bytes: int, throttle: Throttle = UNLIMITED) -> None:
@@ -56,7 +55,7 @@ class FileRange(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Implement `io.IOBase.seek`: a request that failed is sent again from the beginning."""
+        """Implement `io.IOBase.seek`: the client seeks to the beginning to send a failed request again."""
         begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size_bytes}[whence]
         self._position = begin + offset
         self.is_sending = False
@@ -102,7 +101,7 @@ class FileRange(io.RawIOBase):
 def file_range(
     file: HashedFile, start: int, size_bytes: int, throttle: Throttle = UNLIMITED
 ) -> Iterator[FileRange]:
-    """Open a range of a file as the body of a request; raise its `failure`, if it has one, at the end."""
+    """Open a range of a file as a request body; at the end of the context, raise its `failure`, if any."""
     with FileRange(file, start, size_bytes, throttle) as body:
         try:
             yield body
@@ -113,7 +112,7 @@ def file_range(
 
 
 class ResponseBody(CompleteRange):
-    """The body of a response, which must be complete, and not slower than the minimum throughput."""
+    """Check that a response body is complete and not slower than the minimum throughput."""
 
     def __init__(
         self,
@@ -129,7 +128,7 @@ class ResponseBody(CompleteRange):
         self._begun_s = clock()
 
     def after_wait(self, waited_s: float) -> None:
-        """Implement `CompleteRange.after_wait`: the wait does not count as slowness of the store."""
+        """Implement `CompleteRange.after_wait`: exclude the wait from the throughput measurement."""
         self._begun_s += waited_s
 
     def take(self, size_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Settings of a bucket in S3: versioning, lifecycle rules, unfinished uploads; also the server's clock."""
+"""Read a bucket's versioning, lifecycle rules and unfinished uploads, and the clock of its server."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class S3Bucket:
 
 
 def _rule(raw: Mapping[str, Any]) -> LifecycleRule:
-    """Return a rule of GetBucketLifecycleConfiguration; `Prefix` of old rules is beside the filter."""
+    """Return a rule of GetBucketLifecycleConfiguration; in old rules, `Prefix` is not within `Filter`."""
     criteria = raw.get("Filter", {})
     criteria = criteria.get("And", criteria)
     expiration = raw.get("Expiration", {})

@@ -1,4 +1,4 @@
-"""Requests to S3 about many keys: DeleteObjects, and listings that look for known keys.
+"""Send requests to S3 about many keys: DeleteObjects, and listings that look for known keys.
 
 Keys are complete, not relative to the store's folder.
 """
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
 DELETE_BATCH = 1_000
-"""The limit of keys in a DeleteObjects request."""
+"""The maximum number of keys in a DeleteObjects request."""
 
 PAGE_MAX = 1_000
-"""The limit of objects in a page of a listing."""
+"""The maximum number of objects in a page of a listing."""
 
 PAGE_MIN = 20
 _MISSING = frozenset({"NoSuchKey", "404"})
@@ -47,7 +47,7 @@ def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str
 
 
 def sizes_bytes(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, int]:
-    """Return the size of each object that exists, by key, without listing what lies between the keys.
+    """Return the size of each object that exists, by key, without listing all keys between the given ones.
 
     A key counts as missing only once the listing has passed it.
     """

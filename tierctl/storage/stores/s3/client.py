@@ -1,6 +1,6 @@
-"""A boto3 client with bounded waits, few retries of its own, and checksums.
+"""Create a boto3 client with bounded timeouts, few retries of its own, and checksums.
 
-Credentials, region, endpoint and profile come from the sources that every AWS client reads (environment,
+Credentials, region, endpoint and profile are read from the sources that every AWS client reads (environment,
 ~/.aws, the machine's role), never from tierctl's options.
 """
 
@@ -28,12 +28,12 @@ CLIENT_ATTEMPTS = 4
 
 @cache
 def _descriptions(data_path: str | None) -> Loader:
-    """Return boto3's descriptions of services, parsed once per process: parsing is the slowest step."""
+    """Return boto3's service descriptions, parsed once per process: parsing is the slowest step."""
     return create_loader(data_path)
 
 
 def _timestamp(text: str) -> datetime:
-    """Parse a time in a response; botocore's own parser takes half the time of reading a listing."""
+    """Parse a time in a response; botocore's own parser would take half of the time of a listing."""
     return datetime.fromisoformat(text) if text.endswith("Z") else parse_timestamp(text)
 
 
@@ -67,7 +67,7 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
 
 
 def _begin_sending(request: Any, **_: object) -> None:
-    """Mark the body of a request that is signed as one that is sent now, each time that it is sent."""
+    """Switch the body of a signed request to sending, before each attempt to send it."""
     if isinstance(request.body, FileRange):
         request.body.is_sending = True
 
@@ -76,10 +76,10 @@ _UNSIGNED_BODY = Config(s3={"payload_signing_enabled": False})
 
 
 def _sign_no_file(request: "AWSRequest", **_: object) -> None:
-    """Leave the bytes of a file out of the signature over TLS, unless the AWS settings ask for them.
+    """Omit the bytes of a file from the signature over TLS, unless the AWS settings require them.
 
-    Their SHA-256 would be computed here and by the store. Their CRC-32C is a header, which is signed. Without
-    TLS the signature alone protects them.
+    The SHA-256 in the signature would be computed here and by the store. The CRC-32C of the file is a header,
+    which is signed. Without TLS only the signature protects the bytes.
     """
     if isinstance(request.data, FileRange) and str(request.url).startswith("https:"):
         request.context["client_config"] = _UNSIGNED_BODY

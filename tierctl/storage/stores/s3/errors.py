@@ -1,4 +1,4 @@
-"""Translate boto3's errors to tierctl's."""
+"""Translate boto3's errors into tierctl's errors."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ _REFUSED = frozenset(
 )
 CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
 NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
-"""Codes of servers that do not implement an operation."""
+"""Error codes of servers that do not implement an operation."""
 
 PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict", "409"})
 
@@ -65,10 +65,11 @@ def suppressed(codes: Collection[str]) -> Iterator[None]:
 
 @contextmanager
 def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
-    """Raise boto3's errors as tierctl's, with `doing` as context.
+    """Translate boto3's errors in the body into tierctl's, with `doing` as context.
 
-    With `writing`, a request without response raises StoreWriteUnknown. So does a refusal of a request that
-    the client repeated, because an earlier attempt may still land; a failed condition does not.
+    With `writing`, raise StoreWriteUnknown for a request without a response, and for a request that the
+    client repeated and the server then refused: an earlier attempt may still succeed. A failed condition does
+    not raise StoreWriteUnknown.
     """
     try:
         yield

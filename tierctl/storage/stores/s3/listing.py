@@ -1,7 +1,7 @@
-"""Fast parser of the objects in a page of a listing.
+"""Parse the objects in a page of a listing faster than botocore does.
 
-botocore parses a page of 1,000 objects in about 60 ms, element by element, which is longer than most servers
-take to answer. The parser here takes 2 ms; it leaves a page that is not of the usual form to botocore.
+botocore parses a page of 1,000 objects element by element in about 60 ms, longer than most servers take to
+answer. The parser here takes 2 ms; a page of an unusual form is left to botocore.
 """
 
 import re
@@ -13,7 +13,7 @@ from botocore import handlers
 
 _BEFORE_PARSING = "before-parse.s3.*"
 _CHECK_OF_BODY = getattr(handlers, "_handle_200_error", None)
-"""botocore's check that a body is whole and no error: it parses the body, once more for each page."""
+"""botocore's check for incomplete bodies and for errors; the check parses the whole body once more."""
 _OPERATION = "ListObjectsV2"
 
 _BEGIN, _END = b"<Contents>", b"</Contents>"
@@ -24,9 +24,9 @@ _MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
 
 
 def parse_listings(events: Any) -> None:
-    """Let a client with these events parse listings by `parse_objects`, before botocore checks the body.
+    """Make a client with these events parse listings by `parse_objects` before botocore checks the body.
 
-    The check then parses what is left of the body, which still shows an error or a body that was cut off.
+    The check then parses the remaining part of the body, which still shows an error or a truncated body.
     """
     if _CHECK_OF_BODY is not None:
         events.unregister(_BEFORE_PARSING, _CHECK_OF_BODY)
@@ -41,10 +41,11 @@ def parse_objects(
     customized_response_dict: dict[str, Any],
     **_event: Any,
 ) -> None:
-    """Move the objects from the body of a response to the parsed response, as botocore's own parser does.
+    """Move the objects from the response body to the parsed response, in the form of botocore's own parser.
 
-    Only the fields Key, Size and LastModified are parsed. Nothing is changed in the response of another
-    operation, in an error, and if the number of one of the fields is not that of the objects.
+    Only the fields Key, Size and LastModified are parsed. The response is left unchanged if it is an error,
+    if it belongs to another operation, or if the number of values of a field differs from the number of
+    objects.
     """
     if operation_model.name != _OPERATION:
         return

@@ -1,4 +1,4 @@
-"""Settings for S3 clients other than boto3 in the same process, from the sources that boto3 reads."""
+"""Derive the settings of S3 clients other than boto3 from the sources that boto3 reads."""
 
 import os
 from typing import Final
@@ -13,9 +13,9 @@ _NATIVE_CERTIFICATES: Final = "SSL_CERT_FILE"
 
 
 class OtherClient:
-    """Settings of the Rust crate object_store, on which deltalake is built, by the names of its options.
+    """Settings of the Rust crate object_store, on which deltalake is built, by the crate's option names.
 
-    They contain credentials: pass them to the client, and neither store nor print them.
+    The settings contain credentials: pass them to the client, and neither store nor print them.
     """
 
     def __init__(self, endpoint: Endpoint | None) -> None:
@@ -23,7 +23,7 @@ class OtherClient:
         self._session = botocore.session.get_session()
 
     def __call__(self) -> dict[str, str]:
-        """Return the settings with the credentials that are valid now; raise AuthenticationError without."""
+        """Return the settings with credentials that are valid now; raise AuthenticationError without any."""
         with translated("looking for credentials"):
             credentials = self._session.get_credentials()
             frozen = None if credentials is None else credentials.get_frozen_credentials()
@@ -46,7 +46,7 @@ class OtherClient:
         return {name: value for name, value in settings.items() if value is not None}
 
     def _trust_own_certificates(self) -> None:
-        """Let the other client trust the certificates of AWS_CA_BUNDLE, which it does not read."""
+        """Make the other client trust the certificates in AWS_CA_BUNDLE, a variable that it does not read."""
         bundle = self._session.get_config_variable("ca_bundle")
         if bundle and _NATIVE_CERTIFICATES not in os.environ:
             os.environ[_NATIVE_CERTIFICATES] = bundle

@@ -1,12 +1,12 @@
-"""Long listings in spans of keys: threads list several spans at once, and the pages are yielded by key.
+"""List long prefixes with several threads: each thread lists a span of keys; pages are yielded in key order.
 
-A page has 1,000 objects and names the next page, so that one thread waits for the server most of the time. A
-span is all keys after one boundary up to the next. The boundaries are names of folders, but every key is in
-exactly one span whatever the boundaries are: a folder that is created or deleted meanwhile, or that the
-server did not name, makes spans longer and leaves no key out.
+A page has at most 1,000 objects and names the next page, so that a single thread spends most of its time
+waiting for the server. A span has all keys after one boundary up to the next boundary. The boundaries are
+names of folders, but every key is in exactly one span whatever the boundaries are: a folder that is created
+or deleted meanwhile, or that the first page did not show, makes a span longer and omits no key.
 
-obstore, which also lists fast, cannot replace this: it changes or refuses keys with an empty or a relative
-part (`a//b`, `a/`, `a/../b`), and a key that is missing from a listing counts as a missing object.
+The library obstore, which also lists fast, cannot replace this: it changes or refuses keys with an empty or a
+relative part (`a//b`, `a/`, `a/../b`), and a key that is missing from a listing counts as a missing object.
 """
 
 from bisect import bisect_right
@@ -22,26 +22,27 @@ from tierctl.storage.stores.s3.bulk import PAGE_MAX
 
 SPANS_AT_ONCE: Final = 8
 PAGES_AHEAD: Final = 8
-"""Pages of each span that wait in memory to be used."""
+"""Maximum number of fetched pages per span that wait in memory."""
 PAGES_PER_SPAN: Final = 8
-"""Estimated; a span costs half a page more, which the server lists beyond its end."""
+"""Estimated pages per span; each span costs half a page more, which the server lists beyond its end."""
 
 Page = TypeVar("Page")
 Objects = Sequence[Mapping[str, Any]]
 """Consecutive objects of a listing: `Key`, `Size` and `LastModified` of each."""
 Paginate = Callable[..., Iterable[Any]]
-"""`paginate` of boto3's paginator of list_objects_v2."""
+"""The method `paginate` of boto3's paginator for list_objects_v2."""
 
 
 class _NotInOrderError(RemoteStorageError):
-    """A page has other keys than those after the key that the request named, by key."""
+    """A page does not have the keys after the requested key in key order."""
 
 
 def object_pages(paginate: Paginate, bucket: str, prefix: str) -> Iterator[Objects]:
-    """Yield every object whose key begins with `prefix`, in pages by key.
+    """Yield every object whose key begins with `prefix`, in pages in key order.
 
-    A server that ignores where a listing shall begin, or that does not list by key, is asked for one page
-    after the other, in its own order. Raise RemoteStorageError if it lists by key at first and later not.
+    If the server ignores the requested start of a listing, or does not list in key order, one page after the
+    other is requested, in the server's order. Raise RemoteStorageError if the server first lists in key order
+    and later does not.
     """
     listing = _Listing(paginate, bucket, prefix)
     pages = listing.pages("")
@@ -58,7 +59,7 @@ def object_pages(paginate: Paginate, bucket: str, prefix: str) -> Iterator[Objec
 
 
 class _Listing:
-    """Requests for the keys of a bucket that begin with a prefix."""
+    """The requests that list the keys of a bucket with a given prefix."""
 
     def __init__(self, paginate: Paginate, bucket: str, prefix: str) -> None:
         self._paginate = paginate
@@ -66,13 +67,13 @@ class _Listing:
         self._prefix = prefix
 
     def pages(self, after: str) -> Iterator[Objects]:
-        """Yield the pages of all keys after the key `after`; "" is the beginning of the listing."""
+        """Yield the pages of all keys after the key `after`; "" stands for the beginning of the listing."""
         begin: Any = {"StartAfter": after} if after else {}
         for page in self._paginated(self._prefix, begin):
             yield page.get("Contents", ())
 
     def span(self, after: str | None, last: str | None) -> Iterator[Objects]:
-        """Yield the pages of the keys after `after` to `last` inclusive, or to the end if that is None.
+        """Yield the pages of the keys after `after` up to `last` (inclusive); None stands for the end.
 
         Raise `_NotInOrderError` if the server does not return the keys after `after` in their order.
         """
@@ -92,10 +93,10 @@ class _Listing:
             after = keys[-1] if keys else after
 
     def folders_after(self, keys: Sequence[str]) -> list[str]:
-        """Return boundaries between the keys after the last of `keys`, which are a first page of the listing.
+        """Return boundaries of spans for the keys after `keys`, which are the first page of the listing.
 
-        They are names of folders, sorted, so far apart that spans have about PAGES_PER_SPAN pages if the
-        other folders are as large as those of `keys`.
+        The boundaries are sorted names of folders. They are chosen so that a span has about PAGES_PER_SPAN
+        pages if the following folders are as large as those of `keys`.
         """
         last = keys[-1]
         parents = [last[: at + 1] for at in range(len(self._prefix), len(last)) if last[at] == "/"]
@@ -119,12 +120,12 @@ class _Listing:
 
 
 def _is_by_key(after: str, keys: Sequence[str]) -> bool:
-    """Return whether each key comes after the one before it, and the first one after `after`."""
+    """Return whether `keys` are in key order and all come after `after`."""
     return all(a < b for a, b in pairwise(chain((after,), keys)))
 
 
 class _Ahead(Generic[Page]):
-    """The pages of one span; a thread fetches one of them at a time, and PAGES_AHEAD wait to be used."""
+    """Fetch the pages of one span: one page at a time in a thread, up to PAGES_AHEAD ahead of their use."""
 
     def __init__(self, threads: ThreadPoolExecutor, pages: Iterator[Page]) -> None:
         self._threads = threads
@@ -132,7 +133,7 @@ class _Ahead(Generic[Page]):
         self._fetched: deque[Future[Page | None]] = deque()
 
     def fetch(self) -> None:
-        """Begin to fetch the next page, unless the last one is not complete, or enough pages wait."""
+        """Start to fetch the next page, unless a page is being fetched or PAGES_AHEAD pages wait."""
         if self._fetched:
             last = self._fetched[-1]
             if (
@@ -145,12 +146,12 @@ class _Ahead(Generic[Page]):
         self._fetched.append(self._threads.submit(next, self._pages, None))
 
     def take(self) -> Page | None:
-        """Return the next page when it is complete, None after the last; raise the error of its request."""
+        """Return the next page once it is complete, None after the last; raise the error of its request."""
         return self._fetched.popleft().result()
 
 
 def in_order(spans: Iterator[Iterator[Page]]) -> Iterator[Page]:
-    """Yield the pages of one span after the other, while threads fetch those of the next spans."""
+    """Yield the pages of the spans in order, while threads fetch the pages of the next spans."""
     with ThreadPoolExecutor(SPANS_AT_ONCE, thread_name_prefix="tierctl-listing") as threads:
         window = deque(_Ahead(threads, pages) for pages in islice(spans, SPANS_AT_ONCE))
         while window:

@@ -1,4 +1,4 @@
-"""Objects in S3 and in other stores that implement its protocol."""
+"""Store objects in S3 and in other stores that implement its protocol."""
 
 import io
 import os
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 PART_BYTES = 64 << 20
-"""Larger objects are stored in parts of this size: a request that fails is repeated from its beginning."""
+"""Larger objects are uploaded in parts of this size, so that a failed request repeats one part only."""
 
 REQUESTS_MAX = 16
-"""Requests for small objects at the same time, beside those for files in the callers' threads."""
+"""Maximum number of simultaneous requests for small objects; callers' threads send files themselves."""
 
 PARTS_MAX = 10_000
 _STAMP_MAX_BYTES = 1 << 16
 
 
 class _ConditionFailed(Exception):  # noqa: N818
-    """The condition of a write did not hold; raised and caught in this module only."""
+    """The condition of a conditional write did not hold; raised and caught in this module only."""
 
 
 class S3Store:
-    """ObjectStore over a bucket and a prefix, which is prepended to keys without adding a `/`."""
+    """Implement ObjectStore over a bucket; the prefix is prepended to keys without adding a `/`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class S3Store:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Implement `ObjectStore.endpoint`: the environment of this process may have set the server."""
+        """Implement `ObjectStore.endpoint`: the server may come from the environment of this process."""
         meta = self._s3.meta
         host = urlsplit(meta.endpoint_url).hostname or ""
         # The URLs of AWS's own endpoints depend on the bucket, so another process must derive them again.
@@ -93,15 +93,15 @@ class S3Store:
 
     @property
     def delete_batch(self) -> int:
-        """Implement `ObjectStore.delete_batch`: the limit of DeleteObjects."""
+        """Implement `ObjectStore.delete_batch` by the limit of DeleteObjects."""
         return DELETE_BATCH
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """Implement `ObjectStore.put_all`; the store checks a CRC-32C of every request.
 
-        Every write requires that the key is free. If it is not, and the object has the same bytes, then this
-        is an earlier write whose response was lost. An object with other bytes comes from an earlier attempt,
-        and is replaced on the condition that it does not change meanwhile.
+        Every write requires that the key does not exist yet. If it exists with the same bytes, they were
+        written by an attempt whose response was lost. If it exists with other bytes, they come from an
+        earlier attempt, and are replaced on the condition that the object does not change meanwhile.
         """
         *others, last = objects.items()
         self._at_once(self._put_or_delete, others)
@@ -116,9 +116,10 @@ class S3Store:
     def _at_once(
         self, do: Callable[[str, Source | None], None], objects: Sequence[tuple[str, Source | None]]
     ) -> None:
-        """Call `do` for every object: in this thread for files, at the same time for small objects.
+        """Call `do` for every object: files in this thread, small objects in parallel.
 
-        Return when all calls have ended. Raise the error of one; StoreWriteUnknown, if there is one.
+        Return when all calls have ended. If calls failed, raise one of the errors: a StoreWriteUnknown, if
+        there is one.
         """
         errors: list[BaseException] = []
         small = [self._pool.submit(do, *each) for each in objects if not isinstance(each[1], HashedFile)]
@@ -202,7 +203,7 @@ class S3Store:
         return self.put_if(key, body, None) is not None
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Implement `ObjectStore.sizes_bytes` by a listing that skips what lies between the keys."""
+        """Implement `ObjectStore.sizes_bytes` by a listing that skips the keys between the given ones."""
         whole = {self._prefix + key for key in keys}
         sizes = sizes_bytes(self._s3, self._bucket, whole)
         return {key.removeprefix(self._prefix): size_bytes for key, size_bytes in sizes.items()}
@@ -212,7 +213,7 @@ class S3Store:
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Implement `ObjectStore.list_objects` by several requests at the same time."""
+        """Implement `ObjectStore.list_objects` by several simultaneous requests."""
         with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
             paginate = self._s3.get_paginator("list_objects_v2").paginate
             for page in object_pages(paginate, self._bucket, self._prefix + prefix):
@@ -238,7 +239,7 @@ class S3Store:
             yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
-        """Implement `ObjectStore.delete` with 1,000 keys per request, whose response has an error per key.
+        """Implement `ObjectStore.delete` with 1,000 keys per request; the response lists failed keys.
 
         Incomplete uploads of killed runs to these keys are aborted first: no later run would find them.
         """
@@ -262,7 +263,7 @@ class S3Store:
             return None
 
     def get_tagged(self, key: str) -> TaggedObject | None:
-        """Implement `ConditionalStore.get_tagged`; the age is the difference of Date and Last-Modified."""
+        """Implement `ObjectStore.get_tagged`; the age is the header Date minus Last-Modified."""
         try:
             with translated(f"examining {self.name_of(key)}"):
                 answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
@@ -274,7 +275,7 @@ class S3Store:
         return TaggedObject(answer["ETag"], body, age_s)
 
     def delete_if(self, key: str, tag: str) -> None:
-        """Implement `ConditionalStore.delete_if` by a check first: not all servers delete conditionally."""
+        """Implement `ConditionalStore.delete_if` by a check before: not all servers support If-Match."""
         head = self._head(key)
         if head is not None and head["ETag"] == tag:
             delete_all(self, [key])
@@ -305,7 +306,7 @@ class S3Store:
         return False
 
     def _confirm_or_replace(self, key: str, source: Source, failed: _ConditionFailed) -> None:
-        """Return if the present object has the bytes of `source`; otherwise replace it."""
+        """Return if the existing object has the bytes of `source`; otherwise replace the object."""
         head = self._head(key)
         if self._has_same_bytes(key, source):
             return
@@ -366,9 +367,9 @@ def open_store(address: StoreAddress) -> S3Store:
 
 
 def _require_listening(endpoint_url: str) -> None:
-    """Raise RemoteStorageError if the endpoint that a setting names refuses connections.
+    """Raise RemoteStorageError if the endpoint in the settings refuses connections.
 
-    AWS's own endpoints, and those behind a proxy, are left to the client.
+    AWS's own endpoints and endpoints behind a proxy are not checked here; the client reports their errors.
     """
     url = urlsplit(endpoint_url)
     host = url.hostname or ""

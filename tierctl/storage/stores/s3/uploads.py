@@ -1,4 +1,4 @@
-"""Multipart uploads to S3, and removal of uploads that a killed run did not complete."""
+"""Upload objects to S3 in parts, and abort uploads that a killed run did not complete."""
 
 import base64
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def encoded_crc(crc: int) -> str:
 
 
 def composite_checksum(source: HashedFile, part_bytes: int) -> str:
-    """Return the checksum of the parts' checksums: stores without FULL_OBJECT report it for an upload."""
+    """Return the checksum of the parts' checksums; stores without FULL_OBJECT report it for an upload."""
     count = -(-source.size_bytes // part_bytes)
     of_parts = 0
     for number in range(count):
@@ -35,7 +35,7 @@ def composite_checksum(source: HashedFile, part_bytes: int) -> str:
 
 
 def _crc32c(body: FileRange) -> int:
-    """Return the checksum of the whole range, and go back to its beginning."""
+    """Return the checksum of the whole range, and seek back to the beginning of the range."""
     crc = 0
     while block := body.read():
         crc = crc32c_extend(crc, np.frombuffer(block, np.uint8))
@@ -85,7 +85,7 @@ class Uploads:
     def put_part(
         self, target: dict[str, str], upload: str, number: int, source: HashedFile, part_bytes: int
     ) -> dict[str, Any]:
-        """Upload one part; return the entry for it in the request that completes the upload."""
+        """Upload one part; return its entry for the CompleteMultipartUpload request."""
         start = (number - 1) * part_bytes
         with file_range(source, start, part_bytes, self._throttle) as body:
             checksum = encoded_crc(_crc32c(body))
@@ -102,7 +102,7 @@ class Uploads:
     def abort_all(self, keys: Sequence[str]) -> None:
         """Abort the uploads to exactly these keys, which earlier runs did not complete.
 
-        Do nothing if this identity may not list uploads, or the store does not support it.
+        Do nothing if the credentials do not permit listing uploads, or if the store does not support it.
         """
         wanted, prefix = set(keys), common_prefix(keys)
         with (
