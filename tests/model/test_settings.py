@@ -59,9 +59,10 @@ def test_values(row: object, text: str, value: object) -> None:
     ("row", "text", "message"),
     [
         (topic.RETENTION_MS, "-2", "retention.ms='-2' is not a whole number of at least -1"),
-        (topic.RETENTION_BYTES, str(1 << 63), "is not a whole number$"),
+        (topic.RETENTION_BYTES, str(1 << 63), "is not a whole number of at most 9223372036854775807$"),
+        (topic.RETENTION_BYTES, "1k", "is not a whole number$"),
         (topic.REMOTE_STORAGE_ENABLE, "1", "is not true or false"),
-        (broker.CUSTOM_METADATA_MAX_BYTES, str(1 << 31), "is not a whole number of at least 0"),
+        (broker.CUSTOM_METADATA_MAX_BYTES, str(1 << 31), "of at least 0 and at most 2147483647$"),
         (broker.TASK_RETRY_JITTER, "0.6", "is not a number from 0 to 0.5"),
         (broker.TASK_RETRY_JITTER, "nan", "is not a number from 0 to 0.5"),
         (plugin.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),

@@ -24,7 +24,7 @@ def log_dir(name: str = "a", topic_ids: Mapping[Uuid, str] = KEPT, **more: Any) 
 
 
 def declared(*log_dirs: LogDirFacts, **more: Any) -> dict[str, Any]:
-    return {"log_dirs": log_dirs, "all_log_dirs": True, **more}
+    return {"log_dirs": log_dirs, "all_log_dirs": True, "known_topic_ids": frozenset(KEPT), **more}
 
 
 STILL = {TOPIC_ID: "orders-0.5bdc1fcf-delete"}
@@ -59,6 +59,14 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
      declared(log_dir(unreadable_topics={"bills": "bills-0"})), None),
     ("all log directories, and a cluster that may be another one",
      declared(log_dir(), cluster=answer(is_own=False)), None),
+    ("no other topic of the metadata in any of them",
+     declared(log_dir(), known_topic_ids=frozenset({OTHER_ID})),
+     "they may be another cluster's"),
+    ("another topic of the metadata in one of them",
+     declared(log_dir(), log_dir("b", {OTHER_ID: "bills-0"}), known_topic_ids=frozenset({OTHER_ID})), None),
+    ("only the cluster id shows it",
+     declared(log_dir(cluster_id=OURS), cluster_id=OURS, known_topic_ids=frozenset({OTHER_ID})), None),
+    ("the metadata have no other topic", declared(log_dir(), known_topic_ids=frozenset()), None),
 ]  # fmt: skip
 
 

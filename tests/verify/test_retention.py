@@ -34,7 +34,7 @@ DAYS = TopicConfig(retention_ms=RETENTION_MS)
         ((OLD_MS, 0, NOW_MS, NOW_MS), DAYS, 1, None),
         ((OLD_MS, OLD_MS, NOW_MS, 0), DAYS, None, None),
         ((OLD_MS,) * 4, DAYS, None, None),
-        ((0, OLD_MS, OLD_MS, OLD_MS), TopicConfig(), None, None),
+        ((0, OLD_MS, OLD_MS, OLD_MS), TopicConfig.from_settings({"retention.ms": "-1"}), None, None),
         # retention.bytes deletes the segment without a time.
         ((0, OLD_MS, OLD_MS, OLD_MS), replace(DAYS, retention_bytes=0), None, None),
         ((0, OLD_MS, OLD_MS, OLD_MS), replace(DAYS, remote_storage_enable=False), None, None),
@@ -64,12 +64,13 @@ def test_stalled_retention(
         assert found[0].severity is Severity.WARNING
 
 
-def test_without_settings_the_default_is_assumed() -> None:
+@pytest.mark.parametrize("config", [None, TopicConfig(), TopicConfig(retention_bytes=1 << 40)], ids=str)
+def test_an_age_that_is_not_stated_is_kafkas_default(config: TopicConfig | None) -> None:
     state = tier(*segments(0, OLD_MS, OLD_MS, OLD_MS))
     readable = ReadablePartition(PARTITION, state.partitions[PARTITION.key].cache, (LOG,))
     [finding] = check_partition(
-        readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, None)
+        readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
     )
     assert (finding.kind, finding.severity) == (FindingKind.STALLED_RETENTION, Severity.INFO)
     assert f"since {OLD_MS + 7 * DAY_MS}" in finding.message
-    assert "retention.ms=604800000 is assumed" in finding.message
+    assert "Kafka's default of 604800000 is assumed" in finding.message

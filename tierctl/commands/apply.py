@@ -57,11 +57,6 @@ class ApplyRequest(TierToTierRequest):
     custom_metadata_max_bytes: int | None = None
     """KIP-917's limit; a segment with more stops its partition. Default: the broker setting, else 128."""
 
-    @property
-    def has_cluster(self) -> bool:
-        """Whether settings and logs are those of a cluster."""
-        return self.bootstrap_server is not None or (self.metadata or "").startswith("kafka:")
-
 
 def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationResult:
     """Drop the steps of the saved plan that no longer hold, and with `apply` carry out the others.

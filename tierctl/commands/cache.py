@@ -15,6 +15,7 @@ from tierctl.metadata.cache_files.check import missing
 from tierctl.metadata.cache_files.files import cache_files, remote_index_files
 from tierctl.metadata.cache_files.rewrite import Rewrite, plan_compaction, rewrite
 from tierctl.metadata.cache_files.rows import FileRows, Row, check_rows, entry_rows
+from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.stored import HeaderForm
 from tierctl.report import tables
@@ -211,7 +212,10 @@ def _noting_damage(found: Iterable[FileRows], damaged: list[FileRows]) -> Iterat
 
 
 def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) -> list[Path]:
-    """Return `files`, and what `finders` find in `state_dir` and each `log_dir`."""
+    """Return `files`, and what `finders` find in `state_dir` and each `log_dir`.
+
+    Raise NotFoundError if no folder has a cache, nor the manifest of a state directory.
+    """
     folders = [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
     if not request.files and not folders:
         raise UsageError("no cache is named", hint="name files, --state-dir or --log-dir")
@@ -221,7 +225,18 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
     for file in request.files:
         if file.is_dir():
             raise UsageError(f"{file} is a folder", hint="name it as --state-dir or --log-dir")
-    return [*request.files, *(path for folder in folders for find in finders for path in find(folder))]
+    found = [*request.files, *(path for folder in folders for find in finders for path in find(folder))]
+    if not (found or any(map(_has_caches, folders))):
+        raise NotFoundError(
+            f"no cache files in {', '.join(map(str, folders))}",
+            hint="expected the state directory of earlier runs, or a log directory of Kafka 3.7 or older",
+        )
+    return found
+
+
+def _has_caches(folder: Path) -> bool:
+    files = chain(cache_files(folder), remote_index_files(folder))
+    return (folder / MANIFEST).exists() or next(iter(files), None) is not None
 
 
 def _missing_rows(state_dir: Path | None) -> Iterator[FileRows]:

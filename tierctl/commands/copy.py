@@ -171,7 +171,9 @@ def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequenc
             live_broker_ids=leaders.broker_ids,
         )
     without_settings = {partition.topic for partition in partitions} - inputs.stated.keys()
-    require_known_names(in_file, run.resources.known_topics(state), without_settings)
+    note = require_known_names(in_file, run.resources.known_topics(state), without_settings)
+    if note is not None:
+        run.progress.note(note)
     return inputs
 
 

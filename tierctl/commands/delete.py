@@ -45,7 +45,7 @@ class DeleteRequest(MutationRequest):
         if self.find:
             if self.interval is not None:
                 raise UsageError("--find looks once", hint="leave --interval out")
-            if self.bootstrap_server is None and not (self.metadata or "").startswith("kafka:"):
+            if not self.has_cluster:
                 raise _no_controller()
         if self.i_know_it_is_deleted and not self.mark:
             raise UsageError("--i-know-it-is-deleted goes with --mark")

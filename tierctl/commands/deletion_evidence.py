@@ -22,11 +22,15 @@ def deletion_evidence(
         raise UsageError(
             "--all-log-dirs: no --log-dir is given", hint="name each log directory of each broker"
         )
-    cluster = run.cluster
+    cluster, identity = run.cluster, run.metadata.identity()
+    known = {part.topic_id_partition.topic_id for part in run.metadata.state}.difference(topic_ids)
+    if known and identity.metadata_topic_id is not None:
+        known.add(identity.metadata_topic_id)
     return DeletionEvidence(
         cluster=None if cluster is None else cluster.answer_about(topic_ids, run.metadata.state),
         log_dirs=[read_log_dir_facts(log_dir) for log_dir in log_dirs],
         all_log_dirs=all_log_dirs,
-        cluster_id=run.metadata.identity().cluster_id,
+        cluster_id=identity.cluster_id,
+        known_topic_ids=frozenset(known),
         overridden=frozenset(map(Uuid.parse, i_know_it_is_deleted)),
     )

@@ -91,6 +91,11 @@ class Request:
         return False
 
     @property
+    def has_cluster(self) -> bool:
+        """Whether settings and logs are those of a cluster."""
+        return self.bootstrap_server is not None or (self.metadata or "").startswith("kafka:")
+
+    @property
     def states_broker_settings(self) -> bool:
         """Whether the request names a file of broker settings, or states one."""
         limits = (self.throttle_copy, self.throttle_fetch)

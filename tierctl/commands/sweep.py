@@ -56,6 +56,14 @@ class SweepRequest(MutationRequest):
     max_fraction: float | None = None
     """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
 
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        if self.metadata is not None and not (self.has_cluster or self.log_dir or self.remote):
+            raise UsageError(
+                "--remote and --log-dir are missing: nothing shows which leader epochs the logs have",
+                hint="name the tier, the log directories, or the cluster with --bootstrap-server",
+            )
+
 
 def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationResult:
     """Plan the deletes of every selected partition, and with `apply` carry them out.
@@ -212,7 +220,9 @@ def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
     """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
     configs = run.resources.topic_configs()
     topics = {part.topic_id_partition.topic for part in _selected(run, state)}
-    require_known_names(configs, run.resources.known_topics(state), topics - configs.keys())
+    note = require_known_names(configs, run.resources.known_topics(state), topics - configs.keys())
+    if note is not None:
+        run.progress.note(note)
     return configs
 
 

@@ -23,9 +23,10 @@ from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicIdPartition
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
+from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -244,7 +245,7 @@ def _findings(
             now_ms=resources.now_ms,
             logs=logs,
             topics=_known_topics(request, unreadable),
-            configs=resources.topic_configs(),
+            configs=_configs(resources, state),
             cluster=cluster,
             remote=remote,
             deep=deep,
@@ -265,6 +266,17 @@ def _count_known(examined: Examined, state: TierState, selection: Selection, req
     examined.segments = sum(len(part.cache) for part in parts)
     examined.topics = len({part.topic_id_partition.topic_id for part in parts})
     examined.log_dirs = len(request.log_dir)
+
+
+def _configs(resources: Resources, state: TierState) -> dict[str, TopicConfig]:
+    """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
+    configs = resources.topic_configs()
+    if configs and resources.cluster is None:
+        selected = {p.topic_id_partition.topic for p in state if p.topic_id_partition in resources.selection}
+        note = require_known_names(configs, resources.known_topics(state), selected - configs.keys())
+        if note is not None:
+            resources.progress.note(note)
+    return configs
 
 
 def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> KnownTopics | None:

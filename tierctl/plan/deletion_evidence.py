@@ -32,13 +32,16 @@ class DeletionEvidence:
     """What is known about the existence of topics.
 
     `log_dirs` are the log directories of all replicas if `all_log_dirs`. `cluster_id` is the cluster of the
-    metadata topic, None if unknown. For the topic ids in `overridden` the operator answers.
+    metadata topic, None if unknown. `known_topic_ids` are the other ones in the metadata and that of the
+    metadata topic; empty if the metadata have no other topic. For the topic ids in `overridden` the operator
+    answers.
     """
 
     cluster: ClusterAnswer | None = None
     log_dirs: Sequence[LogDirFacts] = ()
     all_log_dirs: bool = False
     cluster_id: str | None = None
+    known_topic_ids: frozenset[Uuid] = frozenset()
     overridden: frozenset[Uuid] = frozenset()
 
     def require_overridden_among(self, topic_ids: Collection[Uuid]) -> None:
@@ -97,6 +100,16 @@ class DeletionEvidence:
                 yield f"{log_dir.path} belongs to cluster {log_dir.cluster_id}, the tier to {expected}"
             elif not log_dir.has_partitions and (log_dir.cluster_id is None or expected is None):
                 yield f"{log_dir.path} has no partition: it may be another directory, or not mounted"
+        if self.known_topic_ids and not any(map(self._is_own, self.log_dirs)):
+            yield (
+                "the log directories have no folder of any other topic in the metadata, nor of the metadata "
+                "topic: they may be another cluster's"
+            )
+
+    def _is_own(self, log_dir: LogDirFacts) -> bool:
+        """Return whether something shows that a log directory is of the cluster whose tier this is."""
+        is_same = self.cluster_id is not None and log_dir.cluster_id == self.cluster_id
+        return is_same or not self.known_topic_ids.isdisjoint(log_dir.topic_ids)
 
     def _expected_cluster_id(self) -> str | None:
         """Return the id of the cluster that the log directories must belong to; None if nothing shows it."""

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from tierctl.errors import UsageError
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
+from tierctl.plan.preconditions import INTERNAL_TOPICS
 
 _SIMILAR = 0.8
 """Names at least this similar are taken for a typing error of each other."""
@@ -13,13 +14,15 @@ _SIMILAR = 0.8
 
 def require_known_names(
     stated: Collection[str], known: Collection[str], without_settings: Collection[str]
-) -> None:
+) -> str | None:
     """Raise UsageError if the names of topics in --topic-configs, `stated`, look mistyped.
+
+    Return a note about the other names that are not among the `known` topics; None without any.
 
     A name looks mistyped if it is not among the `known` topics and resembles one of the selected topics
     `without_settings`. If none of several known topics is stated, the file is that of another cluster.
     """
-    unknown = sorted(set(stated) - set(known))
+    unknown = sorted(set(stated) - set(known) - INTERNAL_TOPICS)
     for name in unknown:
         near = get_close_matches(name, sorted(without_settings), n=1, cutoff=_SIMILAR)
         if near:
@@ -35,3 +38,9 @@ def require_known_names(
             "the log directories have",
             hint=f"known topics: {names_text(known)}",
         )
+    if not unknown:
+        return None
+    return (
+        f"--topic-configs states settings of {names_text(unknown)}, which neither the metadata nor the log "
+        "directories have"
+    )

@@ -1,7 +1,7 @@
 """Checks of a partition's retention: whether a segment without a usable timestamp stops retention.ms."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import TopicConfig
@@ -23,12 +23,17 @@ class Retention:
     now_ms: int
     config: TopicConfig | None
 
+    @property
+    def is_age_known(self) -> bool:
+        """Whether the settings state retention.ms, or the value that brokers take is known otherwise."""
+        return self.config is not None and (self.config.is_age_stated or self.config.retention_ms >= 0)
+
 
 def check_retention(readable: ReadablePartition, log: LogFacts, retention: Retention) -> Iterator[Finding]:
     """Yield a finding if a segment stalls retention.ms, as `sweep` decides it.
 
-    Topics that `sweep` skips because of their settings have no finding. Where the settings are not known,
-    Kafka's default of retention.ms is assumed, and the finding is information.
+    Topics that `sweep` skips because of their settings have no finding. Where retention.ms is not stated,
+    Kafka's default is assumed, and the finding is information.
     """
     name = readable.topic_id_partition.topic
     if retention.config is not None and why_never_tiered(name, {name: retention.config}):
@@ -42,22 +47,20 @@ def check_retention(readable: ReadablePartition, log: LogFacts, retention: Reten
         log_end_offset=log.log_end_offset,
         local_only_bytes=log.local_only_bytes,
     )
-    default_ms = topic.RETENTION_MS.kafka_default
+    config, default_ms = retention.config or TopicConfig(), topic.RETENTION_MS.kafka_default
+    if not retention.is_age_known:
+        config = replace(config, retention_ms=default_ms)
     try:
-        stalled = expire(
-            view, retention.config or TopicConfig(retention_ms=default_ms), retention.now_ms
-        ).stalled
+        stalled = expire(view, config, retention.now_ms).stalled
     except RemoteResourceNotFound:
         # The lineage does not reach the log start: findings about segments and offsets report that.
         return
     if stalled is None:
         return
     severity, message = Severity.WARNING, stalled.message
-    if retention.config is None:
+    if not retention.is_age_known:
         severity = Severity.INFO
-        message += (
-            f" (the settings of the topic are not known: {topic.RETENTION_MS.name}={default_ms} is assumed)"
-        )
+        message += f" ({topic.RETENTION_MS.name} is not stated: Kafka's default of {default_ms} is assumed)"
     yield finding_of(
         readable.topic_id_partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment
     )

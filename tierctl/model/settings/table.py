@@ -95,7 +95,7 @@ class Setting(Generic[T]):
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         is_within = not is_number or self._least <= value <= self._most  # type: ignore[operator]
         if not is_within and value != self.besides:
-            raise self._refused(text, source)
+            raise self._refused(text, source, is_too_large=value > self._most)  # type: ignore[operator]
         return value
 
     def given(self, settings: Mapping[str, str], source: str = "") -> T | None:
@@ -156,10 +156,13 @@ class Setting(Generic[T]):
             return self.most
         return {Type.INT: _INT_MAX, Type.LONG: _LONG_MAX}.get(self.type, float("inf"))
 
-    def _refused(self, text: str, source: str) -> UsageError:
+    def _refused(self, text: str, source: str, *, is_too_large: bool = False) -> UsageError:
         shown = "" if self.type is Type.PASSWORD else f"={text!r}"
         where = f"{source}: " if source else ""
-        return UsageError(f"{where}{self.name}{shown} is not {self.values}")
+        wanted = self.values
+        if is_too_large and self.most is None:
+            wanted += f"{' and' if self.least is not None else ' of'} at most {self._most}"
+        return UsageError(f"{where}{self.name}{shown} is not {wanted}")
 
 
 _NOUNS = {

@@ -138,7 +138,9 @@ def _configs(
 ) -> dict[str, TopicConfig]:
     configs = resources.topic_configs()
     known = {partition.topic for partition in contents.partitions}
-    require_known_names(configs, known, set(topics) - configs.keys())
+    note = require_known_names(configs, known, set(topics) - configs.keys())
+    if note is not None:
+        resources.progress.note(note)
     return configs
 
 

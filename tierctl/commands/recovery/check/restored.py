@@ -67,9 +67,8 @@ class RestoreCheckRequest(Request):
 
     def validate(self) -> None:
         """Raise UsageError for fields that contradict each other."""
-        is_on_cluster = self.bootstrap_server is not None or (self.metadata or "").startswith("kafka:")
         for option, value in (("--election-timeout", self.election_timeout_ms), ("--produce", self.produce)):
-            if value is not None and not is_on_cluster:
+            if value is not None and not self.has_cluster:
                 raise UsageError(
                     f"{option} needs a cluster", hint="name it: --bootstrap-server, or --metadata kafka://..."
                 )
