@@ -342,9 +342,11 @@ def test_variables_that_name_no_option_are_refused(
     assert hint in ran.err
 
 
-def test_a_profile_does_not_apply_plans(tmp_path: Path, metadata: Path) -> None:
+@pytest.mark.parametrize("table", ["", "[profiles.default]\n", "[profiles.nightly]\n"])
+def test_a_profile_does_not_apply_plans(table: str, tmp_path: Path, metadata: Path) -> None:
+    """Not even one that is not in use."""
     file = tmp_path / "tierctl.toml"
-    file.write_text("[profiles.default]\napply = true\n")
+    file.write_text(f"{table}apply = true\n")
     args = ("--metadata", metadata, "--remote", tmp_path)
     ran = tierctl("sweep", *args, "--config-file", file)
     assert (ran.code, ran.out) == (2, "")

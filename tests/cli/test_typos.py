@@ -116,6 +116,15 @@ def test_a_log_directory_that_does_not_exist(command: str, words: dict[str, str]
     assert "braker-1: no such folder" in ran.err
 
 
+@pytest.mark.parametrize("command", ["sweep", "verify", "copy", "explain"])
+def test_a_folder_that_is_no_log_directory(command: str, words: dict[str, str]) -> None:
+    args = SELECTING.get(command, (command, "orders", "0", "--metadata={root}/before"))
+    kept = [arg.format(**words) for arg in args if "log-dir" not in arg]
+    ran = tierctl(*kept, "--log-dir", words["tmp"])
+    assert "has neither partitions nor meta.properties" in ran.err
+    assert ("no --log-dir has a log of " in ran.err) == (command in {"sweep", "explain"})
+
+
 @pytest.mark.parametrize("source", ["--topic-configs={tmp}/topics", "--metadata={root}/before", "both"])
 def test_doctor_without_a_cluster(source: str, words: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "topics").write_text("orders.remote.storage.enable=true\n")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands.local_logs import left_out_notes, replica_notes
+from tierctl.commands.local_logs import foreign_folder_notes, left_out_notes, replica_notes
 from tierctl.model import TopicIdPartition
 
 from tests.plan.tier import TOPIC_ID, local_log
@@ -46,6 +46,16 @@ def test_folders_that_are_left_out(tmp_path: Path, folders: list[str], notes: li
         (tmp_path / folder).mkdir()
     found = list(left_out_notes([tmp_path], lambda partition: partition.topic != "other"))
     assert found == [note.format(root=tmp_path) for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_noted"),
+    [(None, True), ("kafka.log", True), ("meta.properties", False), ("a-0", False), ("a-0.1f-delete", False)],
+)
+def test_a_folder_that_is_no_log_directory(tmp_path: Path, name: str | None, is_noted: bool) -> None:
+    if name is not None:
+        (tmp_path / name).touch()
+    assert bool(list(foreign_folder_notes([tmp_path]))) == is_noted
 
 
 @pytest.mark.parametrize(

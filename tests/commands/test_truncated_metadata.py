@@ -186,6 +186,15 @@ def test_verify_distinguishes_leaked_objects_from_damage(root: Path) -> None:
     assert exit_code == ExitCode.PARTIAL
 
 
+def test_verify_and_status_know_what_a_state_directory_knows(root: Path, tmp_path: Path) -> None:
+    """Nothing is leaked and no history is incomplete: the state directory read the topic before the cut."""
+    whole = commands.segments(commands.SegmentsRequest(metadata=str(root / "before"), state_dir=tmp_path))
+    assert verified(root, "cut", state_dir=tmp_path) == ([], ExitCode.OK)
+    request = commands.StatusRequest(**request_at(root, "cut", "log_dir", "remote"), state_dir=tmp_path)
+    found = commands.status(request)
+    assert (sum(row.segments for row in found.topics), found.problems) == (len(list(whole.rows)), ())
+
+
 def test_verify_states_the_offsets_that_are_missing(root: Path) -> None:
     findings, exit_code = verified(root, "cut")
     found = {f"{f.topic}-{f.partition}": f for f in findings if f.kind.value == "incomplete_history"}

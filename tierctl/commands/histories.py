@@ -13,6 +13,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicIdPartition
 
 if TYPE_CHECKING:
+    from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.model import LocalLog
     from tierctl.plan.steps import Skip
     from tierctl.state.tier import MissingEvents, TierState
@@ -109,6 +110,17 @@ def report_unusable(
     if len(problems) > _PROBLEMS_SHOWN_MAX:
         resources.progress.warn(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
     return bool(problems)
+
+
+def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
+    """Open the metadata and read the whole topic: only that finds the events that the fold dropped.
+
+    If the topic lost its oldest events, the state directory, which may know them, has precedence.
+    """
+    metadata = resources.metadata(is_whole=True)
+    if resources.request.state_dir is None or not metadata.refresh().missing:
+        return metadata
+    return resources.metadata()
 
 
 def read_selected(resources: Resources) -> TierState:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tierctl.apply.journal import Journal
 from tierctl.errors import TierctlError
-from tierctl.locallog import FolderKind, LeftOutFolder, left_out_folders, read_log_dirs
-from tierctl.model import LocalLog, TopicPartition, Uuid
+from tierctl.locallog import FolderKind, LeftOutFolder, is_log_dir, left_out_folders, read_log_dirs
+from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import SHOWN_MAX, names_text
 from tierctl.plan.preconditions import newest_replicas
@@ -42,9 +42,28 @@ def read_local_logs(
         reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
     )
     selected = [log for log in logs if select(log.topic_partition)]
-    for note in (*left_out_notes(dirs, select), *replica_notes(selected)):
+    for note in (*foreign_folder_notes(dirs), *left_out_notes(dirs, select), *replica_notes(selected)):
         progress.note(note)
     return logs
+
+
+def foreign_folder_notes(dirs: Sequence[Path]) -> Iterator[str]:
+    """Yield one note per folder in `dirs` that is no broker's log directory: its name may be mistyped."""
+    for directory in dirs:
+        if not is_log_dir(directory):
+            yield (
+                f"--log-dir {directory} has neither partitions nor meta.properties: is it a broker's log "
+                "directory (log.dirs)?"
+            )
+
+
+def missing_log_note(partitions: Collection[TopicIdPartition]) -> str:
+    """Return the note that no log directory has the logs of `partitions`."""
+    names = names_text([str(partition.topic_partition) for partition in partitions])
+    return (
+        f"no --log-dir has a log of {names}: where the log starts now, and what only the local log has, is "
+        "not known"
+    )
 
 
 def left_out_notes(dirs: Sequence[Path], select: Select) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tierctl.apply.run import RunOptions
+from tierctl.commands.local_logs import missing_log_note
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
@@ -316,6 +317,9 @@ def _lineages(
         and part.topic_id_partition in run.resources.selection
         and part.delete_state is None
     ]
+    missing = [p for p, last in newest if last is not None and p.topic_partition not in run.unreadable]
+    if run.request.log_dir and missing:
+        run.progress.note(missing_log_note(missing))
     found: dict[_Key, tuple[EpochEntry, ...]] = {}
     failures: dict[_Key, str] = {}
     for partition, read in _read_lineages(run, newest):

@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.histories import Histories
+from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.plans import MutationResult
 from tierctl.commands.recovery.repairs.offsets import unsafe_offsets
@@ -215,10 +215,8 @@ def _findings(
     if asked.is_sample:
         required("--remote", request.remote)
     with ExitStack() as opened:
-        # Dropped events are found only by reading the whole topic, not from the state of an earlier run.
-        whole = replace(request, state_dir=None)
-        resources = opened.enter_context(Resources(request=whole, progress=progress))
-        metadata = resources.metadata() if read is None else read
+        resources = opened.enter_context(Resources(request=request, progress=progress))
+        metadata = whole_metadata(resources) if read is None else read
         state = metadata.refresh()
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)

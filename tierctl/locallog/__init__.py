@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from tierctl.lazy import exports
 
 if TYPE_CHECKING:
-    from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders, require_log_dir
+    from tierctl.locallog.folders import (
+        FolderKind,
+        LeftOutFolder,
+        is_log_dir,
+        left_out_folders,
+        require_log_dir,
+    )
     from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
     from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
     from tierctl.locallog.locks import ensure_stopped, is_locked
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = exports(
         __name__,
-        folders=("FolderKind", "LeftOutFolder", "left_out_folders", "require_log_dir"),
+        folders=("FolderKind", "LeftOutFolder", "is_log_dir", "left_out_folders", "require_log_dir"),
         formatted_node=("FormattedNode", "read_formatted_node"),
         loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
         locks=("ensure_stopped", "is_locked"),
@@ -31,6 +37,7 @@ __all__ = [
     "LeftOutFolder",
     "ensure_stopped",
     "is_locked",
+    "is_log_dir",
     "left_out_folders",
     "list_partitions",
     "read_formatted_node",

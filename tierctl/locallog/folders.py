@@ -72,6 +72,13 @@ def require_log_dir(directory: Path) -> None:
     raise NotFoundError(f"{directory}: no such folder", hint=hint)
 
 
+def is_log_dir(directory: Path) -> bool:
+    """Return whether a folder has partitions or meta.properties, as a broker's log directory has."""
+    names = (path.name for path in directory.iterdir())
+    partitions = (n for n in names if _LEFT_OUT.match(n) or parse_partition_folder(n) is not None)
+    return (directory / META_PROPERTIES).exists() or next(partitions, None) is not None
+
+
 def distinct_dirs(dirs: Sequence[Path]) -> list[Path]:
     """Return the directories in their order, each once, however it is spelt or linked."""
     found: dict[Path, Path] = {}

@@ -138,7 +138,11 @@ class _Reader:
     def take(self, entry: TomlEntry) -> None:
         """Add one entry of the file."""
         top, *rest = entry.path
-        if top not in _TOP_LEVEL:
+        if ONLY_TYPED in (top, *rest[1:2]):
+            # Also in a profile that is not in use.
+            found = not_typed(f"{ONLY_TYPED} = {str(entry.value).lower()}")
+            self.problems.append(self._wrong(entry, *found))
+        elif top not in _TOP_LEVEL:
             self.problems.append(self._misplaced(entry))
         elif top == "profile" and (rest or not isinstance(entry.value, str)):
             self.problems.append(
@@ -161,9 +165,7 @@ class _Reader:
     def _take_value(self, profile: dict[str, ProfileValue], entry: TomlEntry) -> Iterator[SettingProblem]:
         key = entry.path[2].replace("-", "_")
         text = _text_of({} if len(entry.path) > 3 else entry.value)
-        if key == ONLY_TYPED:
-            yield self._wrong(entry, *not_typed(f"{ONLY_TYPED} = {str(entry.value).lower()}"))
-        elif key not in self._keys:
+        if key not in self._keys:
             yield self._unknown(entry, key)
         elif text is None:
             yield self._wrong(

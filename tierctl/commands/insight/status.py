@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tierctl.apply.measures import measure_copy_lag
 from tierctl.commands.copy import CopyRequest, explained
+from tierctl.commands.histories import whole_metadata
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request
@@ -131,16 +132,13 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
 
     Problems are those findings of `verify`, without the tier's objects, that are more than information, and
     segments of the log directories that KIP-917's limit keeps from the tier. The copy lag is what `copy`
-    would copy, or says that it waits for, of the log directories. The state is that of one reading of the
-    whole topic: events that brokers drop are in no state directory. Raises NotFoundError if the selection
-    does not exist, the errors of the metadata and the cluster, and those of `require_own_tier` for a tier
-    that the request names.
+    would copy, or says that it waits for, of the log directories. The state is that of `whole_metadata`.
+    Raises NotFoundError if the selection does not exist, the errors of the metadata and the cluster, and
+    those of `require_own_tier` for a tier that the request names.
     """
     copying = request_as(CopyRequest, request)
     breaches: dict[TopicIdPartition, Reason] = {}
-    with mutation(
-        copying, progress or SilentProgress(), reader=lambda resources: resources.metadata(is_whole=True)
-    ) as run:
+    with mutation(copying, progress or SilentProgress(), reader=whole_metadata) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         if request.remote is not None:
