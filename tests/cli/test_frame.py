@@ -261,6 +261,16 @@ def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 141), ("<&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 141)])
+def test_streams_that_are_closed_from_the_start(closed: str, code: int, metadata: Path) -> None:
+    command = f"exec '{sys.executable}' -m tierctl segments --metadata '{metadata}' {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, env=environment(), text=True, check=False, timeout=60
+    )
+    assert (done.returncode, bool(done.stdout)) == (code, code == 0), done.stderr
+    assert bool(done.stderr) == (closed == "<&-")
+
+
 @pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
 @pytest.mark.parametrize(
     "command", ["segments", "segments --sizes", "segments --offsets", "verify", "sweep", "delete", "format"]

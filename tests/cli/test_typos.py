@@ -82,6 +82,30 @@ def test_topic_settings(command: str, file: str, nearest: str, words: dict[str, 
     refused(command, ("--topic-configs", f"{TMP}/{file}"), words, nearest)
 
 
+@pytest.mark.parametrize("command", ["sweep", "copy", "verify", "status", "explain", "report", "doctor"])
+def test_names_of_topics_in_their_settings(command: str, words: dict[str, str], tmp_path: Path) -> None:
+    args = ("explain", "orders", "0") if command == "explain" else (command,)
+    places = ("--metadata={root}/before", "--remote={root}/before-remote", "--log-dir={root}/before")
+    where = [place.format(**words) for place in places]
+    file = tmp_path / "names.properties"
+    file.write_text("ordres.remote.storage.enable=true\nclicks.remote.storage.enable=true\n")
+    ran = tierctl(*args, *where, "--topic-configs", file)
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert 'did you mean "orders"?' in ran.err
+
+
+def test_verify_deep_needs_the_tier(words: dict[str, str]) -> None:
+    ran = tierctl("verify", "--metadata={root}/before".format(**words), "--deep")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--remote is missing" in ran.err
+
+
+def test_sweep_needs_something_to_decide_from(words: dict[str, str]) -> None:
+    ran = tierctl("sweep", "--metadata={root}/before".format(**words))
+    assert (ran.code, ran.out) == (2, "")
+    assert "--remote and --log-dir are missing" in ran.err
+
+
 @pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
 @pytest.mark.parametrize(
     ("override", "nearest"),

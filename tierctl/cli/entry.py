@@ -22,7 +22,23 @@ _GARBAGE_AFTER = 200_000
 
 def main() -> Never:
     """Run the command line of the process and end the process with its code."""
-    _end(answer(sys.argv[1:]))
+    _end(answer(sys.argv[1:]) if _has_streams() else PIPE_CLOSED)
+
+
+def _has_streams() -> bool:
+    """Replace a closed stdin and a closed stderr by the null device; return whether stdout is open.
+
+    Python has None in the place of a stream that was closed before it began, as by `>&-`. A file that is
+    opened later would get the number of such a stream.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+    has_stdout = sys.stdout is not None
+    if not has_stdout:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    return has_stdout
 
 
 def answer(args: list[str]) -> int:

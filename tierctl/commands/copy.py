@@ -171,7 +171,8 @@ def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequenc
             live_broker_ids=leaders.broker_ids,
         )
     without_settings = {partition.topic for partition in partitions} - inputs.stated.keys()
-    note = require_known_names(in_file, run.resources.known_topics(state), without_settings)
+    known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
+    note = require_known_names(in_file, known, without_settings)
     if note is not None:
         run.progress.note(note)
     return inputs

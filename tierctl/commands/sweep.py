@@ -221,7 +221,8 @@ def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
     """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
     configs = run.resources.topic_configs()
     topics = {part.topic_id_partition.topic for part in _selected(run, state)}
-    note = require_known_names(configs, run.resources.known_topics(state), topics - configs.keys())
+    known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
+    note = require_known_names(configs, known, topics - configs.keys())
     if note is not None:
         run.progress.note(note)
     return configs

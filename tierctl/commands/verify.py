@@ -212,7 +212,7 @@ def _findings(
 ) -> Iterator[Finding]:
     asked = request.reads_asked
     is_deep = request.deep or asked.is_sample
-    if asked.is_sample:
+    if is_deep:
         required("--remote", request.remote)
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
@@ -243,7 +243,7 @@ def _findings(
             now_ms=resources.now_ms,
             logs=logs,
             topics=_known_topics(request, unreadable),
-            configs=_configs(resources, state),
+            configs=_configs(resources, state, {finding.topic for finding in unreadable if finding.topic}),
             cluster=cluster,
             remote=remote,
             deep=deep,
@@ -266,12 +266,16 @@ def _count_known(examined: Examined, state: TierState, selection: Selection, req
     examined.log_dirs = len(request.log_dir)
 
 
-def _configs(resources: Resources, state: TierState) -> dict[str, TopicConfig]:
-    """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
+def _configs(resources: Resources, state: TierState, unreadable: set[str]) -> dict[str, TopicConfig]:
+    """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped.
+
+    `unreadable` are topics of log directories whose logs can't be read.
+    """
     configs = resources.topic_configs()
     if configs and resources.cluster is None:
         selected = {p.topic_id_partition.topic for p in state if p.topic_id_partition in resources.selection}
-        note = require_known_names(configs, resources.known_topics(state), selected - configs.keys())
+        known = resources.known_topics(state) | unreadable
+        note = require_known_names(configs, known, selected - configs.keys())
         if note is not None:
             resources.progress.note(note)
     return configs

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
@@ -93,6 +94,19 @@ def test_every_scheme_can_be_opened(scheme: str) -> None:
     module = importlib.import_module(f"tierctl.storage.stores.{registry.STORES[scheme].module}")
     assert callable(module.open_store)
     assert registry.parse_store_uri(registry.STORES[scheme].example).scheme == scheme
+
+
+def test_gcs_does_not_repeat_a_request_for_15_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def from_uri(uri: str) -> tuple[None, str]:
+        asked.append(uri)
+        return None, "bucket/x"
+
+    monkeypatch.setattr(arrow, "pafs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri)))
+    registry.open_store("gs://bucket/x")
+    registry.open_store("abfs://container@account/x")
+    assert [uri.partition("?")[2] for uri in asked] == ["retry_limit_seconds=20", ""]
 
 
 @pytest.fixture(params=CASES.values(), ids=CASES)

@@ -140,8 +140,7 @@ class _Reader:
         top, *rest = entry.path
         if ONLY_TYPED in (top, *rest[1:2]):
             # Also in a profile that is not in use.
-            found = not_typed(f"{ONLY_TYPED} = {str(entry.value).lower()}")
-            self.problems.append(self._wrong(entry, *found))
+            self.problems.append(self._wrong(entry, *not_typed(f"apply = {str(entry.value).lower()}")))
         elif top not in _TOP_LEVEL:
             self.problems.append(self._misplaced(entry))
         elif top == "profile" and (rest or not isinstance(entry.value, str)):

@@ -6,6 +6,7 @@ from pathlib import Path
 from tierctl.commands.resources import Resources
 from tierctl.errors import TierctlError
 from tierctl.locallog import list_partitions
+from tierctl.plan.settings_names import require_known_names
 
 
 def require_topics_of_files(
@@ -13,20 +14,24 @@ def require_topics_of_files(
 ) -> TierctlError | None:
     """Raise NotFoundError for a requested topic that no file has; do nothing beside a cluster.
 
-    `stated` are the topics in --topic-configs. The metadata are read only for a name that neither these nor
-    the log directories have; the error of reading them is returned.
+    `stated` are the topics in --topic-configs; UsageError if their names look mistyped. The metadata are read
+    only for a name that the log directories lack; for a requested topic, the error of reading is returned.
     """
     request = resources.request
-    if not request.topic or not (request.topic_configs or request.metadata or log_dirs):
+    if resources.cluster is not None or not (request.topic_configs or request.metadata or log_dirs):
         return None
-    if resources.cluster is not None:
-        return None
-    names = {*stated, *(each.topic for each in list_partitions(filter(Path.is_dir, log_dirs)))}
+    known = {each.topic for each in list_partitions(filter(Path.is_dir, log_dirs))}
     asked = resources.selection_request
-    if request.metadata is not None and asked.unmatched_topics(names):
+    error = None
+    if request.metadata is not None and (asked.unmatched_topics({*stated, *known}) or set(stated) - known):
         try:
-            names |= resources.metadata(is_whole=True).refresh().topics
+            known |= resources.metadata(is_whole=True).refresh().topics
         except TierctlError as e:
-            return e
-    asked.require_topics(names)
-    return None
+            error = e
+    if error is None:
+        note = require_known_names(stated, known, known.difference(stated))
+        if note is not None and known:
+            resources.progress.note(note)
+    if request.topic and error is None:
+        asked.require_topics({*stated, *known})
+    return error if request.topic else None

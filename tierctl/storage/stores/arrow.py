@@ -29,6 +29,9 @@ from tierctl.storage.stores.base import (
 from tierctl.storage.throttle import UNLIMITED, Throttle
 
 READ_BYTES = 1 << 18
+_GCS = frozenset({"gs", "gcs"})
+_GCS_RETRIES_S = 20
+"""How long the client of GCS repeats a failed request; its own default is 15 minutes."""
 
 
 @contextmanager
@@ -172,6 +175,8 @@ class _Range(CompleteRange):
 def open_store(address: StoreAddress) -> ArrowStore:
     """Open the store at `address`. Raise UsageError if this build of pyarrow does not support its scheme."""
     uri = f"{address.scheme}://{address.authority}/{address.folder}"
+    if address.scheme in _GCS:
+        uri += f"?retry_limit_seconds={_GCS_RETRIES_S}"
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError) as e:
