@@ -346,7 +346,7 @@ def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
         (["build", "--out", "a"], 2, "--metadata is missing"),
         (["compact"], 2, "no cache is named"),
         (["show", "--state-dir", "."], 10, "no cache files in ."),
-        (["verify", "--log-dir", "."], 10, "no cache files in ."),
+        (["verify", "--state-dir", "."], 10, "no cache files in ."),
         (["compact", "--state-dir", "."], 10, "no cache files in ."),
         (["vrify"], 2, "did you mean verify?"),
     ],

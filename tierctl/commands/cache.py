@@ -214,7 +214,7 @@ def _noting_damage(found: Iterable[FileRows], damaged: list[FileRows]) -> Iterat
 def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) -> list[Path]:
     """Return `files`, and what `finders` find in `state_dir` and each `log_dir`.
 
-    Raise NotFoundError if no folder has a cache, nor the manifest of a state directory.
+    Raise NotFoundError for a state directory without caches and without a manifest.
     """
     folders = [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
     if not request.files and not folders:
@@ -226,10 +226,9 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
         if file.is_dir():
             raise UsageError(f"{file} is a folder", hint="name it as --state-dir or --log-dir")
     found = [*request.files, *(path for folder in folders for find in finders for path in find(folder))]
-    if not (found or any(map(_has_caches, folders))):
+    if request.state_dir is not None and not found and not _has_caches(request.state_dir):
         raise NotFoundError(
-            f"no cache files in {', '.join(map(str, folders))}",
-            hint="expected the state directory of earlier runs, or a log directory of Kafka 3.7 or older",
+            f"no cache files in {request.state_dir}", hint="expected the --state-dir of earlier runs"
         )
     return found
 
