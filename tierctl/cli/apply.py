@@ -24,7 +24,7 @@ MaxAge = Annotated[
         "--max-age",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="Refuse a plan that is older: 90s, 1h30m, 7d, or milliseconds. Default: 24h.",
+        help="Refuse a plan that is older than this: 90s, 1h30m, 7d, or milliseconds. Default: 24h.",
         panel=options.DECIDE,
     ),
 ]
@@ -65,14 +65,15 @@ def apply_plan(
 ) -> int:
     """Carry out a plan of copy, sweep, delete, rebuild, restore or verify.
 
-    The command that made the plan decides again from the current metadata, settings and logs; a step that it
-    does not decide now is left out with the reason. Give --topic-configs and --log-dir as to that command,
-    or a cluster; its other options are in the plan. A plan of a copy from tier to tier needs --from-remote
-    and --to-metadata again. Without --apply, the steps that remain are printed.
+    apply decides each step again from the current metadata, settings and logs. If a step is no longer
+    decided, apply drops it and prints the reason. Give the same --topic-configs and --log-dir as for the
+    command that made the plan, or the cluster; the plan contains the other options. A plan for a copy from
+    tier to tier needs --from-remote and --to-metadata again. Without --apply, the remaining steps are
+    printed.
 
-    A plan that was edited, is older than --max-age, or was made for another cluster, metadata topic or tier,
-    is refused with exit code 4. The digest that detects edits protects against mistakes, not against intent.
-    With --apply, the exit code is also 4 if no step is left, and 0 if the work of all steps was done before.
+    apply exits with code 4 if the plan was edited, is older than --max-age, or was made for another cluster,
+    metadata topic or tier. The digest that detects edits protects against mistakes, not against an attacker.
+    With --apply, the exit code is also 4 if no step remains, and 0 if all steps were already done.
     """
     request = request_of(commands.ApplyRequest, ctx, confirm=confirmation(is_given=yes))
     return show_mutation(ctx, lambda: commands.apply(request, console_of(ctx)))

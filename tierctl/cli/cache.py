@@ -35,8 +35,8 @@ Header = Annotated[
     HeaderForm,
     option(
         "--header",
-        help="With --out: whether the header has the topic's name (named) or not, as in early revisions of "
-        "KIP-405 (unnamed).",
+        help="With --out: whether the header of a flat file contains the topic name (named), or not, as in "
+        "early revisions of KIP-405 (unnamed).",
         panel=options.SHOW,
     ),
 ]
@@ -55,7 +55,7 @@ def register(app: click.Group) -> None:
 def show(ctx: click.Context, files: Files = None) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
-    An entry that can't be read has a row with the error, and the exit code is 7. With --engine spark
+    An entry that can't be read has a row with the error, and the exit code is 7. With --engine spark,
     executors read the files, which they must see under the same paths.
     """
     printer = Printer.of(ctx, tables.CACHE_ENTRIES)
@@ -69,10 +69,10 @@ def show(ctx: click.Context, files: Files = None) -> int:
 
 @with_options(..., options.folders, output_options.rows, options.engine)
 def verify(ctx: click.Context, files: Files = None) -> int:
-    """Read every byte of cache files, and print what is wrong and where.
+    """Check every byte of cache files, and print each problem with its position.
 
-    A good file has one row, a bad file one row for each problem; the exit code is then 7. With --engine spark
-    executors read the files, which they must see under the same paths.
+    A file without problems has one row, a damaged file one row for each problem; the exit code is then 7.
+    With --engine spark, executors read the files, which they must see under the same paths.
     """
     printer = Printer.of(ctx, tables.CACHE_CHECKS)
     result = commands.verify_cache(
@@ -89,9 +89,9 @@ def verify(ctx: click.Context, files: Files = None) -> int:
 def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
-    With --engine spark executors read the metadata topic, and this process writes the files. The entries of
-    flat files have no fields for broker ids, custom metadata and transaction indexes. Files
-    of the same names are kept as .bak.
+    Existing files are kept as .bak. The entries of flat files have no fields for broker ids, custom metadata
+    and transaction indexes. With --engine spark, executors read the metadata topic, and this process writes
+    the files.
     """
     printer = Printer.of(ctx, tables.CACHE_FILES)
     result = commands.build_cache(request_of(commands.BuildCacheRequest, ctx), console_of(ctx))
@@ -104,8 +104,9 @@ def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED
 def compact(ctx: click.Context, files: Files = None) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
-    The old file is kept as .bak. A damaged file is not changed, and the exit code is 7. With --engine spark
-    executors read and compact the files, which they must see under the same paths; this process writes them.
+    The old file is kept as .bak. A damaged file is not changed, and the exit code is 7. With --engine spark,
+    executors read and compact the files, which they must see under the same paths, and this process writes
+    them.
     """
     printer = Printer.of(ctx, tables.CACHE_REWRITES)
     result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), console_of(ctx))

@@ -42,29 +42,30 @@ def copy(
     create_metadata_topic: own.CreateMetadataTopic = False,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> int:
-    """Copy rolled segments below the last stable offset to the tier, as a broker would.
+    """Copy rolled segments below the last stable offset to the tier, as a broker does.
 
-    Only topics with remote.storage.enable=true are copied: on a cluster by the leader's settings, else by
-    --topic-configs. Compacted topics are refused, as by Kafka.
+    Only topics with remote.storage.enable=true are copied. The setting comes from the cluster, or else from
+    --topic-configs. Compacted topics are refused, as Kafka does.
 
-    A second run copies nothing; a run that was killed is made good by the next. Events of tierctl carry
-    broker id -1, which is no broker's. A --now that is more than five minutes ahead of the clock only plans:
-    --apply exits with code 4.
+    A second run copies nothing new. If a run is killed, the next run completes its work. The events that
+    tierctl publishes have broker id -1, which no broker has. With a --now more than five minutes in the
+    future, only a plan can be made: --apply exits with code 4.
 
-    Brokers that do not tier may run on the log directories: only rolled segments are read, and a segment
-    whose files change meanwhile is not finished. Beside brokers that tier, copy refuses (exit 4). The
-    metadata topic of a running broker is written through the broker only (--metadata kafka://...).
+    Brokers that do not tier may run on the log directories: copy reads only rolled segments, and does not
+    finish a segment whose files change during the copy. If brokers tier the topics, copy exits with code 4.
+    The metadata topic of a running broker is written only through the broker (--metadata kafka://...).
 
-    A metadata topic in a stopped broker's log directory gets its indexes when the run ends. If the run is
-    killed before, the broker rebuilds them at its start, and logs "Could not find offset index file" at
-    ERROR; nothing is lost.
+    If --metadata is in the log directory of a stopped broker, its indexes are written at the end of the run.
+    If the run is killed before that, the broker rebuilds the indexes when it starts and logs "Could not find
+    offset index file" at ERROR; no data are lost.
 
-    With --from-remote segments come from another tier: every finished one of the current lineage, contiguous
-    from its start, under new ids and into --to-metadata. Each is fetched whole to a folder for temporary
-    files (TMPDIR; at most --threads at a time) and checked before it is stored.
+    With --from-remote, segments come from another tier: every finished segment of the current lineage,
+    without gaps from the start of the log. The copies get new ids, and their metadata is published to
+    --to-metadata. Each segment is fetched to a folder for temporary files (TMPDIR; at most --threads segments
+    at a time) and checked before it is stored.
 
-    With --engine spark executors read, check and store segments: folders named here, and files of private
-    keys, have to be the same ones there. Credentials are those of their own environment.
+    With --engine spark, executors read, check and store the segments. They need the same folders and the same
+    private key files under the same paths, and use the credentials of their own environment.
     """
     request = request_of(commands.CopyRequest, ctx)
     return show_mutation(ctx, lambda: commands.copy(request, console_of(ctx)))

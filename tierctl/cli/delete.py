@@ -27,7 +27,7 @@ class _Delete(click.Command):
 
 
 def with_default_interval(args: Sequence[str]) -> list[str]:
-    """The arguments with Kafka's default after an --interval that has no number after it."""
+    """Return the arguments, with Kafka's default added to an --interval that has no value."""
     completed = []
     for at, arg in enumerate(args):
         has_value = at + 1 < len(args) and args[at + 1].lstrip("-")[:1].isdigit()
@@ -50,16 +50,16 @@ def delete(
     interval: own.Interval = None,
     yes: own.Yes = False,
 ) -> int:
-    """Delete from the tier everything of topics that were deleted.
+    """Delete all segments of deleted topics from the tier.
 
-    --mark says which: it publishes DELETE_PARTITION_MARKED for a topic id, and refuses (exit 4) without
-    evidence that the topic is deleted. The evidence is the answer of the topics' cluster, or the log
-    directories of all replicas (--all-log-dirs). Without --mark the partitions marked so far are deleted,
-    segment by segment; if the cluster still has one of their topics, delete refuses (exit 4). A topic
-    recreated under the same name is another topic and stays as it is.
+    --mark selects a deleted topic: it publishes DELETE_PARTITION_MARKED for the topic id, and exits with code
+    4 without evidence that the topic is deleted. Evidence is the answer of the cluster, or the log
+    directories of all replicas (--all-log-dirs). Without --mark, delete processes the partitions that are
+    already marked, segment by segment; if the cluster still has one of their topics, it exits with code 4. If
+    a topic was created again under the same name, the new topic has another id and is not changed.
 
-    --find lists what brokers left behind: topic ids that the cluster's controller does not know. Nobody
-    else deletes those, so it is safe beside running brokers.
+    --find lists the topic ids that the metadata has and the cluster's controller does not know. No broker
+    deletes the segments of such topics, so deleting them is safe while brokers run.
     """
     request = request_of(commands.DeleteRequest, ctx, confirm=confirmation(is_given=yes))
     if find and not mark:

@@ -19,9 +19,10 @@ ProbeWrites = Annotated[
     bool,
     option(
         "--probe-writes",
-        help="Also store, replace and delete two small objects of tierctl's own, .tierctl-probe-<id>*, in "
-        "the store of --remote: nothing else shows the rights to write and delete, conditional writes and "
-        "leases. A bucket with versions keeps them as noncurrent versions.",
+        help="Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of "
+        "--remote. Only this shows whether tierctl may write and delete, and whether the store "
+        "supports conditional writes and leases. A bucket with versioning keeps these objects as "
+        "noncurrent versions.",
         panel=options.DECIDE,
     ),
 ]
@@ -30,7 +31,7 @@ Skip = Annotated[
     option(
         "--skip",
         metavar="CHECK",
-        help="Leave out this check, as tierctl-doctor(1) names it; it is listed as not checked. Repeatable.",
+        help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
         panel=options.DECIDE,
     ),
 ]
@@ -53,16 +54,17 @@ def doctor(
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
 ) -> ExitCode:
-    """Find the conditions under which tiering fails, before it fails.
+    """Find conditions that would make tiering fail.
 
-    For each check it prints what was found, why it matters, and the fix, the worst last at a terminal and
-    first elsewhere: settings of brokers and topics that
-    contradict each other, the metadata topic, releases of Kafka with known faults, clocks, rights, what the
-    store supports and does by itself, the state directory, files with secrets. Checks are made of what is
-    named; the others are listed as not checked, and never count as ok. Nothing is changed, but for
-    --probe-writes. Exit 0 if all that was checked is fine, 3 if an operator must act on a problem or a
-    warning, or because a check that was asked for could not be made. If no check could be made, the exit code
-    is that of the first error.
+    For each check, doctor prints what it found, why it matters, and how to fix it. The worst problems are
+    printed last at a terminal and first elsewhere. The checks cover contradictory settings of brokers and
+    topics, the metadata topic, Kafka releases with known bugs, clocks, permissions, the features and
+    lifecycle rules of the store, the state directory, and readable files with secrets. doctor checks only
+    what the options name; other checks are listed as not checked and never count as ok. It changes nothing,
+    except with --probe-writes.
+
+    Exit 0 if every check that was made is ok. Exit 3 if a problem or a warning needs an operator, or if a
+    requested check could not be made. If no check could be made, the exit code is that of the first error.
     """
     printer = Printer.of(ctx, tables.CHECKS)
     settings = ctx.obj

@@ -24,11 +24,11 @@ TopicName = Annotated[
 PartitionNumber = Annotated[int, argument(metavar="PARTITION", help="Number of the partition.")]
 Offset = Annotated[
     int | None,
-    option("--offset", metavar="N", min=0, help="Only the segments that hold this offset.", panel=_FIND),
+    option("--offset", metavar="N", min=0, help="Only segments with this offset.", panel=_FIND),
 ]
 Segment = Annotated[
     str | None,
-    option("--segment", metavar="ID", help="Only the remote segment of this id.", panel=_FIND),
+    option("--segment", metavar="ID", help="Explain only the remote segment with this id.", panel=_FIND),
 ]
 Time = Annotated[
     int | None,
@@ -36,8 +36,8 @@ Time = Annotated[
         "--time",
         metavar="TIME",
         parser=parse_time_ms,
-        help="Only the first segment of the tier, and of the log, with a record of this time or later; "
-        f"{options.TIME_FORMS}.",
+        help="Explain only the first segment of the tier, and the first of the log, with a record of this "
+        f"time or later; {options.TIME_FORMS}.",
         panel=_FIND,
     ),
 ]
@@ -49,7 +49,7 @@ def register(app: click.Group) -> None:
 
 
 def _by_id(topic_id: options.TopicIds = None) -> None:
-    """Group: the id of the topic, if several topics have had its name."""
+    """Group: the topic id, for a name that several topics have had."""
 
 
 @with_options(options.where, options.state, _by_id, ..., output_options.rows, options.engine)
@@ -65,14 +65,14 @@ def explain(
     now_ms: options.Now = None,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> ExitCode:
-    """Explain the next action of brokers for each segment of a partition, and what decides.
+    """Explain what brokers do next with each segment of a partition, and why.
 
-    A segment of the log is copied, or waits: until it is rolled, for the end of a transaction, for more
-    replicas, for the copy lag; or an earlier run with this --state-dir found its custom metadata to be over
-    KIP-917's limit. A segment of the tier is deleted, expires at a time, is held by an older
-    segment, or is out of retention's reach: off the lineage, or of a topic that was deleted. The decisions
-    are those of copy, sweep and delete with the same options. json names, for each reason, Kafka's rule and
-    the settings that decide, each with its value and where it came from.
+    A segment of the log is copied or waits: until it is rolled, a transaction ends, more replicas have it, or
+    the copy lag has passed; or because an earlier run with this --state-dir found that its custom metadata
+    exceeds KIP-917's limit. A segment of the tier is deleted, expires at a stated time, waits until an older
+    segment is deleted, or is not subject to retention: it is off the lineage, or its topic was deleted. The
+    decisions are those of copy, sweep and delete with the same options. For each reason, json also has
+    Kafka's rule and the settings that decide, with their values and origins.
     """
     printer = Printer.of(ctx, tables.EXPLANATIONS)
     request = request_of(commands.ExplainRequest, ctx, topic=(topic_name,), partition=(partition_number,))

@@ -72,7 +72,7 @@ Isolation = Annotated[
     IsolationLevel,
     option(
         "--isolation",
-        help="read_committed leaves aborted transactions out and ends at the last stable offset.",
+        help="read_committed leaves out records of aborted transactions and ends at the last stable offset.",
         panel=_RECORDS,
     ),
 ]
@@ -80,8 +80,8 @@ BinaryOption = Annotated[
     Binary,
     option(
         "--binary",
-        help="How keys and values are written. auto: as text where they are UTF-8, else as base64; "
-        "key_encoding and value_encoding say which.",
+        help="How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the "
+        "fields key_encoding and value_encoding state which.",
         panel=options.SHOW,
     ),
 ]
@@ -99,7 +99,7 @@ RawSegment = Annotated[
     option(
         "--raw-segment",
         metavar="SEGMENT_ID",
-        help="The segment's log as it is stored in the tier, or with --index one of its indexes.",
+        help="Print the segment's log as it is stored in the tier, or with --index one of its indexes.",
         panel=_OBJECTS,
     ),
 ]
@@ -107,8 +107,8 @@ Index = Annotated[
     IndexType | None,
     option(
         "--index",
-        help="An index of the segment of --raw-segment, or of the one that holds --offset; "
-        "with --output decoded.",
+        help="Print an index of the segment of --raw-segment, or of the segment that contains --offset; "
+        "with --output, print its decoded entries.",
         panel=_OBJECTS,
     ),
 ]
@@ -118,8 +118,8 @@ AuxiliaryState = Annotated[
         "--auxiliary-state",
         metavar="OFFSET",
         min=1,
-        help="What a follower takes from the tier if its leader's local log begins at OFFSET: "
-        "leader epochs and producer snapshot. With --out DIR also as the follower's files.",
+        help="Print the state that a follower restores from the tier if its leader's local log begins at "
+        "OFFSET: leader epochs and producer snapshot. With --out DIR, also write the follower's files.",
         panel=_OBJECTS,
     ),
 ]
@@ -128,9 +128,9 @@ EraseReport = Annotated[
     option(
         "--erase-report",
         metavar="KEY",
-        help="Every segment and offset at which this key occurs, with the objects that hold it, for an "
-        f"erasure request: {KEY_FORMS}. Repeatable. All segments of the tier are searched, whatever their "
-        "state, and with --log-dir the local logs.",
+        help="For an erasure request, list every segment and offset at which this key occurs, and the "
+        f"objects that contain it: {KEY_FORMS}. Repeatable. All segments of the tier are searched, "
+        "whatever their state, and with --log-dir the local logs, too.",
         panel=_OBJECTS,
     ),
 ]
@@ -147,8 +147,8 @@ Rebuild = Annotated[
     bool,
     option(
         "--rebuild",
-        help="Without --metadata: derive the metadata from the tier's objects, in memory, as rebuild does. "
-        "Reads every segment of the selected partitions once, or their manifests.",
+        help="Without --metadata: derive the metadata from the tier's objects, in memory, as the command "
+        "rebuild does. This reads every segment, or every manifest, of the selected partitions once.",
         panel=_RECORDS,
     ),
 ]
@@ -188,9 +188,10 @@ def fetch(
 ) -> ExitCode:
     """Print records from the tier, and with --log-dir from the local log above it.
 
-    Without --topic, every partition is read in turn. Each offset comes once, from the segment of the
-    current leader epochs: those of the logs, else those of the newest remote segment. Unreadable data are
-    reported on stderr, reading continues after them, and the exit code is 7 (damage) or 10 (missing).
+    Without --topic, fetch reads every partition, one after the other. Each offset is printed once, from the
+    segment of the current leader epochs, which come from the logs, or else from the newest remote segment.
+    Unreadable data is reported on stderr and reading continues after it; the exit code is then 7 (corrupt) or
+    10 (missing).
     """
     printer = Printer.of(ctx, tables.RECORDS, output or options.OutputFormat.JSONL)
     if index is not None and output is not None:

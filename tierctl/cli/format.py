@@ -65,9 +65,8 @@ InputOption = Annotated[
     InputKind | None,
     option(
         "--input",
-        help="Content of the files. hex: one value per line. framed: 4-byte big-endian length, "
-        "then the value. "
-        "Without FILE, stdin is read.",
+        help="Content of the files. hex: one value per line. framed: a 4-byte big-endian length, then the "
+        "value. Without FILE, stdin is read.",
         panel=_INPUT,
     ),
 ]
@@ -86,7 +85,7 @@ PollInterval = Annotated[
         metavar="MS",
         min=10,
         max=60_000,
-        help="Pause before --follow reads again.",
+        help="Pause between two reads of --follow, in milliseconds.",
         panel=_INPUT,
     ),
 ]
@@ -99,8 +98,8 @@ BootstrapServer = Annotated[
     option(
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help="Consume the topic of this cluster from its end until stopped. --partition means partitions of "
-        "the metadata topic.",
+        help="Consume the metadata topic of this cluster, from its end, until stopped. --partition then "
+        "selects partitions of the metadata topic.",
         panel=_CONSUMER,
     ),
 ]
@@ -123,7 +122,7 @@ TimeoutMs = Annotated[
         "--timeout-ms",
         metavar="MS",
         min=0,
-        help="Stop after this time without a new record.",
+        help="Stop if no new record arrives for this time.",
         panel=_CONSUMER,
     ),
 ]
@@ -131,7 +130,7 @@ FormatterJar = Annotated[
     bool,
     option(
         "--formatter-jar",
-        help="Print the path of the jar with which Kafka's own console consumer prints this text.",
+        help="Print the path of the jar with which Kafka's console consumer prints the same text.",
         panel=_CONSUMER,
     ),
 ]
@@ -140,8 +139,9 @@ Style = Annotated[
     option(
         "--style",
         metavar="NAME",
-        help="kafka: as Kafka's own formatter. kip: as KIP-405 describes. json: one object per line. "
-        "Or the name of a plugin. Default: kip if properties are given, else kafka.",
+        help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
+        "object per line. A plugin can add other names. Default: kip if properties are given, "
+        "otherwise kafka.",
         panel=_STYLE,
     ),
 ]
@@ -151,8 +151,8 @@ KafkaVersionOption = Annotated[
         "--kafka-version",
         metavar="VERSION",
         parser=KafkaVersion.parse,
-        help="kafka: as this version prints it, 3.6 to 4.4. Default: the version of the cluster, "
-        "otherwise 4.4.",
+        help="With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of the "
+        "cluster, otherwise 4.4.",
         panel=_STYLE,
     ),
 ]
@@ -180,7 +180,7 @@ PrintAll = Annotated[
     bool,
     option(
         "--print-all-event-value-fields",
-        help="kip: print every field, not only the short form.",
+        help="With --style kip: print every field instead of the short form.",
         panel=_STYLE,
     ),
 ]
@@ -190,7 +190,7 @@ Separator = Annotated[
         "--sep",
         "--separator",
         metavar="TEXT",
-        help="kip: text between fields. Default: a comma.",
+        help="With --style kip: text between fields. Default: a comma.",
         panel=_STYLE,
     ),
 ]
@@ -200,7 +200,7 @@ ValueSeparator = Annotated[
         "--vs",
         "--value-separator",
         metavar="TEXT",
-        help="kip: text before event-value. Default: that of --sep.",
+        help="With --style kip: text before event-value. Default: the value of --sep.",
         panel=_STYLE,
     ),
 ]
@@ -209,7 +209,7 @@ Rows = Annotated[
     option(
         "--output",
         "-o",
-        help="Print the fields of --style json as rows of this format.",
+        help="Print the fields of --style json as rows in this format.",
         panel=_STYLE,
     ),
 ]
@@ -223,7 +223,7 @@ States = Annotated[
         "--state",
         metavar="STATE",
         completions=STATE_NAMES,
-        help="Only this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
+        help="Select events with this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
         panel=_FILTER,
     ),
 ]
@@ -233,7 +233,7 @@ Types = Annotated[
         "--type",
         metavar="TYPE",
         completions=EVENT_TYPES,
-        help="Only this type, such as RemoteLogSegmentMetadata. Repeatable.",
+        help="Select events of this type, such as RemoteLogSegmentMetadata. Repeatable.",
         panel=_FILTER,
     ),
 ]
@@ -243,7 +243,7 @@ FromTime = Annotated[
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
-        help=f"Only events of this time or later; {options.TIME_FORMS}.",
+        help=f"Select events of this time or later; {options.TIME_FORMS}.",
         panel=_FILTER,
     ),
 ]
@@ -253,7 +253,7 @@ ToTime = Annotated[
         "--to-time",
         metavar="TIME",
         parser=parse_time_ms,
-        help="Only events up to this time.",
+        help="Select events up to and including this time.",
         panel=_FILTER,
     ),
 ]
@@ -324,11 +324,12 @@ def format_(
 ) -> ExitCode:
     """Print the records of the metadata topic, one per line.
 
-    They come from --metadata, from segment files, as values on stdin (--input), or from a cluster as they
-    are written (--bootstrap-server and the other flags of Kafka's console consumer).
+    The records come from --metadata, from segment files, from values on stdin (--input), or from a running
+    cluster (--bootstrap-server and the other options of Kafka's console consumer).
 
-    An unreadable record has a line, too; reading continues after it, and the exit code is 7. With --engine
-    spark, executors decode and print the present records of --metadata: the same bytes in the same order.
+    An unreadable record is printed as a line, too; format continues after it and exits with code 7. With
+    --engine spark, executors decode and print the existing records of --metadata; bytes and order are the
+    same.
     """
     if formatter_jar:
         click.echo(str(commands.find_formatter_jar()))
@@ -349,9 +350,10 @@ def format_(
 
 
 def _unused_sources(ctx: click.Context, *, has_other: bool) -> tuple[str, ...]:
-    """Return the sources that only the environment or a profile names while another one is to be read.
+    """Return the sources in the environment or a profile that a source on the command line replaces.
 
-    A typed --bootstrap-server wins over other sources that are not typed; without it, any other source wins.
+    A typed --bootstrap-server takes precedence over other sources that are not typed. If it is not typed,
+    every other source takes precedence over it.
     """
     others = ("metadata", "files", "input_kind")
     if not options.is_typed(ctx, "bootstrap_server"):

@@ -86,7 +86,7 @@ Profile = Annotated[
     option(
         "--profile",
         metavar="NAME",
-        help="Profile of tierctl.toml to take settings from.",
+        help="Use the settings of this profile in tierctl.toml.",
         completed_from=StoredNames.PROFILES,
         callback=_set_profile,
         panel=_EVERYWHERE,
@@ -97,7 +97,7 @@ ConfigFile = Annotated[
     option(
         "--config-file",
         metavar="FILE",
-        help="Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
+        help="The tierctl.toml to read. Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
         callback=_set_config_file,
         panel=_EVERYWHERE,
     ),
@@ -107,8 +107,8 @@ Verbose = Annotated[
     option(
         "--verbose",
         "-v",
-        help="Print more on stderr: what is opened, and where an error came from. -vv: also the logs of "
-        "Spark and of libraries.",
+        help="Print more on stderr: what is opened, and the traceback of an error. -vv also prints the logs "
+        "of Spark and of libraries.",
         callback=_set_verbose,
         is_counted=True,
         panel=_EVERYWHERE,

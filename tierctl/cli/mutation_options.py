@@ -17,8 +17,9 @@ WaveSize = Annotated[
         "--wave-size",
         metavar="N",
         min=1,
-        help="Segments that are published, moved and confirmed together. Default: 16 to copy, on Spark 8 for "
-        "each task that runs at the same time; 1000 to delete or to publish.",
+        help="Number of segments per wave: their events are published together, then their objects are "
+        "stored or deleted, then the result is confirmed. Default: 16 for copies (on Spark 8 per "
+        "concurrent task), 1000 for deletes and publishing.",
         panel=HOW,
     ),
 ]
@@ -29,7 +30,7 @@ Threads = Annotated[
         metavar="N",
         min=1,
         max=256,
-        help="Segments that are read, stored or deleted at the same time.",
+        help="Number of segments that are read, stored or deleted at the same time.",
         panel=HOW,
     ),
 ]
@@ -39,7 +40,7 @@ BrokerId = Annotated[
         "--broker-id",
         metavar="ID",
         min=-1,
-        help="Broker id in published events; -1 stands for no broker.",
+        help="Broker id in published events; -1 means that no broker published them.",
         panel=HOW,
     ),
 ]
@@ -60,7 +61,7 @@ Attempts = Annotated[
         "--attempts",
         metavar="N",
         min=1,
-        help="Attempts of each call to the store before the segment fails.",
+        help="How often each call to the store is tried before the segment fails.",
         panel=HOW,
     ),
 ]
@@ -68,9 +69,10 @@ AllowLiveBrokers = Annotated[
     bool,
     option(
         "--allow-live-brokers",
-        help="Continue although brokers may do the same work: the cluster tiers a partition, or nothing says "
-        "whether it does; a broker runs on a --log-dir that decides deletes, or that shows signs of tiering. "
-        "Never needed to copy from a running broker that does not tier.",
+        help="Continue although brokers may do the same work: the cluster tiers a partition, or it is "
+        "unknown whether it does; or a broker runs on a --log-dir that decides deletes or that shows "
+        "signs of tiering. This option is never needed to copy from a running broker that does not "
+        "tier.",
         panel=APPLY,
     ),
 ]
@@ -78,8 +80,9 @@ AllowMissingObjects = Annotated[
     bool,
     option(
         "--allow-missing-objects",
-        help="Continue although the tier has no object of finished segments, because they are known to be "
-        "lost. Without this option tierctl treats such a tier as the wrong one.",
+        help="Continue although the tier has no objects of the finished segments, because the objects are "
+        "known to be lost. Without this option tierctl assumes that --remote names the wrong tier and "
+        "exits.",
         panel=APPLY,
     ),
 ]
@@ -87,9 +90,9 @@ AdoptTier = Annotated[
     bool,
     option(
         "--adopt-tier",
-        help="Make the tier that of --metadata: with --apply, write --metadata's identity over the one in "
-        "the tier. For a metadata topic that was created again. Without this option tierctl refuses the tier "
-        "of another metadata topic.",
+        help="Assign the tier to --metadata: --apply replaces the identity that is stored in the tier. Use "
+        "it if the metadata topic was created again. Without this option tierctl refuses a tier that "
+        "belongs to another metadata topic.",
         panel=APPLY,
     ),
 ]
@@ -98,7 +101,7 @@ NoLease = Annotated[
     option(
         "--no-lease",
         help="Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, "
-        "file systems without locks): you make sure that no other tierctl changes the tier.",
+        "file systems without locks). You must make sure that no other tierctl changes the tier.",
         panel=APPLY,
     ),
 ]
@@ -106,8 +109,8 @@ CreateMetadataTopic = Annotated[
     bool,
     option(
         "--create-metadata-topic",
-        help="Create __remote_log_metadata if the cluster has none, with --config's "
-        "remote.log.metadata.topic.* settings (50 partitions, 3 replicas).",
+        help="Create __remote_log_metadata if the cluster does not have it, with the "
+        "remote.log.metadata.topic.* settings of --config (default: 50 partitions, 3 replicas).",
         panel=HOW,
     ),
 ]
@@ -116,7 +119,7 @@ AssumeEnabled = Annotated[
     option(
         "--assume-enabled",
         help="With --topic: copy these topics although their settings do not state remote.storage.enable. "
-        "A stated false, and a compacted topic, are refused all the same.",
+        "Topics with remote.storage.enable=false and compacted topics are still refused.",
         panel=DECIDE,
     ),
 ]
@@ -126,7 +129,8 @@ CustomMetadataMaxBytes = Annotated[
         "--custom-metadata-max-bytes",
         metavar="N",
         min=0,
-        help="KIP-917's limit; a segment with more stops its partition. Default: the setting, else 128.",
+        help="Maximum size of a segment's custom metadata (KIP-917). If a segment has more, the copy of its "
+        "partition stops. Default: the broker setting, otherwise 128.",
         panel=HOW,
     ),
 ]
@@ -134,8 +138,8 @@ CleanDangling = Annotated[
     bool,
     option(
         "--clean-dangling",
-        help="Also delete the objects of copies that began over 24 hours ago and never finished. Those below "
-        "the log start are deleted by sweep, too.",
+        help="Also delete the objects of copies that started over 24 hours ago and did not finish. sweep "
+        "deletes such objects, too, if they lie below the log start offset.",
         panel=DECIDE,
     ),
 ]
@@ -144,7 +148,7 @@ LogStartOffsets = Annotated[
     option(
         "--log-start-offset",
         metavar="TOPIC-PARTITION=OFFSET",
-        help="Raise a partition's log start offset, as DeleteRecords does. Repeatable.",
+        help="Raise the log start offset of a partition to OFFSET, as DeleteRecords does. Repeatable.",
         panel=DECIDE,
     ),
 ]
@@ -152,7 +156,8 @@ OffLineage = Annotated[
     bool,
     option(
         "--off-lineage",
-        help="Also delete segments that diverged from the lineage, once its start has passed their epochs.",
+        help="Also delete segments that diverged from the current lineage, once the log start offset has "
+        "passed their leader epochs.",
         panel=DECIDE,
     ),
 ]
@@ -160,8 +165,9 @@ UnreferencedEpochs = Annotated[
     bool,
     option(
         "--unreferenced-epochs",
-        help="Also delete segments above the log start whose leader epochs are all older than the log's "
-        "earliest one. Those below the log start are deleted in any case.",
+        help="Also delete segments above the log start offset whose leader epochs are all older than the "
+        "earliest epoch of the log. Such segments below the log start offset are deleted without this "
+        "option.",
         panel=DECIDE,
     ),
 ]
@@ -171,7 +177,8 @@ MaxDeletes = Annotated[
         "--max-deletes",
         metavar="N",
         min=0,
-        help="Segments that a run may delete; a plan with more ends with exit code 8. Default: 10000.",
+        help="Maximum number of segments that a run may delete. If the plan has more, the run exits with "
+        "code 8. Default: 10000.",
         panel=DECIDE,
     ),
 ]
@@ -182,7 +189,8 @@ MaxFraction = Annotated[
         metavar="F",
         min=0,
         max=1,
-        help="Share of a partition's segments that a run may delete, if it has 20 or more. Default: 0.5.",
+        help="Maximum fraction of a partition's segments that a run may delete. Partitions with fewer than "
+        "20 segments have no such limit. Default: 0.5.",
         panel=DECIDE,
     ),
 ]
@@ -190,9 +198,9 @@ Mark = Annotated[
     bool,
     option(
         "--mark",
-        help="Publish DELETE_PARTITION_MARKED for a deleted topic: --topic-id, or a --topic with one id. "
-        "Without evidence that the topic is deleted, tierctl refuses (exit 4): the cluster does not know its "
-        "id, or --all-log-dirs.",
+        help="Publish DELETE_PARTITION_MARKED for a deleted topic: the one of --topic-id, or of --topic if "
+        "only one id has that name. tierctl exits with code 4 without evidence that the topic is "
+        "deleted: the cluster does not know its id, or --all-log-dirs.",
         panel=DECIDE,
     ),
 ]
@@ -201,8 +209,8 @@ Yes = Annotated[
     option(
         "--yes",
         "-y",
-        help="At a terminal --apply asks for the topic's name before a plan of delete is carried out. With "
-        "this option it does not.",
+        help="Do not ask for confirmation. Without this option, --apply at a terminal asks for the topic's "
+        "name before it carries out a plan of delete.",
         panel=APPLY,
     ),
 ]
@@ -210,8 +218,8 @@ Find = Annotated[
     bool,
     option(
         "--find",
-        help="List the topic ids that the metadata have and the cluster's controller does not know. "
-        "With --mark they are marked.",
+        help="List the topic ids that the metadata has and the cluster's controller does not know. With "
+        "--mark, mark these topics.",
         panel=DECIDE,
     ),
 ]
@@ -219,9 +227,9 @@ AllLogDirs = Annotated[
     bool,
     option(
         "--all-log-dirs",
-        help="The --log-dir options name the log directories of all replicas: a topic id without a folder in "
-        "any of them is deleted. This is the evidence that --mark needs where no cluster can be asked. A "
-        "directory that can't be read, is empty or belongs to another cluster is no evidence.",
+        help="State that the --log-dir options name the log directories of all replicas, so that a topic id "
+        "without a folder in any of them is deleted. --mark accepts this as evidence where it cannot "
+        "ask a cluster. A directory that is unreadable, empty or of another cluster is no evidence.",
         panel=DECIDE,
     ),
 ]
@@ -230,8 +238,8 @@ IKnowItIsDeleted = Annotated[
     option(
         "--i-know-it-is-deleted",
         metavar="TOPIC_ID",
-        help="Mark this topic id without other evidence that the topic is deleted. A topic that the cluster "
-        "still has is refused nevertheless. Repeatable.",
+        help="Mark this topic id without other evidence that the topic is deleted. If the cluster still has "
+        "the topic, tierctl refuses anyway. Repeatable.",
         panel=DECIDE,
     ),
 ]
@@ -241,8 +249,8 @@ Interval = Annotated[
         "--interval",
         metavar="[DURATION]",
         parser=parse_duration_ms,
-        help="Repeat the run, this long after the last run has ended: 90s, 1h30m, or milliseconds. Without "
-        "a value: 1h, the default of remote.partition.remover.task.interval.ms.",
+        help="Repeat the run at this interval after the end of the previous run: 90s, 1h30m, or "
+        "milliseconds. Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
         panel=HOW,
     ),
 ]
@@ -255,7 +263,7 @@ FromRemote = Annotated[
     option(
         "--from-remote",
         metavar="URI",
-        help="Copy from this tier, which --metadata describes, instead of from log directories.",
+        help="Copy segments from this tier, which --metadata describes, instead of from log directories.",
         panel=FROM_TIER,
     ),
 ]
@@ -272,7 +280,8 @@ ToMetadata = Annotated[
     option(
         "--to-metadata",
         metavar="URI",
-        help="The metadata topic of --remote, the tier that is copied to; never that of --from-remote.",
+        help="Metadata topic of --remote, the tier that receives the copies. It must not be the metadata "
+        "topic of --from-remote.",
         panel=FROM_TIER,
     ),
 ]

@@ -28,7 +28,7 @@ Set = Annotated[
     option(
         "--set",
         metavar="PARTITION=OFFSET",
-        help="Set this offset; to raise it, add --force. Repeatable.",
+        help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
         panel=options.APPLY,
     ),
 ]
@@ -36,7 +36,8 @@ Force = Annotated[
     bool,
     option(
         "--force",
-        help="Allow --set to raise offsets. Events below them are then never read: segments may be lost.",
+        help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
+        "may be lost.",
         panel=options.APPLY,
     ),
 ]
@@ -51,7 +52,7 @@ def register(app: click.Group) -> None:
 
 @with_options(..., options.folders, output_options.rows, options.engine)
 def show(ctx: click.Context, file: File = None) -> None:
-    """Print the last consumed offset of each metadata partition, and the form of the file."""
+    """Print the last consumed offset of each metadata partition, and the format of the file."""
     printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
     _, rows = found.table_rows()
@@ -63,9 +64,9 @@ def show(ctx: click.Context, file: File = None) -> None:
 def check(ctx: click.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
-    The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is
-    7; if there is nothing to compare with, it is 2. With --engine spark executors read the caches, which they
-    must see under the same paths, and the metadata topic.
+    The caches are those in --state-dir and --log-dir. The exit code is 7 if an offset is printed, and 2 if
+    there are no caches and no metadata topic to compare with. With --engine spark, executors read the
+    metadata topic and the caches, which they must see under the same paths.
     """
     printer = Printer.of(ctx, tables.UNSAFE_OFFSETS)
     result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
@@ -78,9 +79,9 @@ def check(ctx: click.Context, file: File = None) -> int:
     options.metadata_topic, options.folders, ..., options.applying, output_options.rows, options.engine
 )
 def repair(ctx: click.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
-    """Lower offsets to safe values, which are those of `check` and of --set.
+    """Lower offsets to the safe values that `check` found, or to the values of --set.
 
-    The events after a lowered offset are read again, which takes time and does no harm. The old file is kept
+    The events above a lowered offset are read again, which takes time and is harmless. The old file is kept
     as .bak.
     """
     printer = Printer.of(ctx, tables.OFFSET_REPAIRS)

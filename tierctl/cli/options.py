@@ -72,8 +72,8 @@ Metadata = Annotated[
         "--metadata",
         metavar="URI",
         help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
-        "__remote_log_metadata-N/ (file:///dir or a plain path). For commands that only read, also a copy "
-        "of such a folder in a store: s3://bucket/folder and every other URI of --remote.",
+        "__remote_log_metadata-N/ (file:///dir or a plain path). Commands that only read also accept a "
+        "copy of such a folder in a store: s3://bucket/folder or any other URI that --remote accepts.",
         panel=WHERE,
     ),
 ]
@@ -82,7 +82,7 @@ BootstrapServer = Annotated[
     option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help="The cluster of the topics. Default: the cluster of --metadata kafka://...",
+        help="The cluster that has the topics. Default: the cluster of --metadata kafka://...",
         panel=WHERE,
     ),
 ]
@@ -91,7 +91,8 @@ CommandConfig = Annotated[
     option(
         "--command-config",
         metavar="FILE",
-        help="Properties for connecting to a cluster (SASL, TLS), as Kafka's own tools take them.",
+        help="Properties file for the connection to a cluster (SASL, TLS), in the format of Kafka's own "
+        "tools.",
         panel=WHERE,
     ),
 ]
@@ -100,8 +101,8 @@ ServerProperties = Annotated[
     option(
         "--config",
         metavar="FILE",
-        help="A broker's server.properties: remote.log.metadata.* and rlmm.config.* apply to the metadata "
-        "topic, and other settings where a command says so.",
+        help="A broker's server.properties. Its settings remote.log.metadata.* and rlmm.config.* apply to "
+        "the metadata topic; the help of a command names other settings that it uses.",
         panel=WHERE,
     ),
 ]
@@ -111,7 +112,8 @@ Remote = Annotated[
         "--remote",
         metavar="URI",
         help="The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., "
-        "file:///dir or a plain path. For S3, endpoint, region and credentials come the usual AWS ways.",
+        "file:///dir or a plain path. For S3, the endpoint, region and credentials come from the usual "
+        "AWS environment variables and files.",
         panel=WHERE,
     ),
 ]
@@ -119,9 +121,9 @@ RemoteLayout = Annotated[
     Layout | None,
     option(
         "--layout",
-        help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in Aiven's "
-        "plugin with the rsm.config.* settings of --config. Default: the layout found in the tier, otherwise "
-        "kafka for folders and aiven for other stores.",
+        help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in "
+        "Aiven's plugin with the rsm.config.* settings of --config. Default: the layout found in the "
+        "tier, otherwise kafka for folders and aiven for other stores.",
         panel=WHERE,
     ),
 ]
@@ -130,8 +132,8 @@ AivenPrivateKeys = Annotated[
     option(
         "--aiven-private-key",
         metavar="[ID=]FILE",
-        help="Private key (RSA, PEM) for segments that Aiven's plugin encrypted, in addition to the keys "
-        "that --config names. Repeatable.",
+        help="Private key (RSA, PEM) that decrypts segments of Aiven's plugin, in addition to the keys that "
+        "--config names. Repeatable.",
         panel=WHERE,
     ),
 ]
@@ -150,9 +152,9 @@ ThrottleCopy = Annotated[
         "--throttle-copy",
         metavar="RATE",
         parser=parse_rate,
-        help="Bytes per second that the run stores in the tier, by all threads together: 50M, 800K (powers "
-        "of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --config (KIP-956), else "
-        "unlimited.",
+        help="Maximum bytes per second that the run stores in the tier, all threads together: 50M, 800K "
+        "(powers of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --config "
+        "(KIP-956), otherwise unlimited.",
         panel=RUN,
     ),
 ]
@@ -162,9 +164,9 @@ ThrottleFetch = Annotated[
         "--throttle-fetch",
         metavar="RATE",
         parser=parse_rate,
-        help="Bytes per second that the run reads from the tier, by all threads together: 50M, 800K (powers "
-        "of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --config (KIP-956), else "
-        "unlimited.",
+        help="Maximum bytes per second that the run reads from the tier, all threads together: 50M, 800K "
+        "(powers of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --config "
+        "(KIP-956), otherwise unlimited.",
         panel=RUN,
     ),
 ]
@@ -173,8 +175,8 @@ TopicConfigs = Annotated[
     option(
         "--topic-configs",
         metavar="FILE",
-        help="Topic settings as properties: <topic>.retention.bytes=... "
-        "They never override the settings of a topic on a cluster.",
+        help="Properties file with topic settings: <topic>.retention.bytes=... On a cluster, the topics' "
+        "own settings take precedence.",
         panel=WHERE,
     ),
 ]
@@ -184,7 +186,7 @@ KafkaVersionOption = Annotated[
         "--kafka-version",
         metavar="VERSION",
         parser=KafkaVersion.parse,
-        help="Decide, and print, as brokers of this version do: 3.6 to 4.4. Default: the version of the "
+        help="Decide, and print, as brokers of this version: 3.6 to 4.4. Default: the version of the "
         "cluster, otherwise 4.4.",
         panel=DECIDE,
     ),
@@ -194,7 +196,7 @@ StateDir = Annotated[
     option(
         "--state-dir",
         metavar="DIR",
-        help="Directory that keeps the state, so that the next run reads only new events.",
+        help="Directory that keeps the state between runs, so that the next run reads only new events.",
         panel=WHERE,
     ),
 ]
@@ -202,10 +204,10 @@ Truncated = Annotated[
     TruncatedMetadata,
     option(
         "--truncated-metadata",
-        help="Where the metadata topic's retention deleted the oldest events of a partition. refuse: do "
-        "nothing for a partition unless --state-dir, its log start offset or the objects in the tier show "
-        "that its remaining events are complete. accept: decide from the remaining events, as a broker does; "
-        "objects without events stay in the tier.",
+        help="What to do if the retention of the metadata topic deleted the oldest events of a partition. "
+        "refuse: decide nothing for the partition, unless --state-dir, its log start offset or the "
+        "objects in the tier show that its remaining events are complete. accept: decide from the "
+        "remaining events, as a broker does; objects without events stay in the tier.",
         panel=DECIDE,
     ),
 ]
@@ -214,7 +216,8 @@ Topics = Annotated[
     option(
         "--topic",
         metavar="NAME",
-        help="Only this topic, or the topics that exist now and match a glob such as 'orders-*'. Repeatable.",
+        help="Select this topic, or the topics that exist now and match a glob such as 'orders-*'. "
+        "Repeatable.",
         completed_from=StoredNames.TOPICS,
         panel=NARROW,
     ),
@@ -233,7 +236,7 @@ Now = Annotated[
         "--now",
         metavar="TIME",
         parser=_now_ms,
-        help=f"Decide as of this time; {TIME_FORMS}. Default: the clock.",
+        help=f"Decide as of this time; {TIME_FORMS}. Default: the current time.",
         panel=DECIDE,
     ),
 ]
@@ -243,27 +246,27 @@ Output = Annotated[
 ]
 Apply = Annotated[
     bool,
-    option("--apply", help="Carry out the plan. Without this option it is only printed.", panel=APPLY),
+    option("--apply", help="Carry out the plan. Without this option the plan is only printed.", panel=APPLY),
 ]
 PlanOut = Annotated[
     Path | None,
     option(
         "--plan-out",
         metavar="FILE",
-        help="Write the plan as JSON, for 'tierctl apply'.",
+        help="Write the plan as JSON to this file, for 'tierctl apply'.",
         panel=APPLY,
     ),
 ]
 DetailedExitcode = Annotated[
     bool,
-    option("--detailed-exitcode", help="Exit with 9 if the plan has something to do.", panel=APPLY),
+    option("--detailed-exitcode", help="Exit with code 9 instead of 0 if the plan has steps.", panel=APPLY),
 ]
 Engine = Annotated[
     EngineName,
     option(
         "--engine",
-        help="local: threads of this process. spark: executors of Apache Spark; decisions and writes to the "
-        "metadata topic stay in this process.",
+        help="local: threads of this process. spark: executors of Apache Spark; this process still makes "
+        "the decisions and writes to the metadata topic.",
         panel=RUN,
     ),
 ]
@@ -282,7 +285,7 @@ SparkConf = Annotated[
     option(
         "--spark-conf",
         metavar="KEY=VALUE",
-        help="With --engine spark: a Spark setting, never a credential. Repeatable.",
+        help="With --engine spark: a Spark setting. Credentials are refused. Repeatable.",
         panel=RUN,
     ),
 ]
@@ -311,15 +314,15 @@ def private_keys(aiven_private_key: AivenPrivateKeys = None) -> None:
 
 
 def state(state_dir: StateDir = None, truncated_metadata: Truncated = TruncatedMetadata.REFUSE) -> None:
-    """Group: the state directory, and what to do without the oldest events."""
+    """Group: the state directory, and how to handle partitions whose oldest events are missing."""
 
 
 def reading_throttle(throttle_fetch: ThrottleFetch = None) -> None:
-    """Group: how fast a run reads from the tier."""
+    """Group: the limit for reads from the tier."""
 
 
 def throttles(throttle_copy: ThrottleCopy = None, throttle_fetch: ThrottleFetch = None) -> None:
-    """Group: how fast a run stores in the tier, and reads from it."""
+    """Group: the limits for writes to the tier and reads from it."""
 
 
 def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:

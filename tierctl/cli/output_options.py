@@ -18,8 +18,8 @@ Columns = Annotated[
         "--columns",
         metavar="NAME,...",
         parser=_names,
-        help="Print these columns, in this order, in every format. Without it a terminal shows those that "
-        "fit, the most important ones first.",
+        help="Print these columns, in this order, in every format. Without this option a terminal shows as "
+        "many columns as fit, the most important first.",
         panel=SHOW,
     ),
 ]
@@ -29,7 +29,7 @@ Sort = Annotated[
         "--sort",
         metavar="[-]NAME,...",
         parser=_names,
-        help="Sort the rows by these columns; - before a name: in descending order.",
+        help="Sort the rows by these columns; - before a name sorts in descending order.",
         panel=SHOW,
     ),
 ]
@@ -39,7 +39,7 @@ Limit = Annotated[
         "--limit",
         metavar="N",
         min=1,
-        help="Print the first N rows only. The run itself, and its exit code, stay the same.",
+        help="Print only the first N rows. The run and its exit code stay the same.",
         panel=SHOW,
     ),
 ]
@@ -67,4 +67,4 @@ def rows(
 
 
 def records(columns: Columns = None, no_header: NoHeader = False, times: Times = None) -> None:
-    """Group: how records are printed, which come in their own order and have their own limit."""
+    """Group: how records are printed. Commands that print records have their own order and limit."""

@@ -22,8 +22,9 @@ Warehouse = Annotated[
     option(
         "--warehouse",
         metavar="URI",
-        help="The folder of the tables: file:///dir or a plain path, which executors must reach as well, or "
-        "s3://bucket/folder. Other stores can't make sure that a commit is made only once.",
+        help="The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which executors "
+        "must reach as well. Other stores are not supported, because they cannot guarantee that each "
+        "commit is made only once.",
         panel=options.WHERE,
     ),
 ]
@@ -32,9 +33,9 @@ Follow = Annotated[
     option(
         "--follow",
         "-f",
-        help="Continue until stopped, with one commit per micro-batch of Structured Streaming; with --engine "
-        "local tierctl polls the topic. Not on Spark Connect, where the server would have to hold the "
-        "warehouse. Prints one JSON line per commit.",
+        help="Continue until stopped, with one commit per micro-batch of Structured Streaming, and print "
+        "one JSON line per commit. With --engine local, tierctl polls the topic. Not available with "
+        "Spark Connect, where the server would need access to the warehouse.",
         panel=options.RUN,
     ),
 ]
@@ -44,7 +45,7 @@ Interval = Annotated[
         "--interval-s",
         metavar="S",
         min=1,
-        help="With --follow: the shortest time between two commits.",
+        help="With --follow: minimum number of seconds between two commits.",
         panel=options.RUN,
     ),
 ]
@@ -52,7 +53,7 @@ Engine = Annotated[
     EngineName,
     option(
         "--engine",
-        help="spark: one task per metadata partition. local: all of them in this process.",
+        help="spark: one task per metadata partition. local: all metadata partitions in this process.",
         panel=options.RUN,
     ),
 ]
@@ -60,7 +61,7 @@ Engine = Annotated[
 
 Segments = Annotated[
     int,
-    option("--segments", metavar="N", min=1, help="Live segments of the tier.", panel=_SIZE),
+    option("--segments", metavar="N", min=1, help="Number of live segments.", panel=_SIZE),
 ]
 Deleted = Annotated[
     int,
@@ -68,13 +69,13 @@ Deleted = Annotated[
         "--deleted-segments",
         metavar="N",
         min=0,
-        help="Deleted segments whose events the metadata topic still has.",
+        help="Number of deleted segments whose events are still in the metadata topic.",
         panel=_SIZE,
     ),
 ]
 Executors = Annotated[
     int,
-    option("--executors", metavar="M", min=1, help="Executors of Spark.", panel=_SIZE),
+    option("--executors", metavar="M", min=1, help="Number of Spark executors.", panel=_SIZE),
 ]
 Cores = Annotated[
     int,
@@ -82,7 +83,7 @@ Cores = Annotated[
         "--executor-cores",
         metavar="N",
         min=1,
-        help="Cores of each executor.",
+        help="Number of cores per executor.",
         panel=_SIZE,
     ),
 ]
@@ -92,7 +93,7 @@ MetadataPartitions = Annotated[
         "--metadata-partitions",
         metavar="N",
         min=1,
-        help="Partitions of the metadata topic; executors beyond this number have nothing to do.",
+        help="Number of partitions of the metadata topic. Executors beyond this number are idle.",
         panel=_SIZE,
     ),
 ]
@@ -114,17 +115,17 @@ def run(
     now_ms: options.Now = None,
     engine: Engine = EngineName.SPARK,
 ) -> int:
-    """Bring the tables up to the end of the metadata topic: events, segments, partitions and anomalies.
+    """Update the tables to the end of the metadata topic: events, segments, partitions and anomalies.
 
     Each table is a Delta table in a folder of the warehouse. `events` has every record, unreadable ones too;
-    `segments` has those not yet deleted; `partitions` has sizes, offsets and counts; `anomalies` has what
-    verify finds in metadata alone. DuckDB, polars, pandas, Spark and Trino read them, also while a run
-    commits: a reader sees one version of a table. Earlier versions can be read for a day; the history of a
-    table has the number of the run's commit as `tierctl.commit`.
+    `segments` has the segments that are not deleted; `partitions` has sizes, offsets and counts; `anomalies`
+    has the findings of verify that need only metadata. DuckDB, polars, pandas, Spark and Trino can read the
+    tables, also while a run commits: a reader sees one version of a table. Earlier versions stay readable for
+    a day. The history of a table records the number of the run's commit as `tierctl.commit`.
 
-    A run continues after the last commit. It can be killed at any point: the next run comes to the same
-    tables. While one run has a warehouse, another run ends with exit code 6. Every 16th commit combines
-    small files of `events`, and deletes files that no version of the last day needs.
+    A run continues after the last commit. It can be killed at any time; the next run produces the same
+    tables. While a run uses a warehouse, another run exits with code 6. Every 16th commit combines small
+    files of `events`, and deletes files that no version of the last day uses.
     """
     printer = Printer.of(ctx, tables.COMMITS, options.OutputFormat.JSONL if follow else None)
 
@@ -150,9 +151,9 @@ def plan(
     executor_cores: Cores = 1,
     metadata_partitions: MetadataPartitions = 50,
 ) -> int:
-    """Predict time and memory for a tier of this size, from costs that were measured on a small machine.
+    """Predict the time and memory for a tier of this size, from costs measured on a small machine.
 
-    This is a prediction: nothing is read, and no cluster was measured.
+    The result is only a prediction: the command reads no data and measures no cluster.
     """
     printer = Printer.of(ctx, tables.PREDICTIONS)
     printer.show(commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), console_of(ctx)))

@@ -38,11 +38,12 @@ Command = Annotated[
     list[str] | None,
     argument(metavar="COMMAND...", help="The command of tierctl, with its options."),
 ]
-Systemd = Annotated[bool, option("--systemd", help="Print a service and its timer.")]
+Systemd = Annotated[bool, option("--systemd", help="Print a systemd service and its timer.")]
 Cron = Annotated[bool, option("--cron", help="Print a file for /etc/cron.d.")]
 EveryOption = Annotated[Every, option("--every", help="How often the command runs.")]
 User = Annotated[
-    str, option("--user", metavar="NAME", help="The user who runs it: one who may read the log directories.")
+    str,
+    option("--user", metavar="NAME", help="The user who runs the command, able to read the log directories."),
 ]
 
 
@@ -61,10 +62,11 @@ def schedule(
 ) -> int:
     """Print systemd units or cron lines that run a command.
 
-    The options of the command and its profile are checked, and nothing is installed or run. The run takes the
-    same tierctl.toml, and relative paths are those of the current folder. The units have a sandbox: the
-    command may write only the folders that its options name, which are in ReadWritePaths. Credentials belong
-    into the file of EnvironmentFile, or the profile of tierctl.toml, never into the command.
+    schedule checks the options of the command and its profile; it installs and runs nothing. The scheduled
+    run uses the same tierctl.toml, and relative paths are relative to the current folder. The systemd service
+    runs in a sandbox: the command may write only to the folders that its options name, which are listed in
+    ReadWritePaths. Store credentials in the file of EnvironmentFile or in the profile of tierctl.toml, never
+    in the command.
 
     The templates, a configuration for logrotate, alert rules and a Grafana dashboard are in share/tierctl of
     the installation.

@@ -32,7 +32,7 @@ Epoch = Annotated[
 ]
 Offset = Annotated[
     int | None,
-    option("--offset", metavar="N", min=0, help="See --epoch.", panel=_FIND),
+    option("--offset", metavar="N", min=0, help="The offset to find; see --epoch.", panel=_FIND),
 ]
 Time = Annotated[
     int | None,
@@ -49,7 +49,7 @@ Sizes = Annotated[
     bool,
     option(
         "--sizes",
-        help="Print sizes by topic: of the logs, and with --remote of all objects.",
+        help="Print sizes by topic: of the segments' logs, and with --remote of all objects.",
         panel=options.SHOW,
     ),
 ]
@@ -57,8 +57,8 @@ Offsets = Annotated[
     bool,
     option(
         "--offsets",
-        help="Print each partition's earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, "
-        "brokers from Kafka 4.2 on) and latest offset, as GetOffsetShell names them.",
+        help="Print the earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, from Kafka "
+        "4.2 on) and latest offset of each partition, named as in GetOffsetShell.",
         panel=options.SHOW,
     ),
 ]
@@ -66,8 +66,8 @@ Check = Annotated[
     bool,
     option(
         "--check",
-        help="Print problems: of offsets, and gaps, doubled and divergent segments. "
-        "Exit 3 when one is more than information.",
+        help="Print problems: wrong offsets, gaps, and duplicate and divergent segments. Exit with code 3 "
+        "if a problem is more than information.",
         panel=options.SHOW,
     ),
 ]
@@ -98,12 +98,12 @@ def segments(
     check: Check = False,
     now_ms: options.Now = None,
 ) -> ExitCode:
-    """List remote segments, find one, sum them up, or check them.
+    """List remote segments, find one segment, sum up sizes, or check offsets.
 
-    The list is sorted by topic, partition, start offset and time of the last event. Unreadable metadata
-    records, and partitions whose oldest events the metadata topic's retention deleted, are reported on
-    stderr, and the exit code is 7. With --engine spark, executors read the metadata
-    topic; for --all, this process reads it once more.
+    The list is sorted by topic, partition, start offset and time of the last event. If a metadata record is
+    unreadable, or the retention of the metadata topic deleted the oldest events of a partition, a message on
+    stderr says so and the exit code is 7. With --engine spark, executors read the metadata topic; for --all,
+    this process reads it once more.
     """
     columns = tables.SEGMENTS
     if check:

@@ -36,8 +36,8 @@ ShowOption = Annotated[
     Show | None,
     option(
         "--show",
-        help="Print only these rows: topics, problems that an operator must act on, or the last successful "
-        "runs in --state-dir. Default: all three as tables; json, jsonl and csv have the topics.",
+        help="Print only these rows: topics, problems that need an operator, or the last successful runs in "
+        "--state-dir. Default: tables of all three; json, jsonl and csv print the topics.",
         panel=options.SHOW,
     ),
 ]
@@ -47,7 +47,7 @@ Watch = Annotated[
         "--watch",
         metavar="SECONDS",
         min=0.1,
-        help="Print it again after so many seconds, until the command is interrupted.",
+        help="Repeat the output at this interval, in seconds, until interrupted.",
         panel=options.SHOW,
     ),
 ]
@@ -67,12 +67,13 @@ def status(
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
 ) -> ExitCode:
-    """Show the state of a tier: topics, how far copies are behind, problems, last runs.
+    """Show the state of a tier: its topics, the copy lag, problems and the last runs.
 
-    Exit 0 if the tier is healthy, and 3 if an operator must act: on the findings of verify that are more
-    than information, or on copies that KIP-917's limit stopped, which --state-dir remembers. Objects of the
-    tier are not examined; verify does that. The copy lag and the stopped copies need --log-dir and settings
-    that enable the topics: what copy would copy, and what waits for a transaction or a limit.
+    Exit 0 if the tier is healthy, and 3 if an operator must act: on findings of verify that are more than
+    information, or on copies that KIP-917's limit stopped, which --state-dir records. status does not examine
+    the objects of the tier; verify does. To show the copy lag and stopped copies, status needs --log-dir and
+    settings that enable the topics. The copy lag is what copy would copy now, and what waits for a
+    transaction or a limit.
     """
     request = request_of(commands.StatusRequest, ctx)
     if show is Show.RUNS and request.state_dir is None:

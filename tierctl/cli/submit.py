@@ -33,10 +33,10 @@ Mode = Annotated[
     DeployMode,
     option(
         "--deploy-mode",
-        help="Where the driver runs: here, or on the cluster (YARN and Kubernetes only).",
+        help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes only).",
     ),
 ]
-Run = Annotated[bool, option("--run", help="Run spark-submit. Without this option the line is printed.")]
+Run = Annotated[bool, option("--run", help="Run spark-submit; otherwise its command line is printed.")]
 NumExecutors = Annotated[
     int | None,
     option(
@@ -53,25 +53,26 @@ ExecutorCores = Annotated[
         "--executor-cores",
         metavar="N",
         min=1,
-        help="Tasks that an executor runs at the same time.",
+        help="Number of tasks that an executor runs at the same time.",
         panel=_RESOURCES,
     ),
 ]
 ExecutorMemory = Annotated[
     str | None,
-    option("--executor-memory", metavar="SIZE", help="Memory of an executor, as 4g.", panel=_RESOURCES),
+    option("--executor-memory", metavar="SIZE", help="Memory per executor, e.g. 4g.", panel=_RESOURCES),
 ]
 DriverMemory = Annotated[
     str | None,
-    option("--driver-memory", metavar="SIZE", help="Memory of the driver, as 2g.", panel=_RESOURCES),
+    option("--driver-memory", metavar="SIZE", help="Memory of the driver, such as 2g.", panel=_RESOURCES),
 ]
 PythonArchive = Annotated[
     str | None,
     option(
         "--python-archive",
         metavar="FILE",
-        help="A packed environment (venv-pack, conda-pack) with tierctl's libraries, which driver and "
-        "executors unpack and use. Default: the interpreter there; on a standalone cluster this interpreter.",
+        help="Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which the "
+        "driver and executors unpack and use. Default: the Python of the cluster's machines; on a "
+        "standalone cluster, the path of this Python.",
         panel=_RESOURCES,
     ),
 ]
@@ -80,7 +81,7 @@ ContainerImage = Annotated[
     option(
         "--container-image",
         metavar="IMAGE",
-        help="Kubernetes: an image with Spark, Python and tierctl's libraries.",
+        help="On Kubernetes: an image with Spark, Python and tierctl's libraries.",
         panel=_RESOURCES,
     ),
 ]
@@ -89,8 +90,8 @@ SubmitDir = Annotated[
     option(
         "--submit-dir",
         metavar="DIR",
-        help="Folder for the files that the line names: tierctl as a zip, and the script. "
-        "Default: ~/.cache/tierctl.",
+        help="Folder for the files that the command line uses: tierctl as a zip, and the script. Default: "
+        "~/.cache/tierctl.",
     ),
 ]
 
@@ -115,14 +116,13 @@ def submit(
     submit_dir: SubmitDir = None,
     spark_conf: options.SparkConf = None,
 ) -> int:
-    """Print, or run, the spark-submit line of a command with --engine spark.
+    """Print, or run, the spark-submit command line that runs a command with --engine spark.
 
-    The line names tierctl itself, the interpreter and the resources, and never has a credential. Files and
-    folders that the command names are those of the machine on which the driver runs, and so are the
-    environment and tierctl.toml.
+    The command line names tierctl, the Python interpreter and the resources, and never contains a credential.
+    Paths in the command, the environment and tierctl.toml are those of the machine on which the driver runs.
 
-    Lines for a standalone cluster and for YARN are tested on small clusters. Lines for Kubernetes are tested
-    with spark-submit up to the point where it connects to the cluster.
+    The command lines for a standalone cluster and for YARN are tested on small clusters. Those for Kubernetes
+    are tested up to the point where spark-submit connects to the cluster.
     """
     words, is_mutating = _checked(ctx, command or [])
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)

@@ -29,17 +29,21 @@ def sweep(
     max_deletes: own.MaxDeletes = None,
     max_fraction: own.MaxFraction = None,
 ) -> int:
-    """Delete from the tier what retention and the log start offset say, as a broker would.
+    """Delete the segments of the tier that retention or the log start offset expires, as a broker does.
 
-    The oldest segments of each partition's lineage, up to the first that nothing says; deletions that were
-    begun are resumed. So go copies that were cut off, wholly below the log start, once a later copy got
-    further or 24 hours have passed; until then they may still run, and a note says so. Beside a cluster
-    whose brokers don't tier, settings, lineages and log starts are its leaders', and log starts are raised
-    there first (DeleteRecords). Else settings come from --topic-configs: what they don't say is unlimited.
-    Without a partition's --log-dir its lineage is then read from the newest remote segment, and
+    In each partition, sweep deletes the oldest segments of the current lineage, one after the other, up to
+    the first segment that no limit expires. It also resumes deletions that were started and not finished. A
+    copy that did not finish is deleted if the whole segment lies below the log start offset, and either a
+    later copy has finished or the copy started over 24 hours ago. Before that the copy may still be running:
+    the segment stays, and a note says so.
+
+    With a cluster whose brokers do not tier, sweep takes settings, leader epochs and log start offsets from
+    the leaders, and raises the log start offset on the cluster (DeleteRecords) before it deletes. Without a
+    cluster, settings come from --topic-configs; a retention that is not stated there is unlimited. Without a
+    cluster or a --log-dir that has the partition, sweep takes the lineage from the newest remote segment, and
     retention.bytes deletes nothing.
 
-    A --now that is more than five minutes ahead of the clock only plans: --apply exits with code 4.
+    With a --now more than five minutes in the future, only a plan can be made: --apply exits with code 4.
     """
     request = request_of(commands.SweepRequest, ctx)
     return show_mutation(ctx, lambda: commands.sweep(request, console_of(ctx)))

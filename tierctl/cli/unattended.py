@@ -95,8 +95,9 @@ MetricsFile = Annotated[
     option(
         "--metrics-file",
         metavar="FILE",
-        help="When the run ends, write its metrics to this file for node_exporter's textfile collector, "
-        "which reads names that end in .prom. Metrics of earlier runs stay: counters are added to.",
+        help="At the end of the run, write its metrics to this file for node_exporter's textfile collector, "
+        "which reads files named *.prom. Metrics of earlier runs stay in the file, and counters are "
+        "increased.",
         callback=_set_metrics_file,
         panel=EVERYWHERE,
     ),
@@ -108,8 +109,8 @@ LogFileOption = Annotated[
     option(
         "--log-file",
         metavar="FILE",
-        help="Append every message of the run to this file, also those that --quiet hides. A file that is "
-        "renamed, as by logrotate, is made again.",
+        help="Append every message of the run to this file, also those that --quiet hides. If logrotate "
+        "renames the file, a new one is created.",
         callback=_set_log_file,
         panel=EVERYWHERE,
     ),
@@ -118,7 +119,7 @@ LogFormatOption = Annotated[
     LogFormat | None,
     option(
         "--log-format",
-        help="Messages in --log-file: a line of text each (the default), or a JSON object.",
+        help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
         callback=_set_log_format,
         panel=EVERYWHERE,
     ),
@@ -129,8 +130,8 @@ LockTimeout = Annotated[
         "--lock-timeout",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="If another tierctl holds a lock or the lease of the tier, begin again until this time has "
-        "passed, as 90s or 30m; then exit with 6. Default: 0, exit at once.",
+        help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
+        "such as 90s or 30m; then exit with code 6. Default: 0, exit at once.",
         callback=_set_lock_timeout,
         panel=EVERYWHERE,
     ),

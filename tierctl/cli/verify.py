@@ -28,8 +28,8 @@ IsDeep = Annotated[
     bool,
     option(
         "--deep",
-        help="Fetch every segment: check each batch's CRC, offsets, leader epochs and indexes, "
-        "and compare with the logs.",
+        help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the indexes, "
+        "and compare the segment with the logs.",
         panel=options.DECIDE,
     ),
 ]
@@ -39,8 +39,8 @@ SamplePercent = Annotated[
         "--sample",
         metavar="PERCENT",
         parser=parse_percent,
-        help="Fetch a random sample of the segments, as 1%, and check it as --deep does; segments that were "
-        "not read in the last 30 days come first.",
+        help="Fetch a random sample of this percentage of the segments, such as 1%, and check it as --deep "
+        "does. Segments that were not read in the last 30 days are preferred.",
         panel=options.DECIDE,
     ),
 ]
@@ -50,8 +50,8 @@ BudgetBytes = Annotated[
         "--budget",
         metavar="BYTES",
         parser=parse_size,
-        help="Fetch random segments whose objects have at most so many bytes in sum, as 10GB; with "
-        "--sample, end the sample there.",
+        help="Fetch random segments up to this total size of their objects, such as 10GB. With --sample, "
+        "the sample ends at this size.",
         panel=options.DECIDE,
     ),
 ]
@@ -62,7 +62,7 @@ Seed = Annotated[
         metavar="N",
         min=0,
         max=(1 << 32) - 1,
-        help="Repeat the choice of a run of --sample or --budget, which prints its seed.",
+        help="Select the same segments as an earlier run of --sample or --budget, which printed this seed.",
         panel=options.DECIDE,
     ),
 ]
@@ -73,7 +73,8 @@ Threads = Annotated[
         metavar="N",
         min=1,
         max=256,
-        help="Segments that --deep fetches, to a folder for temporary files (TMPDIR), at the same time.",
+        help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
+        "(TMPDIR).",
         panel=HOW,
     ),
 ]
@@ -82,8 +83,7 @@ Kinds = Annotated[
     option(
         "--kind",
         metavar="KIND",
-        help="Print only findings of this kind. The run itself, and its exit code, stay the same. "
-        "Repeatable.",
+        help="Print only findings of this kind. The run and its exit code stay the same. Repeatable.",
         completed_from=FINDING_KINDS,
         panel=options.SHOW,
     ),
@@ -94,8 +94,8 @@ StateDir = Annotated[
     option(
         "--state-dir",
         metavar="DIR",
-        help="The state directory of sweep: the log starts that it raised apply to --log-dir. It keeps which "
-        "segments --deep and --sample read, and with --plan-out when each orphan was first seen.",
+        help="The state directory of sweep, for the log start offsets that sweep raised. verify stores here "
+        "which segments --deep and --sample read, and with --plan-out when each orphan was first seen.",
         panel=options.WHERE,
     ),
 ]
@@ -113,8 +113,9 @@ AllLogDirs = Annotated[
     bool,
     option(
         "--all-log-dirs",
-        help="With --plan-out: the --log-dir options name the log directories of all replicas, so a topic id "
-        "without a folder in any of them is deleted, and its objects are orphans. Give it to apply, too.",
+        help="With --plan-out: state that the --log-dir options name the log directories of all replicas. A "
+        "topic id without a folder in any of them is then deleted, and its objects are orphans. apply "
+        "needs this option again.",
         panel=options.DECIDE,
     ),
 ]
@@ -124,8 +125,8 @@ OrphanAge = Annotated[
         "--orphan-age",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="With --plan-out: delete objects of no live segment only if they are older, at least 24h. "
-        "Default: 7d.",
+        help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
+        "than this, at least 24h. Default: 7d.",
         panel=options.DECIDE,
     ),
 ]
@@ -164,18 +165,20 @@ def verify(
 ) -> ExitCode:
     """Compare metadata, store and log directories; report problems, and plan repairs with --plan-out.
 
-    Exit 0 if there are no findings but information, 3 with findings, 7 if something is corrupt or the
-    metadata topic lost events that matter. The metadata topic is read whole; a --state-dir that read it
-    before has the events that it lost since. Objects that no metadata record names are searched in all of
-    --remote. What a cluster's leaders report takes precedence over --log-dir. With --engine spark, executors
-    list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
+    Exit 0 if there are no findings except information, 3 with other findings, 7 if data is corrupt or the
+    metadata topic has lost events that are needed. verify reads the whole metadata topic; a --state-dir that
+    read the topic earlier supplies the events that the topic has lost since. verify searches all of --remote
+    for objects that no metadata record names. If a cluster is given, what its leaders report takes precedence
+    over --log-dir. With --engine spark, executors list the store's folders and examine segments; with --deep
+    they must also be able to read --log-dir.
 
-    Where reading the whole tier would cost too much, --sample 1% --budget 10GB reads a random part of it. The
-    finding not_read says what was not read, and --state-dir keeps what was read in the last 30 days.
+    If reading the whole tier costs too much, --sample 1% --budget 10GB reads a random part of it. The finding
+    not_read names the part that was not read, and --state-dir stores which segments were read in the last 30
+    days.
 
-    With --plan-out, tierctl apply carries the repairs out; tierctl-findings(7) states what is repaired and
-    how. A finding without a repair is reported with the reason. Give --log-dir of all replicas or a cluster:
-    the log decides which objects are needed.
+    With --plan-out, verify writes a plan of the repairs, and tierctl apply carries it out.
+    tierctl-findings(7) states which findings are repaired and how; if a finding has no repair, the reason is
+    printed. Give a cluster or the --log-dir of all replicas: the log decides which objects are needed.
     """
     printer = Printer.of(ctx, tables.FINDINGS)
     kinds = commands.finding_kinds(kind or ())

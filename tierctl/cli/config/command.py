@@ -44,12 +44,13 @@ def settings_files(
 
 @with_options(settings_files, ..., output_options.rows)
 def show(ctx: click.Context, command: Command = None) -> ExitCode:
-    """Print every setting in force, and where its value came from.
+    """Print every setting in force and the origin of its value.
 
-    Options of tierctl come from the command line, else from the environment (TIERCTL_...), else from the
-    profile of tierctl.toml, else they have their default. Broker, client and topic settings come from the
-    files of --config, --command-config and --topic-configs, else they have Kafka's default; --override wins.
-    With a COMMAND, the settings are those of its command line. Secrets are hidden in every format.
+    The value of a tierctl option comes from the command line, else from the environment (TIERCTL_...), else
+    from the profile in tierctl.toml, else it is the default. Broker, client and topic settings come from the
+    files of --config, --command-config and --topic-configs, else they have Kafka's default; --override takes
+    precedence. With a COMMAND, show prints the settings of that command line. Secrets are hidden in every
+    format.
     """
     settings: RunSettings = ctx.obj
     printer = Printer.of(ctx, tables.SETTINGS)
@@ -63,12 +64,12 @@ def show(ctx: click.Context, command: Command = None) -> ExitCode:
 
 @with_options(settings_files, ..., output_options.rows)
 def check(ctx: click.Context) -> ExitCode:
-    """Check tierctl.toml, and files of broker, client and topic settings; report every problem in them.
+    """Check tierctl.toml and files of broker, client and topic settings; report every problem.
 
-    The files are those of the options, and those that a profile of tierctl.toml names. Exit 0 if nothing is
-    wrong, 2 if a setting is wrong or a file can't be read, and 3 with warnings only. Problems are: unknown
-    names, wrong types and bounds, settings that exclude each other, duplicates, settings that --kafka-version
-    does not have, and files with secrets that every user may read.
+    The files are those that the options name, and those that a profile of tierctl.toml names. Exit 0 if there
+    is no problem, 2 if a setting is wrong or a file can't be read, and 3 if there are only warnings. Problems
+    are: unknown names, wrong types and values out of bounds, settings that exclude each other, duplicates,
+    settings that --kafka-version does not have, and files with secrets that every user may read.
     """
     settings: RunSettings = ctx.obj
     printer = Printer.of(ctx, tables.SETTING_PROBLEMS)

@@ -21,7 +21,7 @@ OutputFile = Annotated[
     option(
         "--output-file",
         metavar="FILE",
-        help="The YAML file to write; an existing one is replaced, whole or not at all.",
+        help="The YAML file to write. An existing file is replaced atomically.",
         panel=options.SHOW,
     ),
 ]
@@ -43,13 +43,13 @@ def _where(
 
 @with_options(_where, ..., rows)
 def backup_config(ctx: click.Context, output_file: OutputFile) -> ExitCode:
-    """Save what a tier's objects do not tell about the topics of a running cluster.
+    """Save the topic ids and settings of a running cluster that a tier's objects do not contain.
 
-    The YAML file has each topic's name, id, number of partitions, and the settings that were set for the
-    topic itself. A new cluster gets the topics back with them and the objects of the tier; nothing else tells
-    them once the cluster is lost. Run it from cron, and keep the file away from the cluster. Internal topics
-    are left out. Not covered are ACLs, quotas, users, delegation tokens, offsets of consumer groups, and the
-    settings of brokers: save these by other means.
+    The YAML file has each topic's name, id, number of partitions, and the settings of the topic itself. With
+    this file and the objects of the tier, the topics can be restored in a new cluster; once the cluster is
+    lost, no other source has this data. Run the command from cron, and keep the file outside the cluster.
+    Internal topics are left out. ACLs, quotas, users, delegation tokens, offsets of consumer groups and
+    broker settings are not saved: back them up by other means.
     """
     printer = Printer.of(ctx, tables.SAVED_TOPICS)
     console = console_of(ctx)

@@ -20,7 +20,7 @@ Check = Annotated[
     bool,
     option(
         "--check",
-        help="Restore nothing: verify what running brokers serve against the objects of the tier.",
+        help="Restore nothing; compare what running brokers serve with the objects of the tier.",
         panel=CHECK,
     ),
 ]
@@ -29,8 +29,8 @@ Before = Annotated[
     option(
         "--before",
         metavar="FILE",
-        help="A listing of the tier from before the brokers started, which --listing-out wrote: all of its "
-        "objects must still be there.",
+        help="A listing of the tier that --listing-out wrote before the brokers started. Each of its "
+        "objects must still exist.",
         panel=CHECK,
     ),
 ]
@@ -39,8 +39,8 @@ ListingOut = Annotated[
     option(
         "--listing-out",
         metavar="FILE",
-        help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster "
-        "nothing else is done.",
+        help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, only "
+        "the listing is written.",
         panel=CHECK,
     ),
 ]
@@ -49,7 +49,7 @@ BrokerLog = Annotated[
     option(
         "--broker-log",
         metavar="FILE",
-        help="The log of a broker since it started (server.log), which must have no deletion of a segment. "
+        help="The server.log of a broker since its start, which must not contain a deletion of a segment. "
         "Repeatable.",
         panel=CHECK,
     ),
@@ -60,8 +60,9 @@ ElectionTimeout = Annotated[
         "--election-timeout",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="Hold consumers at positions in several leader epochs until you have brought about an election "
-        "of all leaders, at most so long (10m), and read on. tierctl elects no leader itself.",
+        help="Keep consumers at positions in several leader epochs, wait at most this long (10m) for you to "
+        "elect new leaders of all partitions, and then continue to read. tierctl elects no leader "
+        "itself.",
         panel=CHECK,
     ),
 ]
@@ -70,7 +71,7 @@ Produce = Annotated[
     option(
         "--produce",
         metavar="TOPIC",
-        help="Write to each checked partition of TOPIC two records by new producers, one of them in a "
+        help="Write two records with new producers to each checked partition of TOPIC, one of them in a "
         "transaction. Consumers of the topic receive these records.",
         panel=CHECK,
     ),
@@ -100,11 +101,11 @@ def checking(
     election_timeout_ms: ElectionTimeout = None,
     produce: Produce = None,
 ) -> None:
-    """Group: what `--check` checks."""
+    """Group: the checks of `--check`."""
 
 
 def require_consistent(ctx: click.Context, *, check: bool) -> None:
-    """Raise UsageError for typed options that do not go with `--check`, or only with it."""
+    """Raise UsageError for typed options that cannot be used with `--check`, or only with it."""
     wrong = typed_option(ctx, _OF_OTHERS if check else _OWN)
     if wrong and check:
         raise UsageError(f"{wrong} does not go with --check", hint="--check restores nothing")

@@ -18,10 +18,11 @@ LogStart = Annotated[
     option(
         "--log-start",
         metavar="tier|disk|OFFSET",
-        help="The log start of partitions whose log start a broker may have raised because it knew no "
-        "segments: tier for the one that the objects of the newest segment say, and OFFSET for another one, "
-        "put back the checkpoint files of every replica; disk keeps the raised one and leaves out the "
-        "segments below it. Without this option such partitions are refused (exit 4).",
+        help="Log start offset for partitions whose log start offset a broker may have raised because it "
+        "knew no segments. tier: restore the log start offset that the objects of the newest segment "
+        "state. OFFSET: restore this offset. Both write the checkpoint files of every replica. disk: "
+        "keep the raised offset, and leave out the segments below it. Without this option such "
+        "partitions are refused (exit 4).",
         panel=options.DECIDE,
     ),
 ]
@@ -42,18 +43,20 @@ def register(app: click.Group) -> None:
     options.reading_throttle,
 )
 def rebuild(ctx: click.Context, log_start: LogStart = None) -> int:
-    """Publish the metadata of the tier's segments again, after the metadata topic was lost.
+    """Publish the metadata of the tier's segments again after the metadata topic was lost.
 
-    Every field is derived from the objects, in either layout. Segments that serve the log are published as
-    finished, in order of offsets. Diverged, doubled and incomplete ones are published as being deleted, so
-    that brokers delete them in time; what is below the log start, beyond a hole or of a deleted topic is
-    left unchanged, with the reason. No object of the tier is ever written or deleted.
+    rebuild derives every field from the objects, in either layout. Segments that the log needs are published
+    as finished, in order of offsets. Diverged, duplicate and incomplete segments are published with
+    DELETE_SEGMENT_STARTED, so that brokers delete them later. Segments below the log start offset, beyond a
+    hole or of a deleted topic are left unchanged, and the reason is printed. rebuild never writes or deletes
+    an object of the tier.
 
-    With the brokers stopped, name the log directories of all replicas, and one that has the metadata topic as
-    --metadata: the topic's replicas in the others get the same bytes. Never start a broker with an empty
-    metadata topic before: it raises the log starts. Beside running brokers (Kafka 3.9 and later), --metadata
-    kafka://... needs remote.log.copy.disable=true, local.retention.ms=-2 and local.retention.bytes=-2 on the
-    topics. Without any broker, --metadata names a new folder: fetch, segments and verify can read it.
+    If the brokers are stopped, name the log directories of all replicas, and as --metadata the one that has
+    the metadata topic; the topic's replicas in the other directories get the same bytes. Do not start a
+    broker with an empty metadata topic before the rebuild: the broker would raise the log start offsets. If
+    brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
+    local.retention.ms=-2 and local.retention.bytes=-2 on the topics. Without brokers, --metadata names a new
+    folder, which fetch, segments and verify can read.
     """
     request = request_of(commands.RebuildRequest, ctx)
     return show_mutation(ctx, lambda: commands.rebuild(request, console_of(ctx)))

@@ -24,8 +24,9 @@ Metadata = Annotated[
     option(
         "--metadata",
         metavar="URI",
-        help="The metadata topic of the tier, as for fetch. Without it, or with none, the metadata are "
-        "derived from the objects of the tier. With --check: that of the brokers that are checked.",
+        help="The metadata topic of the tier, as for fetch. Without this option, or with the value none, "
+        "the metadata is derived from the objects of the tier. With --check: the metadata topic of the "
+        "brokers that are checked.",
         panel=options.WHERE,
     ),
 ]
@@ -33,7 +34,7 @@ Materialise = Annotated[
     bool,
     option(
         "--materialise",
-        help="Write the records as the local log of a new topic, into --log-dir of stopped brokers.",
+        help="Write the records as the local log of a new topic, into the --log-dir of stopped brokers.",
         panel=options.DECIDE,
     ),
 ]
@@ -42,8 +43,9 @@ Into = Annotated[
     option(
         "--into",
         metavar="DIR",
-        help="Give the topics, under their old ids, to a node that was formatted and never started. DIR is "
-        "the metadata log directory (metadata.log.dir) of its only controller; --log-dir are the broker's.",
+        help="Restore the topics, under their old ids, on a node that was formatted and never started. DIR "
+        "is the metadata log directory (metadata.log.dir) of its only controller; --log-dir names the "
+        "log directories of its broker.",
         panel=options.DECIDE,
     ),
 ]
@@ -51,8 +53,8 @@ NewIds = Annotated[
     bool,
     option(
         "--new-ids",
-        help="Give topics that were created again, in a cluster whose brokers are stopped, the objects of "
-        "the lost topics of the same names: the store copies the objects under the new ids.",
+        help="Restore topics that were created again in a cluster whose brokers are stopped: the store "
+        "copies the objects of the lost topics of the same names, under the new ids.",
         panel=options.DECIDE,
     ),
 ]
@@ -61,7 +63,7 @@ FromId = Annotated[
     option(
         "--from-id",
         metavar="ID",
-        help="With --new-ids: the id of a lost topic, where the tier has objects of several topics of its "
+        help="With --new-ids: the id of the lost topic, if the tier has objects of several topics with its "
         "name. Repeatable.",
         panel=options.DECIDE,
     ),
@@ -70,7 +72,8 @@ AssumeEnabled = Annotated[
     bool,
     option(
         "--assume-enabled",
-        help="With --new-ids: the new topics have remote.storage.enable=true, as no --topic-configs states.",
+        help="With --new-ids: assume remote.storage.enable=true for the new topics if there is no "
+        "--topic-configs.",
         panel=options.DECIDE,
     ),
 ]
@@ -79,8 +82,8 @@ TopicsFile = Annotated[
     option(
         "--topics-file",
         metavar="FILE",
-        help="With --into: the YAML file that backup-config wrote, with ids, numbers of partitions and "
-        "settings. --topic-configs wins over its settings.",
+        help="With --into: the YAML file that backup-config wrote, with topic ids, numbers of partitions "
+        "and settings. Settings in --topic-configs take precedence.",
         panel=options.DECIDE,
     ),
 ]
@@ -88,8 +91,9 @@ DeletesAreDenied = Annotated[
     bool,
     option(
         "--deletes-are-denied",
-        help="With --into: believe that nobody, brokers included, can delete objects of the tier now. "
-        "Otherwise the bucket must keep versions, or deny the deletion of an object that is written for it.",
+        help="With --into: assume that nobody, brokers included, can delete objects of the tier now. "
+        "Without this option tierctl requires that the bucket has versioning, or that it denies the "
+        "deletion of a test object that tierctl writes.",
         panel=options.APPLY,
     ),
 ]
@@ -97,8 +101,8 @@ PublishLater = Annotated[
     bool,
     option(
         "--publish-later",
-        help="With --into, from Kafka 3.9 on: leave the metadata topic to the brokers, and publish the "
-        "events with rebuild --metadata kafka://... once they run. Copying stays disabled until then.",
+        help="With --into, from Kafka 3.9 on: do not write the metadata topic. Publish the events with "
+        "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
         panel=options.DECIDE,
     ),
 ]
@@ -107,14 +111,15 @@ CopyOfObjects = Annotated[
     option(
         "--copy-of-objects",
         metavar="URI",
-        help="With --into: a copy of the tier, which must have every object with its size.",
+        help="With --into: a copy of the tier. tierctl requires that it has every object, with the same "
+        "size.",
         panel=options.APPLY,
     ),
 ]
 AsTopic = Annotated[
     str | None,
     option(
-        "--as", metavar="NAME", help="Name of the new topic. Default: the topic's own.", panel=options.DECIDE
+        "--as", metavar="NAME", help="Name of the new topic. Default: the old name.", panel=options.DECIDE
     ),
 ]
 AsId = Annotated[
@@ -122,14 +127,14 @@ AsId = Annotated[
     option(
         "--as-id",
         metavar="ID",
-        help="Id of the new topic. Default: the one in the folders of its partitions in --log-dir.",
+        help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
         panel=options.DECIDE,
     ),
 ]
 
 
 def _until(text: str) -> str:
-    """Return --until with a time as a number: a relative one means the same when a plan is carried out."""
+    """Return the value of --until with an absolute time, which does not depend on when a plan is applied."""
     return text if "=" in text else str(parse_time_ms(text))
 
 
@@ -148,15 +153,15 @@ AfterHole = Annotated[
     bool,
     option(
         "--after-hole",
-        help="Where no segment has some offsets, restore the records after the last such hole. Without this "
-        "option such partitions are refused (exit 4).",
+        help="If the segments of a partition have a hole, restore the records after the last hole. Without "
+        "this option such partitions are refused (exit 4).",
         panel=options.DECIDE,
     ),
 ]
 
 
 def _absolute(text: str) -> str:
-    """Return a path that means the same when a plan is carried out in another folder."""
+    """Return an absolute path, which means the same when a plan is carried out in another folder."""
     return str(Path(text).absolute())
 
 
@@ -166,9 +171,9 @@ WithoutKeys = Annotated[
         "--without-keys",
         metavar="FILE",
         parser=_absolute,
-        help="With --materialise: write the records of these keys without key, value and headers, at their "
-        f"offsets. One key a line: {KEY_FORMS}, as for fetch --erase-report. Needs --left-out and "
-        "--sign-with.",
+        help="With --materialise: write the records with these keys without key, value and headers, at "
+        f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
+        "--left-out and --sign-with.",
         panel=options.DECIDE,
     ),
 ]
@@ -178,8 +183,8 @@ LeftOut = Annotated[
         "--left-out",
         metavar="DIR",
         parser=_absolute,
-        help="With --without-keys: write here, for each new partition, a list of the records that were left "
-        "out, with the SHA-256 of their keys, and its signature.",
+        help="With --without-keys: folder for the lists of the erased records, one list and its signature "
+        "per new partition. A list has the SHA-256 of the keys.",
         panel=options.DECIDE,
     ),
 ]
@@ -189,7 +194,7 @@ SignWith = Annotated[
         "--sign-with",
         metavar="FILE",
         parser=_absolute,
-        help="With --without-keys: the Ed25519 private key, in PEM without a password, that signs the lists.",
+        help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a password.",
         panel=options.DECIDE,
     ),
 ]
@@ -236,39 +241,41 @@ def restore(
 ) -> int:
     """Restore topics from the objects of a tier.
 
-    With --into a new cluster serves the objects where they are, under the old topic ids: its first node gets
-    an empty log for each partition, the metadata of the segments, and the topics with their settings. Format
-    the node (kafka-storage format), do not start it, and run this as the user of its broker, with --config
-    for the number of metadata partitions. After a mistake, brokers delete every object within seconds: make
-    the store deny that, or copy the objects. The topics start with copying disabled, with one replica. After
-    a kill, run again: the topics are written last. The cluster has one controller and one broker at first.
+    With --into, a new cluster serves the objects from their present location, under the old topic ids. The
+    first node of the cluster gets an empty log for each partition, the metadata of the segments, and the
+    topics with their settings. Format the node (kafka-storage format), do not start it, and run this command
+    as the user of its broker; --config states the number of metadata partitions. If something is wrong,
+    brokers delete every object within seconds: configure the store to deny deletes, or copy the objects
+    first. The restored topics have one replica, and copying is disabled. If the run is killed, run it again:
+    the topics are written last. The cluster starts with one controller and one broker.
 
-    With --new-ids an existing cluster serves them, whose tier has the objects: copy them there first, under
-    their names. Create each topic again with as many partitions, one replica and remote.storage.enable=true,
-    restart its broker until the leader epoch is as high as that of the records (a plan names both), stop it,
-    and name its directories with --metadata and --log-dir. The store copies the objects under the new id,
-    those of the old one stay; the logs and the metadata are written as with --into. --topic-configs or
-    --assume-enabled says that the topics are tiered.
+    With --new-ids, an existing cluster serves the objects. Copy them to the tier of that cluster first, under
+    their names. Create each topic again with the same number of partitions, one replica and
+    remote.storage.enable=true. Restart its broker until the leader epoch is at least that of the records (the
+    plan names both), then stop it, and name its directories with --metadata and --log-dir. The store copies
+    the objects under the new ids and keeps the old ones; logs and metadata are written as with --into.
+    --topic-configs or --assume-enabled must state that the topics are tiered.
 
-    With --materialise the records are written as the local log of a new topic, of the same partitions, on
-    stopped brokers: offsets, timestamps, headers and transactions stay. Create the topic first, with its
-    settings, and stop its brokers; partition.metadata in its folders has the new id. Name the log directories
-    of all its replicas, so that each gets the same log. Only empty folders are replaced. It is also the way
-    back to a point in time (--until), and the way out of tiered storage; a tiered topic is copied again.
-    Every batch is checked, and keeps its bytes but for the leader epoch, which becomes 0. --until may cut the
-    last batch: its first records are kept, in a batch with a new CRC. A log is written to a folder that
-    brokers delete, and renamed when it is whole. After a kill, run again.
+    With --materialise, the records are written as the local log of a new topic with the same partitions, on
+    stopped brokers. Offsets, timestamps, headers and transactions are kept. Create the topic with its
+    settings first and stop its brokers; partition.metadata in its folders has the new id. Name the log
+    directories of all its replicas, so that each replica gets the same log. Only empty folders are replaced.
+    Use this also to restore to a point in time (--until), or to leave tiered storage; if the new topic is
+    tiered, its segments are copied again. Every batch is checked and keeps its bytes, except for the leader
+    epoch, which becomes 0. If --until falls inside the last batch, its first records are kept in a batch with
+    a new CRC. Each log is written to a folder with a name that brokers delete, and renamed when it is
+    complete. If the run is killed, run it again.
 
     --without-keys is for an erasure request; see ERASURE.
 
-    In all of them a transaction that has no end below the end of the log is aborted there, by a marker that
-    takes one more offset: readers would wait for its end. Offsets of consumer groups, ACLs and
-    quotas are not in a tier.
+    All three ways abort a transaction that has no end below the end of the log: consumers would otherwise
+    wait for its end. The abort marker takes one more offset. Offsets of consumer groups, ACLs and quotas are
+    not in a tier and are not restored.
 
-    With --check, verify what the brokers serve after a restore or a rebuild, once they have started, against
-    the objects of the tier: see CHECKS. With --topic-id of the old topic, and --as and --until as they were
-    given, that is a materialised topic. Nothing is changed, but for --produce. Exit 0 if all that was asked
-    for is as it must be, 3 if a check failed or could not be made; what was not checked is named.
+    With --check, verify what brokers serve after a restore or a rebuild, once they have started, against the
+    objects of the tier; see CHECKS. To check a materialised topic, give the --topic-id of the old topic, and
+    --as and --until as for the restore. Nothing is changed, except with --produce. Exit 0 if all requested
+    checks succeed, 3 if a check failed or could not be made; the parts that were not checked are printed.
     """
     after.require_consistent(ctx, check=check)
     if check:

@@ -29,8 +29,8 @@ Html = Annotated[
     option(
         "--html",
         metavar="FILE",
-        help="Write one page to this file instead: it needs no network and no other file. An earlier report "
-        "is replaced as a whole; a file that is something else is not.",
+        help="Write one HTML page to this file instead; it needs no network and no other file. An existing "
+        "report is replaced atomically; any other existing file is refused.",
         panel=options.SHOW,
     ),
 ]
@@ -39,8 +39,8 @@ ShowOption = Annotated[
     option(
         "--show",
         help="Print only these rows: sizes by topic and age, growth by day, or the next 1000 segments that "
-        "expire; with --what-if the changes by topic, or the consumer groups that would lose records. "
-        "Default: all of them as tables; json, jsonl and csv have the sizes, or the changes.",
+        "expire; with --what-if, the changes by topic, or the consumer groups that would lose records. "
+        "Default: tables of all of them; json, jsonl and csv print the sizes, or the changes.",
         panel=options.SHOW,
     ),
 ]
@@ -74,16 +74,17 @@ def report(
 ) -> ExitCode:
     """Report sizes by age, growth by day and the next expirations, as tables or as one HTML page.
 
-    The page of --html also has each partition's segments in the tier beside those of its log, by offset and
-    by time, with their states, their lineage and the findings of verify, and the copy lag of each topic. The
-    decisions are those of copy, sweep and delete, as explain shows them. With --remote, verify lists all
-    objects of the tier. Exit as verify: 0 if there are no findings but information, 3 with findings, 7 if
-    something is corrupt; the page is written in every case.
+    The page of --html also shows the segments of each partition in the tier beside those of its log, by
+    offset and by time, with their states, their lineage and the findings of verify, and the copy lag of each
+    topic. The decisions are those of copy, sweep and delete, as in explain. With --remote, report lists all
+    objects of the tier, as verify does. The exit codes are those of verify: 0 if there are no findings except
+    information, 3 with other findings, 7 if data is corrupt; the page is written in every case.
 
-    With --what-if the command calculates a change of retention instead: for each topic the bytes, segments,
-    objects, requests and costs now, right after the change, and in 90 days at the observed growth; on a
-    cluster also the consumer groups that would lose records; with --log-dir the brokers' disks. What is not
-    known is left empty. tierctl-what-if(7) has the formulas. Exit 3 if something could not be decided.
+    With --what-if, the command calculates a change of retention instead. For each topic it prints the bytes,
+    segments, objects, requests and costs now, right after the change, and in 90 days at the observed growth;
+    on a cluster also the consumer groups that would lose records; with --log-dir the disks of the brokers.
+    Unknown values are left empty. tierctl-what-if(7) has the formulas. Exit 3 if a value could not be
+    decided.
     """
     _check(ctx, html, show, is_change=bool(what_if))
     if what_if:

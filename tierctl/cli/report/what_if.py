@@ -21,9 +21,10 @@ Changes = Annotated[
     option(
         "--what-if",
         metavar="TOPIC.SETTING=VALUE",
-        help="Calculate this change instead, and make it nowhere: retention.ms, retention.bytes, "
-        "local.retention.ms or local.retention.bytes of a topic, or of each topic that a glob matches. Times "
-        "as 7d or 36h, sizes as 50G, or numbers as Kafka takes them. Repeatable: a later one wins.",
+        help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
+        "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. "
+        "Times such as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later "
+        "change of the same setting replaces an earlier one.",
         panel=_WHAT_IF,
     ),
 ]
@@ -52,15 +53,16 @@ Tables = Annotated[
     option(
         "--tables",
         metavar="URI",
-        help="With --what-if: read the tables that 'pipeline run' wrote to this --warehouse instead of "
-        "the metadata topic. With --engine spark, executors decide, each about some metadata partitions.",
+        help="With --what-if: read the tables that 'pipeline run' wrote to this --warehouse instead of the "
+        "metadata topic. With --engine spark, each executor decides for some of the metadata "
+        "partitions.",
         panel=_WHAT_IF,
     ),
 ]
 
 
 def print_what_if(ctx: click.Context, show: Show | None) -> ExitCode:
-    """Print what the changes of a command line leave; return the exit code."""
+    """Print the results of the changes that the command line states; return the exit code."""
     printer = TablesPrinter.of(ctx, _COLUMNS, show)
     found = commands.what_if(request_of(commands.WhatIfRequest, ctx), console_of(ctx))
     printer.show({Show.CHANGES: found.topics, Show.GROUPS: found.groups})
