@@ -6,10 +6,10 @@ settings_files  --config, --command-config and --topic-configs
 brokers         settings and versions of brokers
 metadata_topic  the metadata topic: replication, retention, compaction
 topics          settings of topics
-clocks          clocks of brokers and of the store, beside the clock of this machine
-rights          what the cluster allows the login
-store           what the tier's store supports and does by itself
-store_probe     the same, by writing objects of tierctl's own
+clocks          clocks of brokers and of the store, compared with the clock of this machine
+rights          permissions of the user on the cluster
+store           features, permissions and lifecycle rules of the tier's store
+store_probe     the same, by writing probe objects
 state_dir       the state directory
 secrets         files with passwords and keys
 log_dirs        brokers' log directories
@@ -32,37 +32,37 @@ class Check(RowEnum):
         "broker_file",
         Outcome.PROBLEM,
         needs="--config",
-        why="A broker ignores a setting that it does not know, and does not start with a value that it "
-        "refuses.",
+        why="A broker ignores a setting that it does not know, and does not start if a value is invalid.",
         fix="correct the line",
     )
     CLIENT_FILE = Row(
         "client_file",
         Outcome.PROBLEM,
         needs="--command-config",
-        why="With a wrong setting tierctl can't connect to the cluster, or not as it is meant to.",
+        why="With a wrong setting tierctl can't connect to the cluster, or connects with wrong security.",
         fix="correct the line",
     )
     TOPIC_FILE = Row(
         "topic_file",
         Outcome.PROBLEM,
         needs="--topic-configs",
-        why="Kafka refuses these settings, and tierctl decides nothing by them.",
+        why="Kafka refuses these settings, and tierctl does not use them for decisions.",
         fix="correct the line",
     )
     BROKER_CONFLICTS = Row(
         "broker_conflicts",
         Outcome.PROBLEM,
         needs=_CLUSTER,
-        why="Settings that are valid one by one may exclude each other, or damage the metadata topic.",
+        why="Settings that are valid each on its own may contradict each other, or damage the metadata "
+        "topic.",
         fix="see CONFLICTS",
     )
     BROKERS_AGREE = Row(
         "brokers_agree",
         Outcome.PROBLEM,
         needs=_CLUSTER,
-        why="A partition is tiered as its leader's broker is set, so its treatment changes with the leader; "
-        "a leader without tiering serves no record of the tier.",
+        why="The settings of the leader's broker decide how a partition is tiered, so a new leader changes "
+        "that; a leader without tiering serves no records from the tier.",
         fix="give all brokers the same value, and restart them one by one",
     )
     BROKER_VERSION = Row(
@@ -76,7 +76,7 @@ class Check(RowEnum):
         "custom_metadata",
         Outcome.PROBLEM,
         needs="--config with settings of Aiven's plugin, and --topic-configs or a cluster",
-        why="If the custom metadata of a segment exceed remote.log.metadata.custom.metadata.max.bytes, the "
+        why="If the custom metadata of a segment exceeds remote.log.metadata.custom.metadata.max.bytes, the "
         "broker deletes the copy and stops copying the partition (KIP-917).",
         fix="raise the limit, or leave OBJECT_KEY and OBJECT_PREFIX out of custom.metadata.fields.include",
     )
@@ -84,16 +84,16 @@ class Check(RowEnum):
         "metadata_settings",
         Outcome.PROBLEM,
         needs=f"{_CLUSTER}, or --topic-configs with settings of the metadata topic",
-        why="The events of the metadata topic are all that brokers know of the tier: a topic that loses "
-        "events loses segments.",
+        why="Brokers know the tier only from the events of the metadata topic: if events are lost, brokers "
+        "lose the segments.",
         fix="see CONFLICTS",
     )
     METADATA_REPLICAS = Row(
         "metadata_replicas",
         Outcome.PROBLEM,
         needs=_CLUSTER,
-        why="While a partition of the metadata topic can't be written, nothing of its user partitions is "
-        "copied or deleted.",
+        why="While a partition of the metadata topic is not writable, brokers copy and delete no segments of "
+        "its user partitions.",
         fix="bring the missing brokers back, or reassign the partitions to others",
     )
     METADATA_PARTITIONS = Row(
@@ -102,29 +102,30 @@ class Check(RowEnum):
         needs="--metadata, and --config with remote.log.metadata.topic.num.partitions",
         why="The metadata partition of a user partition follows from the number of partitions: with another "
         "number, brokers look for segments in the wrong partition and find none.",
-        fix="set the number that the topic has; never add partitions to it",
+        fix="set the setting to the topic's number of partitions, and never add partitions to the topic",
     )
     TOPIC_CONFLICTS = Row(
         "topic_conflicts",
         Outcome.PROBLEM,
         needs=_CLUSTER,
-        why="Settings of a topic that are valid one by one may exclude each other, or defeat its tiering.",
+        why="Settings of a topic that are valid each on its own may contradict each other, or prevent "
+        "tiering.",
         fix="see CONFLICTS",
     )
     TIERED_TOPICS = Row(
         "tiered_topics",
         Outcome.PROBLEM,
         needs=_CLUSTER,
-        why="Brokers with remote.log.storage.system.enable=false do not start while a topic has "
-        "remote.storage.enable=true, and read nothing from its tier.",
+        why="While a topic has remote.storage.enable=true, brokers with "
+        "remote.log.storage.system.enable=false do not start, and do not read the topic's tier.",
         fix="set remote.log.storage.system.enable=true, or end the tiering of the topics first",
     )
     CONTROLLER_CLOCK = Row(
         "controller_clock",
         Outcome.PROBLEM,
         needs=_CLUSTER,
-        why="Retention and the age of unfinished copies are decided by the clock of the machine that "
-        "decides. With another time, tierctl deletes what brokers keep.",
+        why="tierctl uses the clock of its own machine for retention and for the age of unfinished copies. "
+        "If it differs from the brokers' clocks, tierctl deletes segments that brokers would keep.",
         fix="synchronize the clocks (NTP) before anything is deleted",
     )
     EVENT_CLOCK = Row(
@@ -138,15 +139,15 @@ class Check(RowEnum):
         "store_clock",
         Outcome.PROBLEM,
         needs="--remote s3://..., or --remote and --probe-writes",
-        why="The store's clock decides whether another run's lease has ended, and how old orphaned objects "
-        "are; S3 refuses requests whose time differs by 15 minutes.",
+        why="The store's clock decides whether another run's lease has expired, and how old orphaned objects "
+        "are; S3 refuses requests whose time is wrong by 15 minutes or more.",
         fix="synchronize the clock of this machine (NTP)",
     )
     CLUSTER_RIGHTS = Row(
         "cluster_rights",
         Outcome.WARNING,
         needs=_CLUSTER,
-        why="Without the right, tierctl can't see whether brokers tier themselves, and then refuses to "
+        why="Without this right, tierctl can't find out whether the brokers tier, and therefore refuses to "
         "change anything.",
         fix="grant the right with kafka-acls",
     )
@@ -161,15 +162,15 @@ class Check(RowEnum):
         "topic_rights",
         Outcome.WARNING,
         needs=_CLUSTER,
-        why="Retention needs the settings and offsets of a topic, and raises its log start before it "
-        "deletes.",
+        why="sweep reads the settings and offsets of a topic, and raises its log start offset before it "
+        "deletes segments.",
         fix="grant the right with kafka-acls",
     )
     STORE_LIST = Row(
         "store_list",
         Outcome.PROBLEM,
         needs=_REMOTE,
-        why="Without listing, tierctl can't prove that objects exist, or that deleted ones are gone.",
+        why="Without the right to list, tierctl can't prove that objects exist, or that they were deleted.",
         fix="correct --remote, or grant the right to list (S3: s3:ListBucket)",
     )
     STORE_READ = Row(
@@ -190,23 +191,22 @@ class Check(RowEnum):
         "store_delete",
         Outcome.PROBLEM,
         needs=_PROBE,
-        why="Segments whose objects can't be deleted stay, and are paid for, for ever.",
+        why="Segments whose objects can't be deleted stay in the store for ever and cost money.",
         fix="grant the right to delete (S3: s3:DeleteObject), and look for an object lock or bucket policy",
     )
     STORE_CONDITIONS = Row(
         "store_conditions",
         Outcome.PROBLEM,
         needs=_PROBE,
-        why="If a store ignores the conditions of a write, two runs can hold the lease, and one copy can "
-        "overwrite another's object.",
-        fix="use a store, or a newer release of it, with If-None-Match and If-Match for PutObject",
+        why="If the store ignores the conditions of a write, two runs can hold the lease at the same time, "
+        "and one copy can overwrite the objects of another.",
+        fix="use a store, or a newer release of it, that supports If-None-Match and If-Match for PutObject",
     )
     STORE_LEASE = Row(
         "store_lease",
         Outcome.PROBLEM,
         needs=_REMOTE,
-        why="Without a lease nothing keeps two runs, on two machines, from changing the tier at the same "
-        "time.",
+        why="Without a lease, two runs on two machines can change the tier at the same time.",
         fix="run tierctl on one machine only and with --no-lease, or use a store with a lease: file, s3, "
         "hdfs",
     )
@@ -214,7 +214,7 @@ class Check(RowEnum):
         "store_versioning",
         Outcome.WARNING,
         needs="--remote s3://...",
-        why="In a bucket with versions, a deleted segment stays as a noncurrent version and is paid for.",
+        why="In a bucket with versioning, a deleted segment stays as a noncurrent version and costs money.",
         fix="add a lifecycle rule that expires noncurrent versions, or suspend versioning",
     )
     STORE_LIFECYCLE = Row(
@@ -229,17 +229,17 @@ class Check(RowEnum):
         "store_uploads",
         Outcome.WARNING,
         needs="--remote s3://...",
-        why="The parts of an upload that was never completed are in no listing of objects and are paid for "
-        "until it is aborted.",
-        fix="add a lifecycle rule AbortIncompleteMultipartUpload, or abort them (aws s3api "
+        why="The parts of a multipart upload that was never completed are not listed as objects, and cost "
+        "money until the upload is aborted.",
+        fix="add a lifecycle rule AbortIncompleteMultipartUpload, or abort the uploads (aws s3api "
         "abort-multipart-upload)",
     )
     STATE_DIR_ACCESS = Row(
         "state_dir_access",
         Outcome.PROBLEM,
         needs="--state-dir",
-        why="tierctl decides deletions from the caches in the state directory: it must be able to write "
-        "them, and nobody else may.",
+        why="tierctl decides deletions from the caches in the state directory, so only tierctl may be able "
+        "to write them.",
         fix="give the directory and its files to the user who runs tierctl, with mode 0700",
     )
     STATE_DIR_SPACE = Row(
@@ -254,22 +254,23 @@ class Check(RowEnum):
         "secrets",
         Outcome.PROBLEM,
         needs="a file with settings or keys: --command-config, --config, --aiven-private-key, tierctl.toml",
-        why="Whoever reads a password or a private key can act as tierctl, or decrypt the tier; whoever can "
-        "write the file chooses where tierctl deletes.",
+        why="A user who can read a password or a private key can act as tierctl, or decrypt the tier; a user "
+        "who can write the file can choose which tier tierctl deletes from.",
         fix="chown the file to the user who runs tierctl, and chmod it to 0600",
     )
     LOG_DIR_ACCESS = Row(
         "log_dir_access",
         Outcome.PROBLEM,
         needs="--log-dir",
-        why="copy reads the segments of the log directories; what it can't read is not copied.",
+        why="copy reads the segments of the log directories, and can't copy a segment that it can't read.",
         fix="run tierctl as a user who may read the log directories of Kafka",
     )
     LOG_SNAPSHOTS = Row(
         "log_snapshots",
         Outcome.PROBLEM,
         needs="--log-dir",
-        why="Neither brokers nor tierctl copy a segment without the producer snapshot at its end; it stops "
-        "all later segments of the partition (segments written before Kafka 2.8 may have none).",
-        fix="wait until retention has deleted the segment, or move its log start behind it by DeleteRecords",
+        why="Neither brokers nor tierctl copy a segment without the producer snapshot at its end, nor any "
+        "later segment of the partition (segments written before Kafka 2.8 may have no snapshot).",
+        fix="wait until retention has deleted the segment, or raise the log start offset above it "
+        "(DeleteRecords)",
     )

@@ -64,27 +64,27 @@ class FindingKind(RowEnum):
         "offsets",
         Severity.ERROR,
         "The partition's offsets violate KIP-405's invariants (Lz >= Ly >= Lx, Ly >= Ry >= Rx), or its "
-        "leader and the metadata disagree on the last offset that was copied.",
-        "look at the partition's checkpoints; a broker that was restored from a backup shows this",
+        "leader and the metadata disagree on the last copied offset.",
+        "look at the partition's checkpoint files; this happens after a broker was restored from a backup",
     )
     GAP = Row(
         "gap",
         Severity.ERROR,
-        "No remote segment holds offsets between the log start and the local log.",
-        "these offsets can't be read any more: look for them in another replica, or in a backup",
+        "Offsets between the log start offset and the local log are in no remote segment.",
+        "consumers can't read these offsets: look for the records in another replica or in a backup",
     )
     LOG_START_BEHIND = Row(
         "log_start_behind",
         Severity.INFO,
-        "Retention deleted the oldest remote segments, but the log start in --log-dir lies below them.",
-        "give the --state-dir of the sweep, which has the raised log start; a broker raises its own when it "
-        "leads the partition again",
+        "Retention deleted the oldest remote segments, but the log start offset in --log-dir is still lower.",
+        "give the --state-dir of the sweep, which has the raised log start offset; a broker raises its own "
+        "when it next becomes leader of the partition",
     )
     BEYOND_LOG_END = Row(
         "beyond_log_end",
         Severity.ERROR,
         "A segment of the current lineage ends at or above the log end offset.",
-        "the log lost its end, or --log-dir is an old copy",
+        "the log lost its last records, or --log-dir is an old copy: compare it with the other replicas",
     )
     DOUBLED_SEGMENT = Row(
         "doubled_segment",
@@ -96,56 +96,57 @@ class FindingKind(RowEnum):
     DIVERGENT_SEGMENT = Row(
         "divergent_segment",
         Severity.WARNING,
-        "A segment's leader epochs are not those of the log: a former leader copied it.",
-        "brokers delete it in time; sweep --off-lineage deletes it now",
+        "The leader epochs of a segment differ from those of the log: a former leader copied it.",
+        "brokers delete it later; sweep --off-lineage deletes it now",
         command="sweep --off-lineage",
     )
     OVERLAP = Row(
         "overlap",
         Severity.INFO,
-        "Two current segments hold the same offsets.",
+        "Two segments of the current lineage have offsets in common.",
         "no action is needed: brokers answer from either segment",
     )
     DANGLING_COPY = Row(
         "dangling_copy",
         Severity.WARNING,
-        "A copy was started and not finished; information while less than a day old.",
-        "verify --plan-out plans to finish it or to delete its objects; copy --clean-dangling deletes the "
-        "objects that it left, and sweep those below the log start",
+        "A copy was started and did not finish; only information if it is less than a day old.",
+        "verify --plan-out plans to finish the copy or to delete its objects; copy --clean-dangling deletes "
+        "its objects; sweep does too, if they lie below the log start offset",
         command="copy --clean-dangling",
-        repair="publishes the copy as finished if its objects are whole and serve the log, otherwise "
-        "deletes them",
+        repair="publishes the copy as finished if its objects are complete and the log needs them, otherwise "
+        "deletes the objects",
     )
     STUCK_DELETE = Row(
         "stuck_delete",
         Severity.WARNING,
-        "The deletion of a segment was started and not finished; information while less than a day old.",
-        "sweep resumes the deletion; if the topic was deleted, delete does",
+        "The deletion of a segment was started and did not finish; only information if it is less than a day "
+        "old.",
+        "sweep resumes the deletion; if the topic was deleted, delete resumes it",
         command="sweep",
         repair="resumes the deletion",
     )
     BELOW_LOG_START = Row(
         "below_log_start",
         Severity.INFO,
-        "A segment lies wholly below the log start offset.",
-        "brokers delete it in time; sweep deletes it now",
+        "The whole segment lies below the log start offset.",
+        "brokers delete it later; sweep deletes it now",
         command="sweep",
     )
     STALLED_RETENTION = Row(
         "stalled_retention",
         Severity.WARNING,
         "The largest timestamp of a segment is 0 or less, or in the future, so retention.ms deletes neither "
-        "the segment nor any behind it; information if the settings of the topic are not known.",
-        "raise the log start above the segment (sweep --log-start-offset, or DeleteRecords), or set "
+        "this segment nor later ones; only information if the settings of the topic are unknown.",
+        "raise the log start offset above the segment (sweep --log-start-offset, or DeleteRecords), or set "
         "retention.bytes; check the clock of the producer",
     )
     MISSING_OBJECT = Row(
         "missing_object",
         Severity.ERROR,
         "The store lacks objects of a finished segment.",
-        "these offsets can't be read: look for them in a replica, or restore the objects; if only indexes "
-        "are missing, verify --plan-out plans to derive them from the log",
-        repair="stores the missing indexes, derived from the log, if the log is whole",
+        "consumers can't read these offsets: look for the records in a replica, or restore the objects; if "
+        "only indexes are missing, verify --plan-out plans to derive them from the log",
+        repair="derives the missing indexes from the log and stores them, if the log is complete",
         found_in=FoundIn.OBJECTS,
     )
     SIZE_DIFFERS = Row(
@@ -158,49 +159,50 @@ class FindingKind(RowEnum):
     UNREADABLE_OBJECT = Row(
         "unreadable_object",
         Severity.ERROR,
-        "An entry of the store can't be read as an object: a link, a pipe, a folder in an object's place, or "
-        "an object or folder that may not be read.",
-        "look at the entry and at its owner and mode: its bytes, or all below the folder, were not checked",
+        "An entry of the store can't be read as an object: it is a link, a pipe, a folder with an object's "
+        "name, or an object or folder that tierctl has no permission to read.",
+        "correct the entry, or its owner and mode: verify checked neither its bytes nor anything in the "
+        "folder",
         found_in=FoundIn.OBJECTS,
     )
     ORPHAN = Row(
         "orphan",
         Severity.WARNING,
         "Objects of the store belong to no live segment.",
-        "make sure that --metadata belongs to this tier before you delete them",
-        repair="publishes a segment again whose objects are whole and serve the log; deletes the objects of "
-        "other segments if they are older than --orphan-age and were seen twice, a day apart; also "
-        "those of a topic for whose deletion there is the evidence that delete --mark requires",
+        "make sure that --metadata belongs to this tier before you delete these objects",
+        repair="publishes the segment again if its objects are complete and the log needs them; deletes the "
+        "objects of other segments if they are older than --orphan-age and two runs, a day apart, saw them; "
+        "also deletes the objects of a topic with the evidence of its deletion that delete --mark requires",
         found_in=FoundIn.OBJECTS,
     )
     LEAKED = Row(
         "leaked",
         Severity.WARNING,
-        "Objects of a segment without events, in a partition whose oldest events the metadata topic's "
-        "retention deleted: brokers neither read nor delete them.",
-        "they stay until you delete them; to keep events, set the metadata topic's retention.ms to -1",
+        "Objects belong to a segment without events, in a partition whose oldest events were deleted by the "
+        "retention of the metadata topic; brokers neither read nor delete such objects.",
+        "delete the objects yourself; to keep events, set retention.ms of the metadata topic to -1",
         found_in=FoundIn.OBJECTS,
     )
     INCOMPLETE_HISTORY = Row(
         "incomplete_history",
         Severity.WARNING,
-        "The metadata topic's retention deleted events of the partition, and nothing shows that the "
-        "remaining events suffice.",
-        "verify with a --state-dir that read the topic before, with --log-dir and --remote, or with "
+        "The retention of the metadata topic deleted events of the partition, and tierctl can't prove that "
+        "the remaining events are sufficient.",
+        "run verify with a --state-dir that read the topic earlier, with --log-dir and --remote, or with "
         "--truncated-metadata accept",
         is_corruption=True,
     )
     TEMP_LEFTOVER = Row(
         "temp_leftover",
         Severity.WARNING,
-        "A temporary object of a copy that was killed; information while it is less than a day old.",
+        "A copy that was killed left a temporary object; only information if it is less than a day old.",
         "delete it once no copy is running",
         found_in=FoundIn.OBJECTS,
     )
     CORRUPT_LOG = Row(
         "corrupt_log",
         Severity.ERROR,
-        "Bytes of a segment's log are no valid record batches (--deep).",
+        "The log of a segment contains bytes that are not valid record batches (--deep).",
         "restore the object, or copy the segment again from a replica that still has it",
         is_corruption=True,
         found_in=FoundIn.BYTES,
@@ -209,59 +211,65 @@ class FindingKind(RowEnum):
         "corrupt_index",
         Severity.ERROR,
         "An index of a segment can't be decoded or contradicts the log.",
-        "fetch reads the segment without the index, brokers fail: verify --deep --plan-out plans to derive "
-        "the index from the log; otherwise restore it from another copy",
-        repair="stores the index again, derived from the log, if the log is whole",
+        "fetch reads the segment without the index, but brokers fail: verify --deep --plan-out plans to "
+        "derive the index from the log; otherwise restore the index from another copy",
+        repair="derives the index from the log and stores it again, if the log is complete",
         is_corruption=True,
         found_in=FoundIn.BYTES,
     )
     SEGMENT_OFFSETS = Row(
         "segment_offsets",
         Severity.ERROR,
-        "The offsets of a segment's batches are not those in the metadata, or have holes (--deep).",
-        "compare it with its neighbours: the object may belong to another segment",
+        "The offsets of a segment's batches differ from those in the metadata, or have holes (--deep).",
+        "compare the segment with its neighbours: the object may belong to another segment",
         found_in=FoundIn.BYTES,
     )
     EPOCHS_DIFFER = Row(
         "epochs_differ",
         Severity.ERROR,
-        "The leader epochs in a segment's log or leader-epoch index are not those in the metadata (--deep).",
-        "seeks by leader epoch may go wrong: the object may belong to another segment",
-        repair="stores the leader-epoch index again, if it is the index that differs",
+        "The leader epochs in a segment's log or leader-epoch index differ from those in the metadata "
+        "(--deep).",
+        "compare the segment with its neighbours: the object may belong to another segment, and reads by "
+        "leader epoch may fail",
+        repair="stores the leader-epoch index again, if the log agrees with the metadata",
         found_in=FoundIn.BYTES,
     )
     METADATA_DIFFERS = Row(
         "metadata_differs",
         Severity.WARNING,
-        "The largest timestamp of a segment's log is not the one in the metadata (--deep).",
-        "retention follows the metadata: expect the segment to be deleted earlier or later",
+        "The largest timestamp in a segment's log differs from the one in the metadata (--deep).",
+        "retention uses the timestamp in the metadata, so the segment expires earlier or later than its "
+        "records",
         found_in=FoundIn.BYTES,
     )
     DIFFERS_FROM_LOG = Row(
         "differs_from_log",
         Severity.ERROR,
         "A segment differs from the same segment in --log-dir (--deep).",
-        "one of them is damaged: if there is no corrupt_log for the segment, suspect the local one",
+        "one of the two is damaged: if verify reports no corrupt_log for the segment, it is probably the "
+        "local one",
         found_in=FoundIn.BYTES,
     )
     CORRUPT_METADATA = Row(
         "corrupt_metadata",
         Severity.ERROR,
         "A record of the metadata topic can't be used.",
-        "look at the record with tierctl format; until then nothing is deleted for its metadata partition",
+        "look at the record with tierctl format; tierctl deletes nothing for its metadata partition until "
+        "the record is gone",
         is_corruption=True,
     )
     DROPPED_EVENT = Row(
         "dropped_event",
         Severity.WARNING,
-        "An event of the metadata topic does not follow from the state before it, so brokers drop it; "
-        "information if two brokers deleted the same segment, or if the events before it are gone.",
-        "brokers drop it, too: look for a second writer, or for a record that was lost",
+        "An event of the metadata topic is not allowed in the state before it, so brokers drop it; only "
+        "information if two brokers deleted the same segment, or if earlier events are missing.",
+        "look for a second writer, or for a record that was lost",
     )
     UNFINISHED_PARTITION_DELETE = Row(
         "unfinished_partition_delete",
         Severity.ERROR,
-        "The deletion of a partition was marked or started and not finished, or finished with segments left.",
+        "The deletion of a partition was marked or started and did not finish, or it finished and left "
+        "segments.",
         "tierctl delete resumes the deletion",
         command="delete",
         repair="resumes the deletion",
@@ -269,31 +277,34 @@ class FindingKind(RowEnum):
     RECREATED_TOPIC = Row(
         "recreated_topic",
         Severity.WARNING,
-        "A topic was deleted and created again under the same name; segments of the old one are left.",
-        "if the old topic is gone: tierctl delete --mark --topic-id, then tierctl delete",
+        "A topic was deleted and created again under the same name; the tier still has segments of the old "
+        "topic.",
+        "if the old topic is deleted: tierctl delete --mark --topic-id, then tierctl delete",
         command="delete --mark",
     )
     UNKNOWN_TOPIC = Row(
         "unknown_topic",
         Severity.WARNING,
-        "No broker has the topic; segments of it are left.",
+        "No broker has the topic, but the tier has segments of it.",
         "if the topic was deleted: tierctl delete --mark --topic-id, then tierctl delete",
         command="delete --mark",
     )
     NOT_READ = Row(
         "not_read",
         Severity.INFO,
-        "A sample of the segments was read (--sample, --budget): the bytes of all others were not checked.",
-        "run it again: each run prefers segments that were not read in the last 30 days, if it is given the "
-        "same --state-dir; verify --deep reads all of them",
+        "Only a sample of the segments was read (--sample, --budget); the bytes of the others were not "
+        "checked.",
+        "run it again with the same --state-dir: each run prefers segments that were not read in the last 30 "
+        "days; verify --deep reads all segments",
         found_in=FoundIn.BYTES,
     )
     UNSAFE_COMMITTED_OFFSET = Row(
         "unsafe_committed_offset",
         Severity.WARNING,
-        "A committed offset in _rlmm_committed_offsets of a log directory is higher than the cache files or "
-        "the metadata topic admit: a broker before Kafka 3.8 would never read the events below it.",
-        "stop the broker; verify --plan-out plans to lower the offset, and so does offsets repair",
+        "A committed offset in _rlmm_committed_offsets of a log directory is higher than the offsets in the"
+        " cache files, or than the end of the metadata topic. A broker before Kafka 3.8 never reads the "
+        "events below it.",
+        "stop the broker, then lower the offset with verify --plan-out or with offsets repair",
         command="offsets repair",
         repair="lowers the offset to the highest safe one, or removes it, while the broker is stopped",
     )
@@ -301,14 +312,15 @@ class FindingKind(RowEnum):
         "unreadable_log",
         Severity.ERROR,
         "A log directory, or a partition's folder in it, can't be read.",
-        "repair the folder: no check used this log",
+        "repair the folder: verify did not use this log for any check",
         is_corruption=True,
     )
     UNSEEN_LEADER = Row(
         "unseen_leader",
         Severity.WARNING,
-        "The partition has no leader, or its leader does not tier and forgot the log start (information).",
-        "verify again when the leader is up and tiers; until then the lineage comes from the tier",
+        "The partition has no leader; or, as information, its leader does not tier and no longer knows the "
+        "log start offset.",
+        "run verify again when the leader is up and tiers; until then verify takes the lineage from the tier",
     )
 
 

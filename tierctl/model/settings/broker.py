@@ -1,4 +1,4 @@
-"""Settings of a broker: RemoteLogManagerConfig, and what ServerLogConfigs says of retention and logs."""
+"""Settings of a broker: RemoteLogManagerConfig, and those of ServerLogConfigs about retention and logs."""
 
 from tierctl.model.settings.table import Scope, Table, Type
 
@@ -6,17 +6,19 @@ TABLE = Table(Scope.BROKER)
 _LONG_MAX = (1 << 63) - 1
 _OWN_THREADS = "tierctl has its own number of threads, --threads"
 _OFFLINE = "the value in force of each topic comes from the cluster or from --topic-configs"
-_TOPIC_DEFAULT = "copy takes it for a topic for which --topic-configs does not state the setting"
-_LAG_OF_RETENTION = "copy takes it for a copy lag of -1, never sweep: its limits are stated for each topic"
+_TOPIC_DEFAULT = "copy uses it as the default of topics for which --topic-configs does not state the setting"
+_LAG_OF_RETENTION = (
+    "copy uses it if the copy lag is -1; sweep does not use it and needs limits that a topic states"
+)
 _CLASS = "tierctl implements the layouts and the metadata topic itself"
-_BURST = "after a pause, the bytes of so many seconds may be transferred at once"
-_AVERAGE = "tierctl holds the quota at every moment, not on the average of several windows"
+_BURST = "after a pause, the bytes of this many seconds may be transferred at once"
+_AVERAGE = "tierctl keeps the quota at every moment, not on the average of several windows"
 
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = TABLE.flag(
     "remote.log.storage.system.enable",
     False,
     since="3.0",
-    acted_on="a cluster whose brokers tier is fenced: without --allow-live-brokers nothing is changed",
+    acted_on="if it is true, tierctl changes nothing beside the cluster without --allow-live-brokers",
 )
 STORAGE_MANAGER_PREFIX = TABLE.text(
     "remote.log.storage.manager.impl.prefix",
@@ -41,42 +43,43 @@ CUSTOM_METADATA_MAX_BYTES = TABLE.whole(
     type=Type.INT,
     least=0,
     since="3.6",
-    acted_on="copy deletes a segment whose custom metadata are larger and stops with the partition",
+    acted_on="if the custom metadata of a segment is larger, copy deletes the copy and stops the partition",
 )
 INDEX_CACHE_SIZE_BYTES = TABLE.whole(
     "remote.log.index.file.cache.total.size.bytes",
     1 << 30,
     least=1,
     since="3.0",
-    ignored="the cache of remote indexes has the size that is Kafka's default",
+    ignored="tierctl's cache of remote indexes always has Kafka's default size",
 )
 INDEX_CACHE_SIZE_MB = TABLE.whole(
     "remote.log.index.file.cache.total.size.mb",
     None,
     least=1,
     since="KIP-405",
-    ignored="the KIP's name of remote.log.index.file.cache.total.size.bytes, in MiB; no release has it",
+    ignored="KIP-405's name of remote.log.index.file.cache.total.size.bytes, in MiB; no release of Kafka "
+    "has it",
 )
 TASK_INTERVAL_MS = TABLE.whole(
     "remote.log.manager.task.interval.ms",
     30_000,
     least=1,
     since="3.0",
-    acted_on="how long after the end of tiering a broker may still write metadata",
+    acted_on="after ten such intervals without its events, a broker counts as no longer tiering",
 )
 TASK_RETRY_BACKOFF_MS = TABLE.whole(
     "remote.log.manager.task.retry.backoff.ms",
     500,
     least=1,
     since="3.0",
-    acted_on="the wait before the first repetition of a failed call of the tier",
+    acted_on="how long tierctl waits before it repeats a failed call to the store for the first time",
 )
 TASK_RETRY_BACKOFF_MAX_MS = TABLE.whole(
     "remote.log.manager.task.retry.backoff.max.ms",
     30_000,
     least=1,
     since="3.0",
-    acted_on="the longest wait before a repetition of a failed call of the tier",
+    acted_on="how long tierctl waits at most before it repeats a failed call to the store",
 )
 TASK_RETRY_JITTER = TABLE.number(
     "remote.log.manager.task.retry.jitter",
@@ -84,13 +87,14 @@ TASK_RETRY_JITTER = TABLE.number(
     least=0,
     most=0.5,
     since="3.0",
-    acted_on="the random part of the wait before a repetition",
+    acted_on="the random part of the time that tierctl waits before it repeats a failed call",
 )
 LISTENERS = TABLE.names(
     "listeners", ("PLAINTEXT://:9092",), acted_on="the address of the metadata manager's listener"
 )
 ADVERTISED_LISTENERS = TABLE.names(
-    "advertised.listeners", acted_on="the address of the metadata manager's listener, before listeners"
+    "advertised.listeners",
+    acted_on="the address of the metadata manager's listener; it takes precedence over listeners",
 )
 LISTENER_SECURITY_PROTOCOL_MAP = TABLE.names(
     "listener.security.protocol.map", acted_on="the protocol of the metadata manager's listener"
@@ -99,7 +103,7 @@ LISTENER_SECURITY_PROTOCOL_MAP = TABLE.names(
 STORAGE_MANAGER_CLASS = TABLE.text(
     "remote.log.storage.manager.class.name",
     since="3.0",
-    acted_on="doctor warns of tiering without a plugin, and of Kafka's plugin for tests",
+    acted_on="doctor warns if tiering is enabled without a plugin, or with Kafka's plugin for tests",
 )
 TABLE.text("remote.log.storage.manager.class.path", since="3.0", ignored=_CLASS)
 METADATA_MANAGER_CLASS = TABLE.text(
@@ -142,14 +146,14 @@ COPY_MAX_BYTES_PER_SECOND = TABLE.whole(
     _LONG_MAX,
     least=1,
     since="3.8",
-    acted_on="the bytes per second that a run stores in tiers (--throttle-copy)",
+    acted_on="the maximum bytes per second that a run stores in tiers (--throttle-copy)",
 )
 FETCH_MAX_BYTES_PER_SECOND = TABLE.whole(
     "remote.log.manager.fetch.max.bytes.per.second",
     _LONG_MAX,
     least=1,
     since="3.8",
-    acted_on="the bytes per second that a run reads from tiers (--throttle-fetch)",
+    acted_on="the maximum bytes per second that a run reads from tiers (--throttle-fetch)",
 )
 COPY_QUOTA_WINDOW_S = TABLE.whole(
     "remote.log.manager.copy.quota.window.size.seconds",
@@ -193,7 +197,8 @@ TABLE.whole(
     3_600_000,
     least=1,
     since="KIP-405",
-    ignored="delete removes marked partitions once per run: schedule the runs; no release has the setting",
+    ignored="delete removes marked partitions once per run, so schedule the runs; no release of Kafka has "
+    "the setting",
 )
 LOG_RETENTION_MS = TABLE.whole("log.retention.ms", None, acted_on=_LAG_OF_RETENTION)
 LOG_RETENTION_MINUTES = TABLE.whole("log.retention.minutes", None, type=Type.INT, acted_on=_LAG_OF_RETENTION)

@@ -3,22 +3,24 @@
 from tierctl.model.settings.table import Scope, Table, Type
 
 TABLE = Table(Scope.CLIENT)
-_PASSED_ON = "handed to the client libraries"
-_SECURITY = "says how tierctl logs in, and whom it trusts"
+_PASSED_ON = "tierctl passes it to the client libraries"
+_SECURITY = "tierctl uses it to log in and to verify the broker"
 
-BOOTSTRAP_SERVERS = TABLE.names("bootstrap.servers", (), acted_on="the brokers that are asked first")
+BOOTSTRAP_SERVERS = TABLE.names(
+    "bootstrap.servers", (), acted_on="the brokers that tierctl connects to first"
+)
 REQUEST_TIMEOUT_MS = TABLE.whole(
-    "request.timeout.ms", 30_000, type=Type.INT, least=1, acted_on="how long one answer is waited for"
+    "request.timeout.ms", 30_000, type=Type.INT, least=1, acted_on="how long tierctl waits for a response"
 )
 DELIVERY_TIMEOUT_MS = TABLE.whole(
     "delivery.timeout.ms",
     120_000,
     type=Type.INT,
     least=1,
-    acted_on="how long an acknowledgement is waited for",
+    acted_on="how long tierctl waits for an acknowledgement",
 )
 DEFAULT_API_TIMEOUT_MS = TABLE.whole(
-    "default.api.timeout.ms", 60_000, type=Type.INT, least=1, acted_on="how long reading may make no progress"
+    "default.api.timeout.ms", 60_000, type=Type.INT, least=1, acted_on="how long a read may make no progress"
 )
 SECURITY_PROTOCOL = TABLE.text(
     "security.protocol",
@@ -66,5 +68,7 @@ SERIALIZERS = tuple(
     for name in ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 )
 CONFIG_PROVIDERS = TABLE.names(
-    "config.providers", (), ignored="tierctl has no providers: it refuses values that refer to one"
+    "config.providers",
+    (),
+    ignored="tierctl supports no config providers and refuses values that refer to one",
 )

@@ -3,7 +3,7 @@
 from tierctl.model.settings.table import Scope, Table, Type
 
 TABLE = Table(Scope.METADATA_MANAGER)
-_WAITING = "tierctl waits for acknowledgements and ends of partitions, not for a consumer of its own"
+_WAITING = "tierctl has no such consumer: it waits for acknowledgements and reads to the end of partitions"
 
 TOPIC_PARTITIONS = TABLE.whole(
     "remote.log.metadata.topic.num.partitions",
@@ -11,7 +11,7 @@ TOPIC_PARTITIONS = TABLE.whole(
     type=Type.INT,
     least=1,
     since="3.0",
-    acted_on="the number of partitions of a new metadata topic; an existing topic must have as many",
+    acted_on="the number of partitions of a new metadata topic; an existing topic must have the same number",
 )
 TOPIC_REPLICATION_FACTOR = TABLE.whole(
     "remote.log.metadata.topic.replication.factor",

@@ -8,13 +8,13 @@ from tierctl.model.settings.table import Scope, Table, Type
 TABLE = Table(Scope.PLUGIN)
 _SINCE = "3.6"
 _CACHE = "tierctl has its own bounded caches"
-_STORE = "--remote names the store, and its own options say how it is reached"
+_STORE = "--remote and the environment of the store's client state where the store is"
 
 KEY_PREFIX = TABLE.text(
     "key.prefix",
     "",
     since=_SINCE,
-    acted_on="the text before every object's key, unchanged and without a slash",
+    acted_on="the prefix of every object's key; no slash is added to it",
 )
 CHUNK_SIZE = TABLE.whole(
     "chunk.size",
@@ -23,7 +23,7 @@ CHUNK_SIZE = TABLE.whole(
     least=1,
     most=(1 << 30) - 1,
     since=_SINCE,
-    acted_on="the size of the chunks that a copied log is compressed and encrypted in",
+    acted_on="the size of the chunks into which copy splits a log to compress it",
 )
 COMPRESSION = TABLE.flag(
     "compression.enabled", False, since=_SINCE, acted_on="copy compresses each chunk with zstd"
@@ -35,7 +35,10 @@ COMPRESSION_HEURISTIC = TABLE.flag(
     acted_on="copy leaves a log uncompressed if its first batch is compressed",
 )
 ENCRYPTION = TABLE.flag(
-    "encryption.enabled", False, since=_SINCE, acted_on="copy refuses: it does not encrypt"
+    "encryption.enabled",
+    False,
+    since=_SINCE,
+    acted_on="copy refuses to run if it is true, because it cannot encrypt",
 )
 CUSTOM_METADATA_FIELDS = TABLE.names(
     "custom.metadata.fields.include",
@@ -44,7 +47,10 @@ CUSTOM_METADATA_FIELDS = TABLE.names(
     acted_on="the fields of the custom metadata that copy writes",
 )
 SEGMENT_FORMAT = TABLE.text(
-    "segment.format", "kafka", since=_SINCE, acted_on="iceberg is refused: its segments hold no Kafka logs"
+    "segment.format",
+    "kafka",
+    since=_SINCE,
+    acted_on="tierctl refuses iceberg, whose segments contain no Kafka logs",
 )
 
 KEY_PAIR_PREFIX = "encryption.key.pairs."

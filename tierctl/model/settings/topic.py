@@ -6,9 +6,9 @@ TABLE = Table(Scope.TOPIC)
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _LONG_MAX = (1 << 63) - 1
 _WRITING = "brokers apply it when records are written or fetched"
-_FUTURE = "doctor warns of records further in the future than retention.ms"
+_FUTURE = "doctor warns if records may have timestamps further in the future than retention.ms"
 _COMPACTION = "compacted topics have no remote tier"
-_LOCAL = "it governs the files on the broker's disk only"
+_LOCAL = "it applies only to the files on the broker's disk"
 
 CLEANUP_POLICY = TABLE.names(
     "cleanup.policy",
@@ -21,31 +21,33 @@ RETENTION_MS = TABLE.whole(
     _WEEK_MS,
     least=-1,
     assumed=-1,
-    acted_on="sweep deletes older segments; unstated is unlimited",
+    acted_on="sweep deletes older segments; if it is not stated, sweep sets no limit",
 )
 RETENTION_BYTES = TABLE.whole(
-    "retention.bytes", -1, acted_on="sweep deletes the oldest segments above this size; negative is unlimited"
+    "retention.bytes",
+    -1,
+    acted_on="sweep deletes the oldest segments above this size; a negative value sets no limit",
 )
 LOCAL_RETENTION_MS = TABLE.whole(
     "local.retention.ms",
     -2,
     least=-2,
     since="3.0",
-    acted_on="copy takes it for a remote.copy.lag.ms of -1; -2 is retention.ms",
+    acted_on="copy uses it if remote.copy.lag.ms is -1; -2 means the value of retention.ms",
 )
 LOCAL_RETENTION_BYTES = TABLE.whole(
     "local.retention.bytes",
     -2,
     least=-2,
     since="3.0",
-    acted_on="copy takes it for a remote.copy.lag.bytes of -1; -2 is retention.bytes",
+    acted_on="copy uses it if remote.copy.lag.bytes is -1; -2 means the value of retention.bytes",
 )
 SEGMENT_BYTES = TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
 REMOTE_STORAGE_ENABLE = TABLE.flag(
     "remote.storage.enable",
     False,
     since="3.0",
-    acted_on="copy leaves out topics without true (--assume-enabled: with false), sweep those with false",
+    acted_on="copy needs true, or --assume-enabled if it is not stated; sweep leaves out topics with false",
 )
 
 COPY_DISABLE = TABLE.flag(
@@ -58,21 +60,21 @@ DELETE_ON_DISABLE = TABLE.flag(
     "remote.log.delete.on.disable",
     False,
     since="3.9",
-    acted_on="doctor warns of true; only brokers end the tiering of a topic",
+    acted_on="doctor warns if it is true; only brokers end the tiering of a topic",
 )
 COPY_LAG_MS = TABLE.whole(
     "remote.copy.lag.ms",
     0,
     least=-1,
     since="4.4",
-    acted_on="copy waits until a segment is that old (KIP-1241); -1 is the local retention",
+    acted_on="copy waits until a segment is that old (KIP-1241); -1 means the local retention",
 )
 COPY_LAG_BYTES = TABLE.whole(
     "remote.copy.lag.bytes",
     -1,
     least=-1,
     since="4.4",
-    acted_on="copy waits until that many bytes follow a segment (KIP-1241); -1 is the local retention",
+    acted_on="copy waits until that many bytes follow a segment (KIP-1241); -1 means the local retention",
 )
 SEGMENT_MS = TABLE.whole("segment.ms", _WEEK_MS, least=1, ignored=_LOCAL)
 TABLE.whole("segment.jitter.ms", 0, least=0, ignored=_LOCAL)
@@ -99,7 +101,7 @@ TABLE.whole(
 TABLE.flag("errors.deadletterqueue.group.enable", False, since="4.4", ignored="share groups apply it")
 MIN_INSYNC_REPLICAS = TABLE.whole("min.insync.replicas", 1, type=Type.INT, least=1, ignored=_WRITING)
 UNCLEAN_LEADER_ELECTION = TABLE.flag(
-    "unclean.leader.election.enable", False, acted_on="doctor warns of true; the controller applies it"
+    "unclean.leader.election.enable", False, acted_on="doctor warns if it is true; the controller applies it"
 )
 TABLE.text(
     "compression.type",
