@@ -3,27 +3,28 @@
 from tierctl.read.record_rows import KEY_FORMS
 
 ERASURE = (
-    f"""--without-keys FILE has one key a line, in UTF-8 and ended by a line feed: {KEY_FORMS}, as for tierctl
-    fetch --erase-report. Binary keys are written as hex: or base64:, the empty key as hex: alone. A line
-    that begins with one of these words and a colon is in that form. Empty lines and lines that end in a
-    carriage return are refused.""",
-    """A record with one of the keys keeps its offset and its timestamp, and loses key, value and headers, so
-    that consumers read a record of nulls there; records of aborted transactions too. Its batch is
-    compressed anew with the same codec and has a new length and a new CRC; every other field of the batch,
-    and every other record, stays as it is. A batch that has none of the keys keeps its bytes. The new topic
-    must not be compacted: compaction needs keys. restore --check reports these records as different from
-    the tier.""",
-    """For each new partition, --left-out DIR gets TOPIC-PARTITION.jsonl, also if it has none of the keys. Its
-    first line says which log it is about, with the sizes of the segments and the SHA-256 of the set of
-    keys; each other line has topic, partition, offset, timestamp, segment id and object of a record that
-    was left out, and the SHA-256 of its key, never the key. A short key can be guessed from that: keep the
-    lists as you keep the keys. The list is written before the log is put in its place. A run after a kill
-    takes a log for finished only if a list of the same keys, with a right signature, says so. Keys that
-    occur in no restored record are named by their lines at the end of the run.""",
-    """The objects of the tier still have the records: delete the old topic to erase them. tierctl fetch
+    f"""The file of --without-keys has one key per line, in UTF-8, and each line ends with a line feed:
+    {KEY_FORMS}, as for tierctl fetch --erase-report. A line that begins with hex: or base64: is a key in that
+    encoding; use these for binary keys, and hex: alone for the empty key. Empty lines and lines that end with
+    a carriage return are refused.""",
+    """A record with one of the keys keeps its offset and its timestamp and loses its key, value and headers,
+    so consumers read a record with null key and null value. This includes records of aborted transactions.
+    The batch of the record is compressed again with the same codec, and gets a new length and a new CRC; its
+    other fields and records do not change. A batch without any of the keys keeps its bytes. The new topic
+    must not be compacted, because compaction needs keys. restore --check reports these records as different
+    from the tier.""",
+    """For each new partition, restore writes TOPIC-PARTITION.jsonl to --left-out DIR, also if the partition
+    has none of the keys. The first line of this list names the log, with the sizes of the segments and the
+    SHA-256 of the set of keys. Each other line has topic, partition, offset, timestamp, segment id and
+    object of an erased record, and the SHA-256 of its key, never the key itself. A short key can be guessed
+    from its SHA-256, so protect the lists like the keys. The list is written before the log is renamed to
+    its final name. After a killed run, the next run takes a log for finished only if a list with the same
+    keys and a valid signature names it. Keys that no restored record has are reported at the end of the run,
+    by the numbers of their lines.""",
+    """The objects of the tier still contain the records: delete the old topic to erase them. tierctl fetch
     --erase-report names the objects. --sign-with FILE is an Ed25519 private key in PEM (openssl genpkey
-    -algorithm ed25519 -out key.pem), the signature is in TOPIC-PARTITION.jsonl.sig, 64 bytes over the whole
-    list (RFC 8032). Whoever has the public key verifies it with OpenSSL 3:""",
+    -algorithm ed25519 -out key.pem). The signature is in TOPIC-PARTITION.jsonl.sig: 64 bytes over the whole
+    list (RFC 8032). With the public key, OpenSSL 3 verifies the signature:""",
 )
 """Paragraphs."""
 

@@ -42,43 +42,43 @@ _CHECKING = {(name,) for name in ("copy", "sweep", "delete", "apply", "verify", 
 _LOG_READERS = {(name,) for name in ("copy", "sweep", "rebuild", "apply", "verify", "fetch", "segments")}
 """The commands that read the logs of partitions."""
 
-_COPIED_TOPICS = """Tiering is opt-in, as for brokers: a topic is copied if remote.storage.enable=true
-    is among its settings. Other topics are left out and reported. With --from-remote no settings are
-    needed."""
-_SWEPT_TOPICS = """Retention is that of the settings. Topics with remote.storage.enable=false, and
-    compacted topics, are left out and reported."""
+_COPIED_TOPICS = """A topic is copied only if its settings have remote.storage.enable=true, as in Kafka.
+    Other topics are skipped and reported. With --from-remote no settings are needed."""
+_SWEPT_TOPICS = """The topic settings state the retention. Topics with remote.storage.enable=false, and
+    compacted topics, are skipped and reported."""
 _ENABLED = (
     Message(
         ExitCode.USAGE,
         "no topic settings are named, ...",
-        """Nothing states which topics are enabled: give --topic-configs, --bootstrap-server, or --topic and
-        --assume-enabled.""",
+        """tierctl does not know which topics are enabled: give --topic-configs, --bootstrap-server, or
+        --topic and --assume-enabled.""",
     ),
     Message(
         ExitCode.REFUSED,
         "topic NAME is not copied: ...; none of the N selected topics is copied (...): ...",
-        """A topic that --topic names, or every topic, may not be copied. Either the setting is missing: state
-        it, or add --assume-enabled to --topic; or it is false; or cleanup.policy has compact (also as the
-        broker's default log.cleanup.policy in --config), which Kafka refuses with INVALID_CONFIG, and which
-        --assume-enabled does not override.""",
+        """A topic that --topic names, or every topic, can't be copied, for one of three reasons. The setting
+        remote.storage.enable is missing: state it, or add --assume-enabled to --topic. Or the setting is
+        false. Or cleanup.policy has compact (also as the broker's default log.cleanup.policy in --config),
+        which Kafka refuses for tiered topics with INVALID_CONFIG, and --assume-enabled does not override.""",
     ),
 )
 _NAMES = Message(
     ExitCode.USAGE,
     "--topic-configs states settings of topic NAME, which neither the metadata nor the log directories have",
-    """The name resembles that of a topic without settings; or no topic of the file is known. Correct the
-    name, or state a setting of the other topic, too.""",
+    """The name is similar to the name of a topic without settings, or no topic of the file is known. Correct
+    the name, or also state a setting of the topic with the similar name.""",
 )
-_LOG_DIRS = """Of the logs that several brokers have of a partition the newest is used (latest leader
-    epoch, then log end), and a note says which one. Folders that a broker moves or deletes (-future,
-    -delete, -stray) are not used, and a note says so. Brokers are told apart by meta.properties; a
-    directory without it counts as that of another broker."""
+_LOG_DIRS = """If the log directories of several brokers have logs of a partition, tierctl uses the newest
+    log (latest leader epoch, then highest log end offset), and prints a note that names it. tierctl does not
+    use folders that a broker moves or deletes (-future, -delete, -stray), and prints a note. The file
+    meta.properties states to which broker a directory belongs; a directory without this file counts as that
+    of another broker."""
 _DUPLICATE = Message(
     ExitCode.CORRUPT,
     "the log of PARTITION: expected one folder on broker N ..., found 2: ...",
-    """A broker with two current folders of a partition in its log directories does not start. Nothing is
-    decided for the partition; the others are served where the command can. Delete the folder in the directory
-    that failed last, or leave that directory out.""",
+    """A broker does not start if its log directories have two current folders of one partition. tierctl
+    decides nothing for this partition and continues with the others if the command allows it. Delete the
+    folder in the directory that failed last, or do not name that directory.""",
 )
 
 _TIERS = """Before anything is planned or read, a few requests compare the tier of --remote with
@@ -88,8 +88,8 @@ _TIER = (
         ExitCode.REFUSED,
         "NAME is the tier of another metadata topic; NAME belongs to ...",
         """The identity in the tier (.tierctl-identity: cluster id, metadata topic id, layout; written before
-        the first copy) is not that of --metadata; or, in a tier that brokers wrote, --metadata knows none of
-        the topics of the objects looked at. If the metadata topic was created again: --adopt-tier with
+        the first copy) differs from that of --metadata; or brokers wrote the tier, and --metadata knows none
+        of the topics of the examined objects. If the metadata topic was created again, use --adopt-tier with
         copy, sweep, delete or apply.""",
     ),
     Message(
@@ -100,13 +100,13 @@ _TIER = (
     Message(
         ExitCode.RETRYABLE,
         "NAME has no object of the finished segments in the metadata; there is no tier at NAME",
-        """The folder, bucket or prefix is another one, or the objects are lost. copy, sweep, delete and apply
-        go on with --allow-missing-objects; verify, fetch and segments go on if the identity matches.""",
+        """The folder, bucket or prefix is wrong, or the objects are lost. copy, sweep, delete and apply
+        continue with --allow-missing-objects; verify, fetch and segments continue if the identity matches.""",
     ),
 )
 _LEASE = Message(
     ExitCode.REFUSED,
     "NAME: tierctl has no lease for this kind of store; NAME can't be locked",
-    """With --apply only: nothing keeps another tierctl out of gs://, abfs://, viewfs:// and file systems
-    without locks. --no-lease goes on.""",
+    """This error occurs only with --apply: tierctl can't lock gs://, abfs://, viewfs:// and file systems
+    without locks against another run. With --no-lease it continues without a lock.""",
 )
