@@ -101,7 +101,8 @@ _TIER = (
         ExitCode.RETRYABLE,
         "NAME has no object of the finished segments in the metadata; there is no tier at NAME",
         """The folder, bucket or prefix is wrong, or the objects are lost. copy, sweep, delete and apply
-        continue with --allow-missing-objects; verify, fetch and segments continue if the identity matches.""",
+        continue with --allow-missing-objects; verify, fetch and segments continue if the identity
+        matches.""",
     ),
 )
 _LEASE = Message(
