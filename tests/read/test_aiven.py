@@ -1,4 +1,7 @@
-"""What Aiven's plugin tiered, read through `tierctl fetch`: every record equals what a consumer read."""
+"""What Aiven's plugin tiered, read through `tierctl fetch`: every record equals what a consumer read.
+
+The metadata are those of the broker, or were derived from the bucket by a rebuild.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,16 +14,32 @@ Capture = Callable[[str], Path]
 ISOLATIONS = ("read_committed", "read_uncommitted")
 
 
+@pytest.mark.parametrize("metadata", ["of the broker", "rebuilt", "rebuilt in memory"])
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 @pytest.mark.parametrize("name", ["aiven-plain", "aiven-encrypted"])
 def test_every_record_of_the_captures(
-    capture: Capture, name: str, isolation: str, capsys: pytest.CaptureFixture[str]
+    capture: Capture,
+    tmp_path: Path,
+    name: str,
+    isolation: str,
+    metadata: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = capture(name)
-    fetch = ["fetch", f"--metadata={root / 'broker-logs'}", f"--remote={root / 'bucket'}", "--layout=aiven"]
-    fetch += ["--log-dir", str(root / "broker-logs"), "--binary=sha256", f"--isolation={isolation}"]
+    tier = [f"--remote={root / 'bucket'}", "--layout=aiven"]
     if name == "aiven-encrypted":
-        fetch += ["--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}"]
+        tier += ["--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}"]
+    topic_in = {
+        "of the broker": f"--metadata={root / 'broker-logs'}",
+        "rebuilt": f"--metadata={tmp_path / 'new'}",
+        "rebuilt in memory": "--rebuild",
+    }[metadata]
+    if metadata == "rebuilt":
+        assert run(["rebuild", topic_in, *tier, "--apply"]) == 0
+        capsys.readouterr()
+    # The local log has the newest records, which are not in the tier.
+    fetch = ["fetch", topic_in, *tier, "--log-dir", str(root / "broker-logs")]
+    fetch += ["--binary=sha256", f"--isolation={isolation}"]
     answers = sorted((root / "answers").glob(f"*.{isolation}.jsonl"))
     assert len(answers) == 3
     for answer in answers:

@@ -29,8 +29,11 @@ KAFKA_TIERS = (
     ("tiered-cluster", ["after"], "after-remote", 25),
     ("untiered-broker", ["tiered-metadata"], "tiered-remote", 14),
     ("delete-across-epoch", ["before"], "before-remote", 65),
+    ("delete-across-epoch", ["before", "after"], "after-remote", 33),
     ("finite-metadata", ["before"], "before-remote", 28),
+    ("finite-metadata", ["before", "after"], "after-remote", 30),
     ("unclean-leader", [f"before/broker-{n}" for n in (1, 2, 3)], "before/remote", 30),
+    ("unclean-leader", [f"after/broker-{n}" for n in (1, 2, 3)], "after/remote", 8),
 )
 UNUSED = {"broker_id", "event_timestamp_ms", "state", "unknown_tags", "nested_tags"}
 """Fields that brokers write and do not use."""
@@ -79,6 +82,7 @@ def test_aiven(capture: Capture, name: str) -> None:
         assert wrong_fields(each, event) == {}, each.listed
         assert each.segment is not None
         assert each.segment.broker_id == event.broker_id
+        assert each.segment.event_timestamp_ms == event.event_timestamp_ms
         assert each.lineage is not None
         assert each.lineage[0].start_offset <= event.start_offset
 
