@@ -47,6 +47,12 @@ CASES: dict[str, tuple[list[ObjectSet], Disk | None, list[int], str | None]] = {
     "log start within a segment": (FIVE, disk(250, 400, (2, 250), (4, 300)), [200, 300, 400], None),
     "raised to the local start": (FIVE, disk(400, 400, (4, 400)), [], "complete segments from 0 on"),
     "raised within a segment of another replica": (FIVE, disk(450, 450, (4, 450)), [], "from 0 on"),
+    "raised within a segment, and copied from there by another replica": (
+        [*FIVE, object_set(6, 250, 349, LOG)],
+        disk(250, 400, (2, 250), (4, 300)),
+        [],
+        "from 0 on",
+    ),
     "raised to a known segment": (FIVE, disk(200, 400, (2, 200), (4, 300)), [], "from 0 on"),
     "nothing below": (FIVE[2:], disk(200, 400, (2, 200), (4, 300)), [200, 300, 400], None),
     "a gap below": ([FIVE[0], *FIVE[2:]], disk(200, 400, (2, 200), (4, 300)), [200, 300, 400], None),

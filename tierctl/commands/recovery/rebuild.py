@@ -12,6 +12,7 @@ from tierctl.commands.recovery.afterwards import conclude_rebuild
 from tierctl.commands.recovery.copying import require_copying_disabled
 from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.metadata_folder import folder_of, folder_settings, is_of_a_broker
+from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
@@ -191,6 +192,7 @@ def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPla
         names = ", ".join(map(str, sorted(run.unreadable)))
         raise SafetyRefusal(f"the logs of {names} can't be read, so their log starts are unknown")
     if request.is_on_cluster and run.cluster is not None:
+        require_lasting_events(run.cluster, run.progress)
         require_copying_disabled(run.cluster, {step.topic for step in plan.steps})
     for folder in request.log_dir:
         ensure_stopped(Path(folder))

@@ -86,10 +86,10 @@ def find_log_start(
 ) -> LogStart:
     """Return the log start of a partition by its replicas' `logs`, or by the tier without any.
 
-    `chain_of` are the gapless chains of the sets that agree with the lineage. A log start that lies on the
-    border of two segments, or where the local log begins, with whole segments below it that join it, may
-    have been raised wrongly: it looks as after a retention whose objects are not deleted yet. The same is
-    true of leader epochs that begin above the log start.
+    `chain_of` are the gapless chains of `sets`, those that agree with the lineage. A log start that lies at
+    the start or after the end of a segment, or where the local log begins, with whole segments below it that
+    join it, may have been raised wrongly: it looks as after a retention whose objects are not deleted yet.
+    The same is true of leader epochs that begin above the log start.
     """
     if not logs:
         first = chain_of[0][0].start_offset if chain_of else 0
@@ -100,7 +100,9 @@ def find_log_start(
     below = next((c for c in chain_of if c[0].end_offset < offset <= c[-1].end_offset + 1), None)
     if below is None:
         return LogStart(offset)
+    # Replicas roll at different offsets, so a segment outside of the chain may begin where the log start is.
     borders = {segment.end_offset + 1 for segment in below} | {log.local_log_start_offset for log in logs}
+    borders |= {each.listed.start_offset for each in sets}
     if offset not in borders and checkpoint is None:
         return LogStart(offset)
     raised_from = max(below[0].start_offset, _told_by_tier(sets, below=offset))
