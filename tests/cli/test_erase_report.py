@@ -100,6 +100,13 @@ def test_an_encrypted_tier(capture: Capture) -> None:
     assert rows(sealed) == []
 
 
+def test_the_tier_of_other_metadata_is_refused(capture: Capture) -> None:
+    other, remote = capture("unclean-leader") / "before/broker-1", capture("tiered-cluster") / "before-remote"
+    ran = tierctl("fetch", "--metadata", other, "--remote", remote, "--erase-report", "key")
+    assert (ran.code, ran.out) == (5, ""), ran.err
+    assert "are --remote (bucket, prefix), --layout and --metadata right?" in ran.err
+
+
 def test_what_was_not_searched_is_no_success(capture: Capture, tmp_path: Path) -> None:
     metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
     shutil.copytree(remote, tmp_path / "tier")

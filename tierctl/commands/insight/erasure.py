@@ -131,10 +131,16 @@ def _segments(resources: Resources, counts: Counter[str]) -> list[_Segment]:
 
 
 def _known(resources: Resources) -> dict[SegmentKey, RemoteLogSegmentMetadata]:
-    """Return the segments that the metadata have; none without --metadata."""
+    """Return the segments that the metadata have; none without --metadata.
+
+    Raise the errors of `inspect_tier` if the tier is not that of the metadata: a report about the tier of
+    another cluster would be no evidence.
+    """
     if resources.request.metadata is None and not resources.request.bootstrap_server:
         return {}
-    state = resources.metadata().refresh()
+    metadata = resources.metadata()
+    state = metadata.refresh()
+    resources.inspect_tier(metadata)
     return {
         (part.topic_id_partition, segment.segment_id): segment
         for part in state

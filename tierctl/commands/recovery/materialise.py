@@ -21,7 +21,7 @@ from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, Tier
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.files import list_segments
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import ObjectPart, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
@@ -39,6 +39,7 @@ from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.readable_log import ReadableLog
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
+from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES
 
@@ -243,7 +244,8 @@ def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
     for segment, objects in zip(segments, run.remote.objects_of_each(segments), strict=True):
         if isinstance(objects, TierctlError):
             raise objects
-        if not any(each.key.endswith(".log") for each in objects):
+        names = (segment_object_name(each.key) for each in objects)
+        if not any(name is not None and name.part is ObjectPart.LOG for name in names):
             return (
                 f"the tier has no log of segment {segment.segment_id}, offsets {segment.start_offset} to "
                 f"{segment.end_offset}"
