@@ -13,6 +13,7 @@ from tests.live.history import (
     TOPICS,
     Cluster,
     Records,
+    check_new_records_to_deletion,
     fill,
     made_history,
     seeks,
@@ -104,6 +105,8 @@ def test_d0_a_new_cluster_serves_and_tiers_the_records(
     broker.start()
     check_served(broker, expected(cluster, ends), cluster.starts)
     assert len(broker.records("then")) == len(whole[: bisect_left(whole, (THEN,))]) + 110
+    broker.await_idle()
+    check_new_records_to_deletion(broker)
     broker.stop()
 
 

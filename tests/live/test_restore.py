@@ -11,6 +11,7 @@ from tests.live.history import (
     TOPICS,
     Cluster,
     check_everything,
+    disable_copying,
     enable_copying,
     made_history,
     seeks,
@@ -88,6 +89,40 @@ def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: 
     cluster = Cluster(broker=node, records=records, starts=lost.cluster.starts)
     node.delete_topic("unused")
     check_everything(node, cluster, before)
+    node.stop()
+
+
+def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, brokers: Brokers) -> None:
+    """The leaders raised the log starts: nothing is published to them until these are put back."""
+    node = new_node(lost, brokers)
+    before = tier(node)
+    ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--publish-later", "--apply"))
+    assert ran.code == 0, ran.err
+    node.start()
+    enable_copying(node)
+    starts = lost.cluster.starts
+    node.wait_for(
+        "raised log starts",
+        lambda: all(offset > starts[key] for key, offset in node.offsets("earliest", *TOPICS).items()),
+    )
+    disable_copying(node)
+    topics = tuple(word for topic in TOPICS for word in ("--topic", topic))
+    online = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
+    offline = ("rebuild", "--metadata", node.log_dir, "--remote", node.remote_dir, "--log-dir", node.log_dir)
+    reason = "a broker that knew no segments may have raised it"
+    refused = tierctl(*online, "--config", node.properties, "--apply")
+    assert (refused.code, reason in refused.err) == (4, True), refused.err
+    node.stop()
+    refused = tierctl(*offline, *topics, "--apply")
+    assert (refused.code, reason in refused.err) == (4, True), refused.err
+    assert tier(node) == before
+    plan(*offline, *topics, "--log-start", "tier", "--apply")
+
+    node.start()
+    enable_copying(node)
+    node.delete_topic("unused")
+    records = expected(lost.cluster, lost.ends)
+    check_everything(node, Cluster(broker=node, records=records, starts=starts), before)
     node.stop()
 
 

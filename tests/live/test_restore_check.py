@@ -29,7 +29,7 @@ from tests.live.history import (
     lose_metadata,
 )
 from tests.live.test_rebuild import offline
-from tests.support.broker import Broker, Brokers
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 EVERYWHERE = {(topic, number) for topic, number in PARTITIONS}
@@ -202,12 +202,17 @@ def test_a7_lost_epochs_and_the_deletions_that_follow_are_found(twin: Broker) ->
     assert ("tx", 0) in found.found("ok")["records"]
 
 
+def metadata_folders(broker: Broker) -> list[Path]:
+    return list(broker.log_dir.glob("__remote_log_metadata-*"))
+
+
 def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
     """Restore plain-0 of a stopped broker under a new topic id, as if all of it were of leader epoch 0.
 
     The batches keep their epochs, which are above those that the new topic has for a while.
     """
     topic_id = broker.create_topic("plain", 1, tiered=True)
+    broker.wait_for("the metadata topic", lambda: len(metadata_folders(broker)) == METADATA_PARTITIONS)
     broker.stop()
     own = [row for row in rows("segments", "--metadata", old.log_dir) if row["topic"] == "plain"]
     end = max(row["end_offset"] + 1 for row in own if row["partition"] == 0)
@@ -231,8 +236,10 @@ def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
         path = broker.log_dir / f"{kind}-checkpoint"
         path.write_bytes(write_offset_checkpoint({**read_offset_checkpoint(path.read_bytes()), name: offset}))
     lose_metadata(broker)
-    where = ("--metadata", broker.log_dir, "--remote", pretended, "--log-dir", broker.log_dir)
-    assert plan("rebuild", *where, "--apply")["outcomes"]
+    own = ("--metadata", broker.log_dir, "--log-dir", broker.log_dir)
+    refused = tierctl("rebuild", *own, "--remote", broker.remote_dir, "--apply")
+    assert (refused.code, "its latest leader epoch is 0, the tier has epoch" in refused.err) == (4, True)
+    assert plan("rebuild", *own, "--remote", pretended, "--apply")["outcomes"]
 
 
 def test_c1hi_batches_of_epochs_above_those_of_the_log_are_found(twin: Broker, brokers: Brokers) -> None:

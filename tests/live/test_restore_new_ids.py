@@ -31,6 +31,21 @@ def restore(node: Broker, *more: object) -> tuple[object, ...]:
     )
 
 
+def check_c2pub(node: Broker, lost: Cluster) -> None:
+    """Nothing is published to the new topics while their logs are empty: the leader would delete it."""
+    folders = []
+    for topic, number in PARTITIONS:
+        (old,) = lost.broker.remote_dir.glob(f"kafka-tiered-storage/{topic}-{number}-*")
+        folders.append(node.remote_dir / "kafka-tiered-storage" / f"{old.name[:-22]}{node.topic_id(topic)}")
+        shutil.copytree(old, folders[-1])
+    topics = (word for topic in TOPICS for word in ("--topic", topic))
+    where = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir)
+    refused = tierctl(*where, *topics, "--apply")
+    assert (refused.code, "plain-0: the log is behind" in refused.err) == (4, True), refused.err
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
 def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, tmp_path: Path) -> None:
     lost = made_history(brokers.own())
     ends = tier_ends(lost.broker)
@@ -48,6 +63,7 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
         dirs_exist_ok=True,
     )
     before = tier(node)
+    check_c2pub(node, lost)
     refused = tierctl(*restore(node, "--assume-enabled", "--apply"))
     assert (refused.code, "a broker is running on" in refused.err) == (4, True), refused.err
     node.stop()
