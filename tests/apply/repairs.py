@@ -45,7 +45,7 @@ def _files(tier: Spoilt, segment: RemoteLogSegmentMetadata) -> list[Path]:
     return list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"))
 
 
-def _age(paths: list[Path], days: float = OLD_DAYS) -> None:
+def age(paths: list[Path], days: float = OLD_DAYS) -> None:
     for path in paths:
         os.utime(path, (ago_ms(days) / 1000,) * 2)
 
@@ -85,7 +85,7 @@ def copy_objects(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> RemoteLo
     again = replace(segment, segment_id=OTHER)
     for path in _files(tier, segment):
         shutil.copy(path, path.with_name(path.name.replace(segment.segment_id, OTHER)))
-    _age(_files(tier, again), days)
+    age(_files(tier, again), days)
     return again
 
 
@@ -197,7 +197,7 @@ def _damaged(damage: Damage, suffix: str, at: int = 1000) -> Damage:
         data[min(at, len(data) - 1)] ^= 4
         path.unlink()
         path.write_bytes(data)
-        _age([path])
+        age([path])
 
     return spoil
 
@@ -227,7 +227,7 @@ def _another_offset(tier: Spoilt) -> None:
     segment = tier.segments(CLICKS)[1]
     other = replace(segment, start_offset=segment.start_offset + 1)
     tier.object(segment, ".snapshot").rename(tier.object(other, ".snapshot"))
-    _age(_files(tier, other))
+    age(_files(tier, other))
 
 
 def _missing_log(tier: Spoilt) -> None:
