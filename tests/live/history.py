@@ -145,7 +145,8 @@ def check_everything(broker: Broker, cluster: Cluster, before: dict[str, int]) -
     """Everything is served as before; new records are tiered; retention and deletion work to the end."""
     broker.await_idle()
     assert before.items() <= tier(broker).items()
-    assert broker.offsets("earliest", *TOPICS) == cluster.starts
+    earliest = broker.offsets("earliest", *TOPICS)
+    assert earliest == cluster.starts, (earliest, broker.folder)
     found = served(broker)
     for key, records in cluster.records.items():
         assert found[key][: len(records)] == records, key

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from tierctl.commands.recovery.tier_sets import derived_sets
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.progress import Progress
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
@@ -85,6 +87,24 @@ def test_aiven(capture: Capture, name: str) -> None:
         assert each.segment.event_timestamp_ms == event.event_timestamp_ms
         assert each.lineage is not None
         assert each.lineage[0].start_offset <= event.start_offset
+
+
+def test_sets_beside_unknown_ones_have_their_lineage_although_their_metadata_are_known(
+    capture: Capture,
+) -> None:
+    """The log start may be in the index of a known segment alone."""
+    root = capture("tiered-cluster")
+    remote = open_tier(TierSpec((root / "before-remote").as_uri()))
+    listed = list_object_sets(remote)
+    of_partition = [each for each in listed if str(each.partition.topic_partition) == "clicks-0"]
+    own = of_partition[0].segment_id
+    finished = [each for each in published(root / "before").values() if each.segment_id != own]
+    sets = derived_sets(remote, listed, Progress(), threads=2, finished=finished, with_lineages=True)
+    assert sets != derived_sets(remote, listed, Progress(), threads=2, finished=finished)
+    whole = {each.listed.segment_id: each.lineage for each in derived(root / "before-remote")}
+    assert {each.listed.segment_id: each.lineage for each in sets if each.lineage is not None} == {
+        each.segment_id: whole[each.segment_id] for each in of_partition
+    }
 
 
 def test_an_encrypted_bucket_without_the_key_lacks_only_the_lineages(capture: Capture) -> None:

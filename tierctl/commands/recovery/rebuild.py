@@ -104,6 +104,7 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
         run.progress,
         threads=request.threads,
         finished=list(_finished(state, wanted)) if deciding.leaders else (),
+        with_lineages=True,
     )
     inputs = _inputs(state, sets, deciding, logs)
     asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)

@@ -1,9 +1,10 @@
 """Read the sets of objects of a tier: list them, and derive the metadata of those that are selected."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
-from tierctl.errors import NotFoundError, UsageError
+from tierctl.errors import CorruptInputError, NotFoundError, RemoteResourceNotFound, UsageError
 from tierctl.in_order import in_order
 from tierctl.model import (
     IndexType,
@@ -19,6 +20,7 @@ from tierctl.storage import RemoteStorageManager
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import derive_object_sets, list_object_sets
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 
 def listed_sets(
@@ -42,26 +44,48 @@ def derived_sets(
     *,
     threads: int,
     finished: Collection[RemoteLogSegmentMetadata] = (),
+    with_lineages: bool = False,
 ) -> list[ObjectSet]:
     """Return the sets with their metadata, in the order of `listed`.
 
-    The objects of `finished` segments are not read, since their metadata are known. The number of sets whose
-    leader-epoch index can't be read without a private key is reported to `progress`.
+    The objects of `finished` segments are not read, since their metadata are known; only with `with_lineages`
+    are their leader-epoch indexes read, in partitions that also have other sets: one of them may be the only
+    object that has the log start. The number of sets whose leader-epoch index can't be read without a private
+    key is reported to `progress`.
     """
     # The objects of a topic may have been copied under another topic id: segment ids alone are not unique.
     known = {(segment.topic_id_partition.key, segment.segment_id): segment for segment in finished}
     unknown = [each for each in listed if _key(each) not in known]
     found = {_key(each.listed): each for each in _read(remote, unknown, progress, threads)}
+    incomplete = {each.partition for each in unknown} if with_lineages else set()
+    own = {
+        _key(each): ObjectSet(listed=each, segment=known[_key(each)])
+        for each in listed
+        if _key(each) in known
+    }
+    beside = [each for each in own.values() if each.listed.partition in incomplete]
+    read = in_order(partial(_with_lineage, remote), beside, threads=threads, ahead=threads)
+    own |= {_key(each.listed): each for each in read}
     sealed = sum(each.segment is not None and each.lineage is None for each in found.values())
     if sealed:
         progress.note(
             f"{sealed} sets are encrypted and no --aiven-private-key is given: their lineage is taken from "
             "the leader epochs of the segments alone, and the log start from the first segment"
         )
-    return [
-        ObjectSet(listed=each, segment=known[_key(each)]) if _key(each) in known else found[_key(each)]
-        for each in listed
-    ]
+    found |= own
+    return [found[_key(each)] for each in listed]
+
+
+def _with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
+    """Return the set with the lineage in its leader-epoch index; without it if the index can't be read."""
+    segment = known.segment
+    if segment is None:
+        return known
+    try:
+        with remote.fetch_index(segment, IndexType.LEADER_EPOCH) as stream:
+            return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
+    except (UsageError, RemoteResourceNotFound, CorruptInputError):
+        return known
 
 
 def _key(listed: ListedSet) -> tuple[tuple[Uuid, int], Uuid]:
