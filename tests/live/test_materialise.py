@@ -1,5 +1,6 @@
 """A cluster is lost, and its topics come back from the tier as local logs of a new cluster (d0)."""
 
+import time
 from bisect import bisect_left
 from pathlib import Path
 
@@ -168,6 +169,41 @@ def check_served(broker: Broker, wanted: Records, starts: dict[tuple[str, int], 
             records = wanted[topic, number, how]
             assert found[: len(records)] == records, (topic, number, how)
     seeks(broker, wanted, {key: [start] for key, start in starts.items()})
+
+
+def test_every_replica_gets_the_same_log(
+    lost: tuple[Cluster, dict[tuple[str, int], int]], brokers: Brokers
+) -> None:
+    """A replica that became the leader serves what the first one served, transactions included."""
+    cluster, ends = lost
+    nodes = brokers.cluster(3, unclean_leader_election_enable="false")
+    nodes[0].create_topic("tx", replicas=3)
+    for node in nodes:
+        node.stop(kill=True)
+    dirs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
+    tier = ("--remote", cluster.broker.remote_dir, "--topic", "tx")
+    done = plan("restore", "--materialise", *dirs, *tier, "--apply")
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    logs = [{path.name: path.read_bytes() for path in (node.log_dir / "tx-0").iterdir()} for node in nodes]
+    assert logs[0] == logs[1] == logs[2]
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        node.await_up()
+    wanted = expected(cluster, ends)
+    served_by: set[int] = set()
+    while len(served_by) < 2:
+        asked = next(node for node in nodes if node.is_running)
+        topic = asked.admin.list_topics("tx", timeout=10).topics["tx"].partitions[0]
+        if len(topic.isrs) < len([node for node in nodes if node.is_running]) or topic.leader in served_by:
+            time.sleep(0.5)
+            continue
+        for how in ISOLATIONS:
+            assert asked.records("tx", isolation=how) == wanted["tx", 0, how]
+        served_by.add(topic.leader)
+        nodes[topic.leader - 1].stop(kill=True)
+    for node in nodes:
+        node.stop(kill=True)
 
 
 def test_a_topic_of_another_id_is_refused(

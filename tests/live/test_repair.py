@@ -103,13 +103,23 @@ def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: 
 
 
 @pytest.mark.matrix
-def test_beside_a_broker_that_tiers_nothing_is_repaired(broker: Broker, tmp_path: Path) -> None:
+def test_beside_a_broker_that_tiers_only_the_operator_allows_repairs(broker: Broker, tmp_path: Path) -> None:
+    """Then all damage is repaired beside the running broker, which serves every record."""
     damage(broker)
     broker.start()
     plan = tmp_path / "plan.json"
+    verify(broker, plan, *where(broker), "--now", ago_ms(25 / 24))
     verify(broker, plan, *where(broker))
-    ran = tierctl("apply", plan, *where(broker), "--state-dir", state_of(broker), "--apply")
+    apply = ("apply", plan, *where(broker), "--state-dir", state_of(broker), "--apply")
+    ran = tierctl(*apply)
     assert (ran.code, "brokers may do this work themselves" in ran.err) == (4, True), ran.err
+    assert actions(plan) == [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
+    ran = tierctl(*apply, "--allow-live-brokers")
+    assert ran.code == 0, ran.err
+    broker.wait_for("all offsets", lambda: broker.offsets("earliest", TOPIC) == {(TOPIC, 0): 0})
+    assert [record[0] for record in broker.records(TOPIC, start=0)] == list(range(5500))
+    assert verify(broker, plan, *where(broker)) == []
+    assert actions(plan) == []
 
 
 def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path: Path) -> None:

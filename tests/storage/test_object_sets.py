@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 from tierctl.commands.recovery.tier_sets import derived_sets
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
-from tierctl.model.progress import Progress
+from tierctl.model.progress import SilentProgress
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
@@ -99,8 +99,8 @@ def test_sets_beside_unknown_ones_have_their_lineage_although_their_metadata_are
     of_partition = [each for each in listed if str(each.partition.topic_partition) == "clicks-0"]
     own = of_partition[0].segment_id
     finished = [each for each in published(root / "before").values() if each.segment_id != own]
-    sets = derived_sets(remote, listed, Progress(), threads=2, finished=finished, with_lineages=True)
-    assert sets != derived_sets(remote, listed, Progress(), threads=2, finished=finished)
+    sets = derived_sets(remote, listed, SilentProgress(), threads=2, finished=finished, with_lineages=True)
+    assert sets != derived_sets(remote, listed, SilentProgress(), threads=2, finished=finished)
     whole = {each.listed.segment_id: each.lineage for each in derived(root / "before-remote")}
     assert {each.listed.segment_id: each.lineage for each in sets if each.lineage is not None} == {
         each.segment_id: whole[each.segment_id] for each in of_partition
