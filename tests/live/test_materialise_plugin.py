@@ -1,4 +1,4 @@
-"""Tiers of Aiven's plugin come back as local logs, which a broker without the plugin serves and tiers again."""
+"""Tiers of Aiven's plugin come back as local logs: a broker without the plugin serves and tiers them."""
 
 import hashlib
 import json
