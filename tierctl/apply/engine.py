@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache, partial
 from typing import Protocol, TypeVar
 
 from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
 
 P = TypeVar("P")
-T = TypeVar("T")
 
 SideEffect = Callable[[SideEffectContext, P], SideEffectResult]
 """A module-level function, or a `partial` of one, so that it can be sent to another process."""
@@ -56,7 +55,11 @@ class Engine(Protocol):
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
-        """Begin what `map` does, and return a function that waits for the results and returns them."""
+        """Begin what `map` does, and return a function that waits for the results and returns them.
+
+        The inputs follow those of earlier calls. An engine that does one thing at a time begins when the
+        results are first requested.
+        """
         ...
 
 
@@ -69,6 +72,7 @@ class LocalEngine:
 
     def __init__(self, threads: int) -> None:
         self._threads = max(1, threads)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tierctl-side-effect")
 
     def ready(self) -> None:
         """Implement `Engine.ready`: threads are always ready."""
@@ -77,24 +81,22 @@ class LocalEngine:
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> list[SideEffectResult]:
         """Implement `Engine.map`."""
-        if self._threads == 1 or len(inputs) == 1:
-            return [side_effect(context, each) for each in inputs]
-        with ThreadPoolExecutor(max_workers=min(self._threads, len(inputs)) or 1) as pool:
-            return list(pool.map(lambda each: side_effect(context, each), inputs))
+        return self.begin(side_effect, inputs, context)()
 
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
-        """Implement `Engine.begin`; an engine of one thread does everything at once."""
+        """Implement `Engine.begin`; with one thread the thread that requests the results does the work."""
         if self._threads == 1:
-            results = self.map(side_effect, inputs, context)
-            return lambda: results
-        return begun(partial(self.map, side_effect, inputs, context))
+            return cache(lambda: [side_effect(context, each) for each in inputs])
+        return partial(_results, [self._pool.submit(side_effect, context, each) for each in inputs])
 
 
-def begun(work: Callable[[], T]) -> Callable[[], T]:
-    """Call `work` in a thread of its own; return a function that waits for the result or raises the error."""
-    with_thread = ThreadPoolExecutor(1)
-    future = with_thread.submit(work)
-    with_thread.shutdown(wait=False)
-    return future.result
+def _results(futures: Sequence[Future[SideEffectResult]]) -> list[SideEffectResult]:
+    """Return the results; if one raises, wait until none is under way, and raise."""
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
+        wait(futures)

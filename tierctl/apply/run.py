@@ -115,8 +115,7 @@ class _Run:
             self._attempt([step], self._mark)
         for step in removals:
             self._attempt([step, *removed[step.topic_id_partition.key]], self._remove)
-        for wave in self._context.waves(self._steps(Action.COPY_SEGMENT)):
-            self._attempt(wave, self._copy)
+        self._copy(self._steps(Action.COPY_SEGMENT))
         for wave in self._context.delete_waves(self._steps(Action.PUBLISH_SEGMENT)):
             self._attempt(wave, self._publish)
         for step in self._steps(Action.STORE_INDEXES):
@@ -233,8 +232,36 @@ class _Run:
     def _remove(self, steps: Sequence[Step]) -> list[Outcome]:
         return remove_partition(steps[0], steps[1:], self._context)
 
-    def _copy(self, steps: Sequence[Step]) -> list[Outcome]:
-        dropped, kept = self._recheck(steps)
+    def _copy(self, steps: Sequence[Step]) -> None:
+        """Copy the segments of `steps` in waves; record one outcome for each."""
+        begun: list[Step] = []
+        with self._halting(begun):
+            for outcomes in self._copier.copy_waves(self._copy_waves(steps, begun)):
+                self._record(outcomes)
+        self._record(self._not_begun(steps))
+
+    def _copy_waves(self, steps: Sequence[Step], begun: list[Step]) -> Iterator[Sequence[Step]]:
+        """Yield the steps of each wave that are still valid, checked when they are asked for.
+
+        Add the steps of each wave to `begun`. A wave that fails a check ends the run, but not the wave before
+        it, whose segments are being stored.
+        """
+        for wave in self._context.waves(steps):
+            if not self._may_begin():
+                return
+            kept: Sequence[Step] = ()
+            with self._halting(wave):
+                kept = self._checked_copies(wave)
+            if self._halted is not None:
+                return
+            begun += wave
+            yield kept
+
+    def _checked_copies(self, wave: Sequence[Step]) -> list[Step]:
+        """Return the steps of a wave that are still valid; raise TierctlError if it must not begin."""
+        self._options.fence({step.topic_id_partition for step in wave})
+        dropped, kept = self._recheck(wave)
+        self._record(dropped)
         for outcome in dropped:
             if outcome.status is Status.DROPPED:
                 self._copier.stop_partition(outcome.step)
@@ -242,7 +269,7 @@ class _Run:
             require_known_tier({step.topic_id_partition for step in kept}, self._context)
             self._is_known_tier = True
         self._options.sources.refresh(kept)
-        return [*dropped, *self._copier.copy_wave(kept)]
+        return kept
 
     def _delete(self, steps: Sequence[Step]) -> None:
         """Delete the segments of `steps` in waves; record one outcome for each."""

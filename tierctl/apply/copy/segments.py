@@ -5,9 +5,15 @@ unchanged → COPY_SEGMENT_FINISHED, in offset order within a partition. Brokers
 trust FINISHED: it is the point of durability. The objects of a failed copy are deleted again
 (DELETE_SEGMENT_STARTED → delete → check → DELETE_SEGMENT_FINISHED), and the copying of its partition stops,
 because brokers would never fill the gap.
+
+While the segments of one wave are stored, the next wave is prepared, and its COPY_SEGMENT_STARTED events are
+published, so that the store never waits:
+
+    publisher   STARTED 1 | STARTED 2 | FINISHED 1, STARTED 3 | FINISHED 2, …
+    store                 | store 1   | store 2               | store 3, …
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.copy.source import Source, SourceChanged, Sources
@@ -19,6 +25,7 @@ from tierctl.apply.labels import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult, StoppedCopies
+from tierctl.apply.stop import Stop
 from tierctl.errors import RemoteStorageError, StoreWriteUnknown, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.steps import Step
@@ -70,6 +77,27 @@ class _Attempt:
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Wave:
+    """A wave whose COPY_SEGMENT_STARTED events are acknowledged; its segments are being stored.
+
+    `attempts` and `outcomes` are keyed by the index in `steps`; steps without an attempt have an outcome.
+    `wait` returns the results of the attempts, in their order; None if the run was told to stop before.
+    """
+
+    steps: Sequence[Step]
+    attempts: dict[int, _Attempt]
+    outcomes: dict[int, Outcome]
+    side_effects: SideEffectContext
+    wait: Callable[[], list[SideEffectResult]] | None = None
+
+    def abandon(self) -> None:
+        """Begin to store no further segment, and wait for the requests that are under way."""
+        if self.wait is not None:
+            self.side_effects.stop.ask()
+            self.wait()
+
+
 @dataclass(slots=True)
 class Copier:
     """Copies wave after wave, and remembers the partitions whose copying has stopped."""
@@ -79,20 +107,27 @@ class Copier:
     custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
     _stopped: StoppedCopies = field(default_factory=StoppedCopies)
 
-    def copy_wave(self, steps: Sequence[Step]) -> list[Outcome]:
-        """Copy the segments of `steps`, which are in offset order within each partition, as one wave.
+    def copy_waves(self, waves: Iterable[Sequence[Step]]) -> Iterator[list[Outcome]]:
+        """Copy the segments of each wave; yield the outcomes of each wave in the order of its steps.
 
-        Return the outcomes in the order of `steps`. Errors of publishing are raised.
+        Steps are in offset order within each partition. The next wave is taken from `waves` while the
+        segments of the one before it are stored. Errors of `waves` and of publishing are raised: the content
+        of the metadata log is then unknown, and the caller must begin nothing more. Of the waves that were
+        not yielded, each segment is then COPY_SEGMENT_STARTED, or not in the metadata.
         """
-        attempts: dict[int, _Attempt] = {}
-        outcomes: dict[int, Outcome] = {}
-        for at, step in enumerate(steps):
-            try:
-                attempts[at] = self._prepare(step)
-            except SourceChanged as e:
-                outcomes[at] = self._drop(step, str(e))
-        outcomes |= dict(zip(attempts, self._copy(list(attempts.values())), strict=True))
-        return [outcomes[at] for at in range(len(steps))]
+        current: _Wave | None = None
+        try:
+            for steps in waves:
+                begun = self._begun(steps)
+                previous, current = current, begun
+                if previous is not None:
+                    yield self._finished(previous)
+            if current is not None:
+                last, current = current, None
+                yield self._finished(last)
+        finally:
+            if current is not None:
+                current.abandon()
 
     def _drop(self, step: Step, reason: str) -> Outcome:
         self.stop_partition(step)
@@ -117,52 +152,70 @@ class Copier:
             metadata = replace(metadata, txn_index_empty=False)
         return _Attempt(step=step, metadata=metadata, source=source)
 
-    def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:
+    def _begun(self, steps: Sequence[Step]) -> _Wave:
+        """Publish COPY_SEGMENT_STARTED for the segments of `steps`, and begin to store them."""
+        # A failure to publish the events of another wave stops this wave, but is no request to stop the run.
+        stop = Stop()
+        stop.guard(self.context.stop.asked)
+        side_effects = replace(self.context.side_effect_context(self._stopped), stop=stop)
+        side_effects = self.sources.with_options(side_effects)
+        wave = _Wave(steps=steps, attempts={}, outcomes={}, side_effects=side_effects)
+        for at, step in enumerate(steps):
+            try:
+                wave.attempts[at] = self._prepare(step)
+            except SourceChanged as e:
+                wave.outcomes[at] = self._drop(step, str(e))
+        attempts = list(wave.attempts.values())
         if attempts:
             self.context.engine.ready()
-        if not attempts or self.context.stop.asked():
+        if attempts and not self.context.stop.asked():
+            # STARTED is acknowledged before the first byte is stored: no object is ever unknown to the
+            # metadata.
+            with effect("copy.started.publish"):
+                self.context.publish([attempt.metadata for attempt in attempts])
+            inputs = [self._input(attempt) for attempt in attempts]
+            wave.wait = self.context.engine.begin(copy_segment, inputs, side_effects)
+        return wave
+
+    def _input(self, attempt: _Attempt) -> CopyInput:
+        return CopyInput(
+            metadata=attempt.metadata,
+            source=attempt.source,
+            custom_metadata_max_bytes=self.custom_metadata_max_bytes,
+        )
+
+    def _finished(self, wave: _Wave) -> list[Outcome]:
+        """Wait until the segments of `wave` are stored, and publish COPY_SEGMENT_FINISHED for them."""
+        wave.outcomes |= dict(zip(wave.attempts, self._outcomes(wave), strict=True))
+        return [wave.outcomes[at] for at in range(len(wave.steps))]
+
+    def _outcomes(self, wave: _Wave) -> list[Outcome]:
+        attempts = list(wave.attempts.values())
+        if wave.wait is None:
             return [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
-        # STARTED is acknowledged before the first byte is stored: no object is ever unknown to the metadata.
-        with effect("copy.started.publish"):
-            self.context.publish([attempt.metadata for attempt in attempts])
-        stored = self._store(attempts)
+        stored = self._stored(attempts, wave.wait(), wave.side_effects)
         if self.context.stop.asked():
             return [a.outcome(Status.FAILED if a.error else Status.PENDING, STOPPED) for a in stored]
-        good = self._before_failures(stored)
+        # Copies after the first failure of a partition, in this wave or an earlier one, would leave a gap.
+        good = [a for a in stored if a.is_stored and self._why_stopped(a.step) is None]
         self._finish(good)
         cleaned = self._clean_up([a for a in stored if a not in good])
         return [a.outcome(Status.DONE) if a in good else cleaned[a.metadata.segment_id] for a in stored]
 
-    def _store(self, attempts: Sequence[_Attempt]) -> list[_Attempt]:
-        engine = self.context.engine
-        side_effects = self.sources.with_options(self.context.side_effect_context(self._stopped))
-        inputs = [
-            CopyInput(
-                metadata=attempt.metadata,
-                source=attempt.source,
-                custom_metadata_max_bytes=self.custom_metadata_max_bytes,
-            )
-            for attempt in attempts
-        ]
-        results = engine.map(copy_segment, inputs, side_effects)
+    def _stored(
+        self,
+        attempts: Sequence[_Attempt],
+        results: Sequence[SideEffectResult],
+        side_effects: SideEffectContext,
+    ) -> list[_Attempt]:
+        """Return the attempts with their results; stop the partition of each one that failed."""
         stored = [a.with_result(result) for a, result in zip(attempts, results, strict=True)]
-        if engine.verify_on_driver:
+        if self.context.engine.verify_on_driver:
             stored = [_verified(attempt, side_effects) for attempt in stored]
         for attempt in stored:
-            if attempt.error is not None or attempt.result.stopped:
+            if not attempt.is_stored:
                 self.stop_partition(attempt.step)
         return stored
-
-    def _before_failures(self, stored: Sequence[_Attempt]) -> list[_Attempt]:
-        """Return the copies before the first failure of each partition: later ones would leave a gap."""
-        broken: set[_Key] = set()
-        good = []
-        for attempt in stored:
-            if not attempt.is_stored:
-                broken.add(attempt.key)
-            if attempt.key not in broken:
-                good.append(attempt)
-        return good
 
     def _finish(self, good: Sequence[_Attempt]) -> None:
         events = [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
-from tierctl.apply.engine import SideEffect, begun
+from tierctl.apply.engine import SideEffect
 from tierctl.apply.side_effects import (
     SideEffectContext,
     SideEffectResult,
@@ -117,6 +117,8 @@ class SparkEngine:
         self._title = title
         self._stop = Stop() if stop is None else stop
         self._is_ready = False
+        # Spark's settings belong to the session, so that only one job may run at a time.
+        self._jobs = ThreadPoolExecutor(1, thread_name_prefix="tierctl-jobs")
         _refuse_speculation(executors)
 
     @property
@@ -131,6 +133,11 @@ class SparkEngine:
     def slots(self) -> int:
         """Return how many tasks run at the same time."""
         self.ready()
+        return self._probed_slots()
+
+    def _probed_slots(self) -> int:
+        """Return the slots after a probe, if one is due; called where no other job runs."""
+        self._probe()
         return self._executors.slots if self._is_ready else 1
 
     @property
@@ -149,6 +156,10 @@ class SparkEngine:
         Raise UsageError if executors cannot work, because a tier cannot be opened there, a library is
         missing, or another version of tierctl is installed.
         """
+        if not self._is_ready:
+            self._jobs.submit(self._probe).result()
+
+    def _probe(self) -> None:
         if self._is_ready:
             return
         try:
@@ -161,14 +172,26 @@ class SparkEngine:
     def map(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> list[SideEffectResult]:
-        """Implement `Engine.map`. Inputs that a failed job left without a result are retried one by one.
+        """Implement `Engine.map`."""
+        return self.begin(side_effect, inputs, context)()
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        """Implement `Engine.begin`: the jobs run one after the other from a thread of their own."""
+        return self._jobs.submit(self._run_job, side_effect, inputs, context).result
+
+    def _run_job(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> list[SideEffectResult]:
+        """Return the result of each input; retry inputs that a failed job left without one, one by one.
 
         Nothing is cleaned up by guess: a lost task may still be running.
         """
         numbered = list(enumerate(inputs))
-        task = SideEffectTask(side_effect=side_effect, spec=self._spec.shared(lambda: self.slots))
+        task = SideEffectTask(side_effect=side_effect, spec=self._spec.shared(self._probed_slots))
         try:
-            tasks = slices(numbered, min(len(numbered), self.slots * TASKS_PER_SLOT))
+            tasks = slices(numbered, min(len(numbered), self._probed_slots() * TASKS_PER_SLOT))
             results = self._run(task, tasks, context, title=self._title)
         except JobStoppedError:
             return [_STOPPED] * len(numbered)
@@ -176,12 +199,6 @@ class SparkEngine:
             self._is_ready = False
             results = self._retry_each(task, numbered, context, e)
         return [results.get(number, _unknown(None)) for number, _ in numbered]
-
-    def begin(
-        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> Callable[[], list[SideEffectResult]]:
-        """Implement `Engine.begin`: the job runs from a thread of its own."""
-        return begun(partial(self.map, side_effect, inputs, context))
 
     def _run(
         self,
@@ -217,7 +234,7 @@ class SparkEngine:
                 return {each[0]: _unknown(e)}
 
         try:
-            slots = self.slots
+            slots = self._probed_slots()
         except TierctlError:
             return {number: _unknown(failed) for number, _ in numbered}
         with ThreadPoolExecutor(slots) as pool:
