@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tierctl.errors import (
     RemoteObjectDiffers,
+    RemoteResourceNotFound,
     RemoteStorageError,
     StoreWriteFailed,
     StoreWriteUnknown,
@@ -59,8 +60,56 @@ def test_a_verified_object_is_not_read_again(store: S3Store, log: HashedFile) ->
     store.put_all(objects)
     sent = requests_of(store)
     store.verify_all(objects)
-    assert sorted(sent) == ["HeadObject"] * 4
+    assert sent == ["ListObjectsV2"], "the server returned the checksums with the writes"
+    sent.clear()
+    store.verify_all(objects)
+    assert sorted(sent) == ["HeadObject"] * 4, "the writes of this process count once"
     assert b"".join(store.open("log")) == log.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("key", "stored", "error"),
+    [
+        ("log", b"x" * (3 * MIB), RemoteObjectDiffers),
+        ("index", b"SMALL", RemoteObjectDiffers),
+        ("index", None, RemoteResourceNotFound),
+        ("none", b"exists", RemoteObjectDiffers),
+    ],
+    ids=["another size", "the same size", "deleted", "should not exist"],
+)
+def test_another_program_changed_what_was_written(
+    store: S3Store, log: HashedFile, key: str, stored: bytes | None, error: type[Exception]
+) -> None:
+    """An object with another ETag than that of the confirmed write is verified on its own."""
+    objects: dict[str, Source | None] = {"log": log, "index": b"small", "none": None, "last": b"end"}
+    store.put_all(objects)
+    where = {"Bucket": store._bucket, "Key": f"t/{key}"}
+    if stored is None:
+        store._s3.delete_object(**where)
+    else:
+        store._s3.put_object(**where, Body=stored)
+    with pytest.raises(error, match=key):
+        store.verify_all(objects)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"ChecksumCRC32C": None}, {"ChecksumCRC32C": "AAAAAA=="}, {"ETag": "other"}]
+)
+def test_a_write_that_the_server_did_not_confirm(store: S3Store, log: HashedFile, answer: Any) -> None:
+    """The server returns no checksum, one of other bytes, or an ETag that its listings do not have."""
+    objects: dict[str, Source | None] = {"log": log, "index": b"small"}
+    note = store._confirmed.note
+
+    def changed(key: str, source: Source, response: Any) -> None:
+        note(key, source, response | (answer if key == "t/index" else {}))
+
+    store._confirmed.note = changed  # type: ignore[method-assign]
+    store.put_all(objects)
+    sent = requests_of(store)
+    store.verify_all(objects)
+    assert sent == ["ListObjectsV2", "HeadObject"]
+    with pytest.raises(RemoteObjectDiffers, match="index"):
+        store.verify_all(objects | {"index": b"SMALL"})
 
 
 def test_the_last_object_is_stored_last(store: S3Store, log: HashedFile) -> None:
@@ -181,6 +230,8 @@ def test_other_checksums_than_the_whole_objects(
             return create(**{**kwargs, "ChecksumType": "COMPOSITE"})
 
         monkeypatch.setattr(store._s3, "create_multipart_upload", composite)
+    if reported == "none":
+        monkeypatch.setattr(store._confirmed, "note", lambda *_: None)
     store.put_all({"log": log})
     head = store._head
 

@@ -13,7 +13,7 @@ from tierctl.storage.stores.s3.errors import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
+    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef, ObjectTypeDef
 
 DELETE_BATCH = 1_000
 """The maximum number of keys in a DeleteObjects request."""
@@ -46,18 +46,18 @@ def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str
     }
 
 
-def sizes_bytes(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, int]:
-    """Return the size of each object that exists, by key, without listing all keys between the given ones.
+def listed_objects(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, "ObjectTypeDef"]:
+    """Return the entry in a listing of each object that exists; keys between the given ones are skipped.
 
     A key counts as missing only once the listing has passed it.
     """
     ordered, wanted = sorted(keys), frozenset(keys)
-    sizes: dict[str, int] = {}
+    objects: dict[str, ObjectTypeDef] = {}
     at, continuation, page_size = 0, "", PAGE_MAX
     while at < len(ordered):
         page = _page(s3, bucket, ordered[at:] if at else ordered, continuation, page_size)
         found = page.get("Contents", [])
-        sizes |= {each["Key"]: each["Size"] for each in found if each["Key"] in wanted}
+        objects |= {each["Key"]: each for each in found if each["Key"] in wanted}
         if not page.get("IsTruncated"):
             break
         passed = bisect_right(ordered, found[-1]["Key"], at) - at if found else 0
@@ -66,7 +66,7 @@ def sizes_bytes(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str,
         # Of keys that lie far apart, each page has only the first: reading a large one takes longer.
         page_size = max(PAGE_MIN, min(2 * passed, PAGE_MAX)) if passed else PAGE_MAX
         at += passed
-    return sizes
+    return objects
 
 
 def _page(

@@ -4,9 +4,12 @@ Credentials, region, endpoint and profile are read from the sources that every A
 ~/.aws, the machine's role), never from tierctl's options.
 """
 
+import os
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import boto3
 import botocore.session
@@ -15,6 +18,7 @@ from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
 
 from tierctl.storage.stores.base import Endpoint
+from tierctl.storage.stores.listening import require_listening
 from tierctl.storage.stores.s3.body import FileRange
 from tierctl.storage.stores.s3.listing import parse_listings
 
@@ -83,3 +87,17 @@ def _sign_no_file(request: "AWSRequest", **_: object) -> None:
     """
     if isinstance(request.data, FileRange) and str(request.url).startswith("https:"):
         request.context["client_config"] = _UNSIGNED_BODY
+
+
+def require_endpoint(endpoint_url: str) -> None:
+    """Raise RemoteStorageError if the endpoint in the settings refuses connections.
+
+    AWS's own endpoints and endpoints behind a proxy are not checked here; the client reports their errors.
+    """
+    url = urlsplit(endpoint_url)
+    host = url.hostname or ""
+    if not host or getproxies().keys() - {"no"} or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        return
+    settings = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    named_by = next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
+    require_listening(host, url.port or (443 if url.scheme == "https" else 80), named_by)

@@ -21,6 +21,7 @@ _BETWEEN = re.compile(rb"</Contents>\s*<Contents>")
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _SIZE = re.compile(rb"<Size>(\d{1,19})</Size>")
 _MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
+_TAG = re.compile(rb"<ETag>([^<]*)</ETag>")
 
 
 def parse_listings(events: Any) -> None:
@@ -43,9 +44,9 @@ def parse_objects(
 ) -> None:
     """Move the objects from the response body to the parsed response, in the form of botocore's own parser.
 
-    Only the fields Key, Size and LastModified are parsed. The response is left unchanged if it is an error,
-    if it belongs to another operation, or if the number of values of a field differs from the number of
-    objects.
+    Only the fields Key, Size, LastModified and ETag are parsed. The response is left unchanged if it is an
+    error, if it belongs to another operation, or if the number of values of a field differs from the number
+    of objects.
     """
     if operation_model.name != _OPERATION:
         return
@@ -54,9 +55,9 @@ def parse_objects(
     if response_dict["status_code"] != 200 or begin < 0:
         return
     section = body[begin:end]
-    keys, sizes, modified = (each.findall(section) for each in (_KEY, _SIZE, _MODIFIED))
+    fields = [each.findall(section) for each in (_KEY, _SIZE, _MODIFIED, _TAG)]
     count = len(_BETWEEN.findall(section)) + 1
-    if {len(keys), len(sizes), len(modified), section.count(_BEGIN), section.count(_END)} != {count}:
+    if {*map(len, fields), section.count(_BEGIN), section.count(_END)} != {count}:
         return
     try:
         objects = [
@@ -64,8 +65,9 @@ def parse_objects(
                 "Key": unescape(key.decode()),
                 "Size": int(size),
                 "LastModified": datetime.fromisoformat(time.decode()),
+                "ETag": unescape(tag.decode()),
             }
-            for key, size, time in zip(keys, sizes, modified, strict=True)
+            for key, size, time, tag in zip(*fields, strict=True)
         ]
     except ValueError:
         return

@@ -1,14 +1,12 @@
 """Store objects in S3 and in other stores that implement its protocol."""
 
 import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from botocore.exceptions import ClientError
 
@@ -33,11 +31,11 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
-from tierctl.storage.stores.listening import require_listening
 from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
 from tierctl.storage.stores.s3.bucket import S3Bucket
-from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, sizes_bytes
-from tierctl.storage.stores.s3.client import s3_client
+from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, listed_objects
+from tierctl.storage.stores.s3.client import require_endpoint, s3_client
+from tierctl.storage.stores.s3.confirmed import ConfirmedWrites
 from tierctl.storage.stores.s3.copying import copy_object
 from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
 from tierctl.storage.stores.s3.spans import object_pages
@@ -80,6 +78,7 @@ class S3Store:
         self._prefix = prefix
         self._part_bytes = part_bytes or PART_BYTES
         self._uploads = Uploads(s3, bucket, throttle)
+        self._confirmed = ConfirmedWrites()
         self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="tierctl-s3")
 
     @property
@@ -150,8 +149,22 @@ class S3Store:
                 raise
 
     def verify_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Implement `ObjectStore.verify_all` by the store's checksums, or by the bytes if it has none."""
-        self._at_once(self._verify, list(objects.items()))
+        """Implement `ObjectStore.verify_all` by the store's checksums, or by the bytes if it has none.
+
+        One listing verifies the objects whose checksum the store returned when they were written here.
+        """
+        rest = objects
+        if any(self._prefix + key in self._confirmed for key in objects):
+            listed = listed_objects(self._s3, self._bucket, {self._prefix + key for key in objects})
+            rest = {key: source for key, source in objects.items() if not self._is_in(listed, key, source)}
+        self._at_once(self._verify, list(rest.items()))
+
+    def _is_in(self, listed: Mapping[str, Mapping[str, Any]], key: str, source: Source | None) -> bool:
+        """Return whether a listing proves that the object is the one that was written, or does not exist."""
+        found = listed.get(self._prefix + key)
+        if source is None or found is None:
+            return source is None and found is None
+        return self._confirmed.verifies(self._prefix + key, source, found)
 
     def _verify(self, key: str, source: Source | None) -> None:
         head = self._head(key)
@@ -204,9 +217,8 @@ class S3Store:
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes` by a listing that skips the keys between the given ones."""
-        whole = {self._prefix + key for key in keys}
-        sizes = sizes_bytes(self._s3, self._bucket, whole)
-        return {key.removeprefix(self._prefix): size_bytes for key, size_bytes in sizes.items()}
+        found = listed_objects(self._s3, self._bucket, {self._prefix + key for key in keys})
+        return {key.removeprefix(self._prefix): each["Size"] for key, each in found.items()}
 
     def name_of(self, key: str) -> str:
         """Implement `ObjectStore.name_of`."""
@@ -258,9 +270,10 @@ class S3Store:
         """Implement `ConditionalStore.put_if`."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         try:
-            return self._put_body(key, body, crc32c(body), condition)
+            written: str = self._put_body(key, body, crc32c(body), condition)["ETag"]
         except (_ConditionFailed, RemoteResourceNotFound):
             return None
+        return written
 
     def get_tagged(self, key: str) -> TaggedObject | None:
         """Implement `ObjectStore.get_tagged`; the age is the header Date minus Last-Modified."""
@@ -325,27 +338,30 @@ class S3Store:
     def _write(self, key: str, source: Source, condition: dict[str, str]) -> None:
         if isinstance(source, bytes):
             self._throttle.wait(Direction.COPY, len(source))
-            self._put_body(key, source, crc32c(source), condition)
+            response = self._put_body(key, source, crc32c(source), condition)
         elif source.size_bytes <= self._part_bytes:
             with file_range(source, 0, source.size_bytes, self._throttle) as body:
-                self._put_body(key, body, source.crc32c, condition)
+                response = self._put_body(key, body, source.crc32c, condition)
         else:
+            part_bytes = self._part_size_bytes(source)
             with _conditional():
-                self._uploads.put(self._prefix + key, source, self._part_size_bytes(source), condition)
+                response = self._uploads.put(self._prefix + key, source, part_bytes, condition)
+        self._confirmed.note(self._prefix + key, source, response)
 
     def _part_size_bytes(self, source: HashedFile) -> int:
         return max(self._part_bytes, -(-source.size_bytes // PARTS_MAX))
 
-    def _put_body(self, key: str, body: bytes | FileRange, crc: int, condition: dict[str, str]) -> str:
+    def _put_body(
+        self, key: str, body: bytes | FileRange, crc: int, condition: dict[str, str]
+    ) -> Mapping[str, Any]:
         with _conditional(), translated(f"writing {self.name_of(key)}", writing=True):
-            answer = self._s3.put_object(
+            return self._s3.put_object(
                 Bucket=self._bucket,
                 Key=self._prefix + key,
                 Body=cast("BinaryIO", body),
                 ChecksumCRC32C=encoded_crc(crc),
                 **condition,  # type: ignore[arg-type]
             )
-        return answer["ETag"]
 
 
 @contextmanager
@@ -362,19 +378,5 @@ def _conditional() -> Iterator[None]:
 def open_store(address: StoreAddress) -> S3Store:
     """Open the store below a folder of a bucket."""
     client = s3_client(address.endpoint)
-    _require_listening(client.meta.endpoint_url)
+    require_endpoint(client.meta.endpoint_url)
     return S3Store(client, address.authority, address.folder, throttle=address.throttle)
-
-
-def _require_listening(endpoint_url: str) -> None:
-    """Raise RemoteStorageError if the endpoint in the settings refuses connections.
-
-    AWS's own endpoints and endpoints behind a proxy are not checked here; the client reports their errors.
-    """
-    url = urlsplit(endpoint_url)
-    host = url.hostname or ""
-    if not host or getproxies().keys() - {"no"} or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        return
-    settings = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    named_by = next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
-    require_listening(host, url.port or (443 if url.scheme == "https" else 80), named_by)

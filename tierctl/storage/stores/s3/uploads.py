@@ -1,7 +1,7 @@
 """Upload objects to S3 in parts, and abort uploads that a killed run did not complete."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -51,8 +51,13 @@ class Uploads:
         self._s3 = s3
         self._bucket = bucket
 
-    def put(self, key: str, source: HashedFile, part_bytes: int, condition: dict[str, str]) -> None:
-        """Store `source` in parts of `part_bytes`, one after the other; abort the upload if it fails."""
+    def put(
+        self, key: str, source: HashedFile, part_bytes: int, condition: dict[str, str]
+    ) -> Mapping[str, Any]:
+        """Store `source` in parts of `part_bytes`, one after the other; abort the upload if it fails.
+
+        Return the response of the request that completes the upload.
+        """
         target = {"Bucket": self._bucket, "Key": key}
         name = f"s3://{self._bucket}/{key}"
         with translated(f"beginning {name}"):
@@ -69,13 +74,14 @@ class Uploads:
                 for number in range(1, -(-source.size_bytes // part_bytes) + 1)
             ]
             with translated(f"completing {name}", writing=True):
-                self._s3.complete_multipart_upload(
+                response = self._s3.complete_multipart_upload(
                     **target,  # type: ignore[arg-type]
                     UploadId=upload,
                     MultipartUpload={"Parts": parts},  # type: ignore[typeddict-item]
                     **condition,  # type: ignore[arg-type]
                 )
             done = True
+            return response
         finally:
             if not done:
                 # Parts of an incomplete upload cost money for ever. Best effort: the upload may be complete.
