@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tierctl.apply.outcome import Status
 from tierctl.cli.main import run as run_main
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.model import MetadataEvent
 
 from tests.apply.runs import run_on, statuses
 from tests.apply.worlds import RETENTION, World, copy_world
@@ -57,6 +59,28 @@ def empty(beginning: World, tmp_path: Path) -> World:
 @pytest.fixture
 def tiered(copied: World, tmp_path: Path) -> World:
     return copied.clone(tmp_path / "tiered")
+
+
+Watch = Callable[[int, str, str], None]
+"""Receives the number of a publication, "before" or "after", and the state in its events."""
+
+
+@pytest.fixture
+def publications(monkeypatch: pytest.MonkeyPatch) -> Callable[[Watch], None]:
+    """Calls a function around each publication; it may raise."""
+
+    def install(watch: Watch) -> None:
+        original, count = TopicBasedRemoteLogMetadataManager.publish, [0]
+
+        def watched(self: Any, events: Sequence[MetadataEvent], **more: Any) -> None:
+            count[0] += 1
+            watch(count[0], "before", str(events[0].state))
+            original(self, events, **more)
+            watch(count[0], "after", str(events[0].state))
+
+        monkeypatch.setattr(TopicBasedRemoteLogMetadataManager, "publish", watched)
+
+    return install
 
 
 class Zygote:

@@ -1,7 +1,7 @@
 """Waves of deletions: the order of events and requests, and what a failure inside a wave leaves."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,9 @@ from tierctl.apply.engine import LocalEngine
 from tierctl.apply.outcome import Status
 from tierctl.apply.stop import Stop
 from tierctl.errors import LockedError, MetadataWriteUnknown, RemoteStorageError
-from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.model import MetadataEvent, RemoteLogSegmentState
+from tierctl.model import RemoteLogSegmentState
 
+from tests.apply.conftest import Watch
 from tests.apply.faults import Failing, OneSegmentFails, Wrapper
 from tests.apply.runs import Backwards, run_on, statuses
 from tests.apply.worlds import World, check_durable
@@ -21,28 +21,6 @@ from tests.apply.worlds import World, check_durable
 DONE, FAILED, PENDING = Status.DONE, Status.FAILED, Status.PENDING
 STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-
-
-Watch = Callable[[int, str, str], None]
-"""Receives the number of a publication, "before" or "after", and the state in its events."""
-
-
-@pytest.fixture
-def publications(monkeypatch: pytest.MonkeyPatch) -> Callable[[Watch], None]:
-    """Calls a function around each publication; it may raise."""
-
-    def install(watch: Watch) -> None:
-        original, count = TopicBasedRemoteLogMetadataManager.publish, [0]
-
-        def watched(self: Any, events: Sequence[MetadataEvent], **more: Any) -> None:
-            count[0] += 1
-            watch(count[0], "before", str(events[0].state))
-            original(self, events, **more)
-            watch(count[0], "after", str(events[0].state))
-
-        monkeypatch.setattr(TopicBasedRemoteLogMetadataManager, "publish", watched)
-
-    return install
 
 
 def test_the_next_wave_is_started_while_one_is_deleted(

@@ -46,7 +46,7 @@ from tierctl.wire.crc import crc32c
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-PART_BYTES = 64 << 20
+PART_BYTES = 256 << 20
 """Larger objects are uploaded in parts of this size, so that a failed request repeats one part only."""
 
 REQUESTS_MAX = 16

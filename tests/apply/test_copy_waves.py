@@ -1,0 +1,139 @@
+"""Waves of copies: the order of events and uploads, and what a failure leaves of the waves under way."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tierctl.apply.copy.log_source import LogSources
+from tierctl.apply.engine import LocalEngine
+from tierctl.apply.outcome import Status
+from tierctl.apply.run import RunOptions, run
+from tierctl.errors import MetadataWriteUnknown, SafetyRefusal, StoreWriteUnknown
+from tierctl.locallog import read_log_dirs
+from tierctl.model import RemoteLogSegmentState
+
+from tests.apply.conftest import Watch
+from tests.apply.faults import Failing, Wrapper
+from tests.apply.runs import Backwards, clean_dangling, context_of, opened, plan_of, run_on, statuses
+from tests.apply.worlds import World, check_durable
+
+DONE, FAILED, DROPPED = Status.DONE, Status.FAILED, Status.DROPPED
+STARTED = str(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+FINISHED = str(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+ENGINES = {"1": lambda: LocalEngine(1), "3": lambda: LocalEngine(3), "last": Backwards}
+each_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+
+
+def check_converges(world: World) -> None:
+    """Once the copies without an end are cleaned up, another run copies the rest."""
+    check_durable(world)
+    clean_dangling(metadata=world.metadata.as_uri(), remote=world.remote.as_uri(), log_dir=(world.logs,))
+    assert set(statuses(run_on("copy", world))) <= {DONE}
+    assert [segment.end_offset for segment in world.segments()] == [599, 1199, 1799]
+    assert {str(segment.state) for segment in world.segments()} == {FINISHED}
+    check_durable(world)
+
+
+def test_the_next_wave_is_started_while_one_is_stored(
+    empty: World, publications: Callable[[Watch], None]
+) -> None:
+    """The first upload ends only once the second STARTED is published."""
+    second_started, events = threading.Event(), list[str]()
+
+    class Waiting(Wrapper):
+        def copy_log_segment_data(self, metadata: Any, data: Any) -> Any:
+            assert second_started.wait(60), "the second STARTED waits for the upload of the first wave"
+            return super().copy_log_segment_data(metadata, data)
+
+    def watch(_number: int, moment: str, state: str) -> None:
+        if moment == "after":
+            events.append(state)
+            if events.count(STARTED) == 2:
+                second_started.set()
+
+    publications(watch)
+    outcomes = run_on("copy", empty, Waiting, wave_size=1, engine=LocalEngine(2))
+    assert set(statuses(outcomes)) == {DONE}
+    assert events == [STARTED, STARTED, FINISHED, STARTED, FINISHED, FINISHED]
+    check_durable(empty)
+
+
+@each_engine
+@pytest.mark.parametrize("number", range(1, 7))
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_publication_fails(
+    empty: World, publications: Callable[[Watch], None], engine: Any, number: int, moment: str
+) -> None:
+    """Of three waves: one of STARTED 1, STARTED 2, FINISHED 1, STARTED 3, FINISHED 2 and FINISHED 3."""
+    published: list[int] = []
+
+    def watch(count: int, now: str, _state: str) -> None:
+        published.append(count)
+        if (count, now) == (number, moment):
+            raise MetadataWriteUnknown("timed out")
+
+    publications(watch)
+    outcomes = run_on("copy", empty, wave_size=1, engine=engine())
+    assert published[-1] == number, "nothing is published after a failure"
+    done = {1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 2}[number]
+    assert [outcome.status is DONE for outcome in outcomes] == [at < done for at in range(3)]
+    publications(lambda *_: None)
+    check_converges(empty)
+
+
+@each_engine
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("operation", ["copy_log_segment_data", "verify_log_segment_data"])
+def test_a_failure_stops_the_waves_after_it(empty: World, engine: Any, nth: int, operation: str) -> None:
+    """The next wave is STARTED already, and may be stored: it is cleaned up, because it would leave a gap."""
+    outcomes = run_on(
+        "copy", empty, partial(Failing, operation=operation, nth=nth), wave_size=1, engine=engine()
+    )
+    kept = [segment.start_offset for segment in empty.segments() if str(segment.state) == FINISHED]
+    # Threads may come to the segments in another order.
+    good = [outcome.step.start_offset for outcome in outcomes if outcome.status is DONE]
+    assert kept == good == [0, 600, 1200][: len(good)]
+    assert statuses(outcomes) == [DONE] * len(good) + [FAILED] + [DROPPED] * (2 - len(good))
+    check_converges(empty)
+
+
+def test_a_stored_wave_after_an_unknown_outcome_is_cleaned_up(empty: World) -> None:
+    """The second wave is stored before the outcome of the first is known to be unknown."""
+    second_stored = threading.Event()
+
+    class Slow(Wrapper):
+        def copy_log_segment_data(self, metadata: Any, data: Any) -> Any:
+            if metadata.start_offset == 0:
+                assert second_stored.wait(60)
+                raise StoreWriteUnknown("no answer")
+            found = super().copy_log_segment_data(metadata, data)
+            second_stored.set()
+            return found
+
+    outcomes = run_on("copy", empty, Slow, wave_size=1, engine=LocalEngine(2))
+    assert statuses(outcomes) == [FAILED, DROPPED, DROPPED]
+    assert [str(segment.state) for segment in empty.segments()] == [STARTED], "a late write may still succeed"
+    check_converges(empty)
+
+
+@each_engine
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_fence_refuses_a_wave(empty: World, engine: Any, number: int) -> None:
+    """The wave before it, which is being stored then, is finished; nothing of later waves begins."""
+    waves: list[Any] = []
+
+    def fence(partitions: Any) -> None:
+        waves.append(partitions)
+        if len(waves) == number:
+            raise SafetyRefusal("a broker runs")
+
+    with opened(empty) as manager:
+        plan = plan_of("copy", empty, manager)
+        sources = LogSources(lambda names: read_log_dirs([empty.logs], select=names.__contains__))
+        options = RunOptions(sources=sources, fence=fence)
+        outcomes = run(plan, context_of(empty, manager, wave_size=1, engine=engine()), options)
+    assert statuses(outcomes) == [DONE] * (number - 1) + [FAILED] + [DROPPED] * (3 - number)
+    assert [segment.end_offset for segment in empty.segments()] == [599, 1199][: number - 1]
+    check_converges(empty)
