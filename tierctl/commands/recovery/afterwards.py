@@ -30,8 +30,8 @@ def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> None:
     if run.cluster is None or not run.resources.is_on_cluster:
         if run.request.log_dir:
             run.progress.say(
-                "start the brokers, then check: tierctl verify --metadata kafka://..., and a scan and seeks "
-                "by a consumer"
+                "start the brokers, then compare what they serve with the tier: tierctl restore --check "
+                "--metadata kafka://..."
             )
         return
     count = require_served(run.cluster, steps)
