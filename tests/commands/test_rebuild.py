@@ -204,6 +204,19 @@ def test_half_sets_are_discarded_beside_the_chain(writable: Writable, tmp_path: 
     assert discarded["states"] == "COPY_SEGMENT_STARTED,DELETE_SEGMENT_STARTED"
 
 
+def test_objects_of_one_id_at_two_offsets_are_not_taken_for_each_other(
+    writable: Writable, tmp_path: Path
+) -> None:
+    remote = writable("untiered-broker/tiered-remote")
+    victim = sorted(remote.rglob("*.log"))[3]
+    shutil.copy(victim, victim.with_name(f"{int(victim.name[:20]) + 1:020d}{victim.name[20:]}"))
+    where = ("--metadata", tmp_path / "new", "--remote", remote)
+    ran = tierctl("rebuild", *where, "--apply", "--output", "json")
+    assert ran.code == 0, ran.err
+    assert {step["action"] for step in json.loads(ran.out)["steps"]} == {"publish_segment"}
+    assert "objects of this segment id at another offset are published" in ran.err
+
+
 def logs_of(remote: Path, topic: str) -> list[Path]:
     """The logs of the segments of partition 0, in order of offsets."""
     return sorted(remote.glob(f"kafka-tiered-storage/{topic}-0-*/*.log"))

@@ -74,6 +74,19 @@ def lose_metadata(broker: Broker) -> None:
                 path.unlink()
 
 
+def await_damage(broker: Broker, cluster: Cluster) -> dict[tuple[str, int], int]:
+    """Wait until leaders without metadata raised every log start, and copied what they had; the new ones."""
+    found: dict[tuple[str, int], int] = {}
+
+    def all_raised() -> bool:
+        found.update(broker.offsets("earliest", *TOPICS))
+        return all(found[key] > cluster.starts[key] for key in PARTITIONS)
+
+    broker.wait_for("raised log starts", all_raised)
+    broker.await_idle()
+    return found
+
+
 def batch_ends(log: bytes) -> list[int]:
     """The positions between the batches of a log, its start and end included."""
     ends = [0]

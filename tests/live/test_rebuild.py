@@ -17,6 +17,7 @@ from tests.live.history import (
     PARTITIONS,
     TOPICS,
     Cluster,
+    await_damage,
     batch_ends,
     check_everything,
     disable_copying,
@@ -55,8 +56,9 @@ def offline(broker: Broker, *more: object) -> tuple[object, ...]:
 def add_needless_sets(broker: Broker) -> None:
     """Copy the objects of a segment once more under another id, and only the log of another segment."""
     whole, half = sorted(broker.remote_dir.glob("kafka-tiered-storage/plain-0-*/*.log"))[1:3]
-    for path in (*whole.parent.glob(f"{whole.stem}.*"), half):
+    for path in whole.parent.glob(f"{whole.stem}.*"):
         shutil.copy(path, path.with_name(path.name[:21] + "AAAAAAAAAAAAAAAAAAAAAQ" + path.suffix))
+    shutil.copy(half, half.with_name(half.name[:21] + "BAAAAAAAAAAAAAAAAAAAAQ.log"))
 
 
 @pytest.mark.matrix
@@ -90,9 +92,7 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
     before = tier(twin)
     lose_metadata(twin)
     twin.start()
-    twin.await_idle()
-    raised = twin.offsets("earliest", *TOPICS)
-    assert all(raised[key] > cluster.starts[key] for key in PARTITIONS)
+    await_damage(twin, cluster)
     twin.stop()
     preview = tierctl(*offline(twin))
     assert preview.code == 0
@@ -113,13 +113,15 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
 
 
 @pytest.mark.matrix
-def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(twin: Broker) -> None:
+def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
+    cluster: Cluster, twin: Broker
+) -> None:
     """The fatal variant: nor does a plan get through that was made before the broker ran."""
     lose_metadata(twin)
     saved = twin.folder / "rebuild.plan"
     plan(*offline(twin, "--plan-out", saved))
     twin.start()
-    twin.await_idle()
+    await_damage(twin, cluster)
     refused = tierctl(*offline(twin, "--apply"))
     assert refused.code == 4
     assert "a broker is running on" in refused.err or "a running broker holds" in refused.err

@@ -10,6 +10,7 @@ from tests.live.commands import plan, tierctl
 from tests.live.history import (
     TOPICS,
     Cluster,
+    await_damage,
     check_everything,
     disable_copying,
     enable_copying,
@@ -100,11 +101,7 @@ def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, br
     assert ran.code == 0, ran.err
     node.start()
     enable_copying(node)
-    starts = lost.cluster.starts
-    node.wait_for(
-        "raised log starts",
-        lambda: all(offset > starts[key] for key, offset in node.offsets("earliest", *TOPICS).items()),
-    )
+    await_damage(node, lost.cluster)
     disable_copying(node)
     topics = tuple(word for topic in TOPICS for word in ("--topic", topic))
     online = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
@@ -122,7 +119,7 @@ def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, br
     enable_copying(node)
     node.delete_topic("unused")
     records = expected(lost.cluster, lost.ends)
-    check_everything(node, Cluster(broker=node, records=records, starts=starts), before)
+    check_everything(node, Cluster(broker=node, records=records, starts=lost.cluster.starts), before)
     node.stop()
 
 

@@ -43,6 +43,7 @@ class ReasonKind(StrEnum):
     BEFORE_HOLE = "before_hole"
     ABOVE_HOLE = "above_hole"
     NOT_SERVED = "not_served"
+    SAME_SEGMENT_ID = "same_segment_id"
     NO_CHAIN = "no_chain"
     ALREADY_KNOWN = "already_known"
     LOG_START_DAMAGED = "log_start_damaged"
@@ -328,6 +329,13 @@ _ROWS: dict[ReasonKind, _Row] = {
         text=_format(
             "incomplete: {detail}; no other set and no given log has offset {start_offset}, so it may be the "
             "only copy: nothing is published about it"
+        ),
+    ),
+    _K.SAME_SEGMENT_ID: _Row(
+        rule="RemoteLogMetadataCache: a segment id has one state",
+        text=_format(
+            "objects at offset {start_offset}, but objects of this segment id at another offset are "
+            "published: look at them, brokers do not delete these"
         ),
     ),
     _K.NO_CHAIN: _Row(rule=_OF_LINEAGE, text=_format("no complete set serves this log; this one: {detail}")),

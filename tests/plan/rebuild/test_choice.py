@@ -49,6 +49,14 @@ CASES: dict[str, Case] = {
     ),
     "a loser of the same offsets": ([*ONE, LOSER], 0, None, FIVE, [K.OFF_LINEAGE], []),
     "half": ([*ONE, object_set(9, 200, 0, LOG, half=True)], 0, None, FIVE, [K.INCOMPLETE_SET], []),
+    "the id of a segment of the chain at another offset": (
+        *([*ONE, object_set(3, 150, 0, LOG, half=True)], 0, None),
+        *(FIVE, [], [K.SAME_SEGMENT_ID]),
+    ),
+    "two halves of one id": (
+        *([*ONE, *(object_set(9, start, 0, LOG, half=True) for start in (200, 201))], 0, None),
+        *(FIVE, [K.INCOMPLETE_SET], [K.SAME_SEGMENT_ID]),
+    ),
     "half at the end": (
         *([*ONE[:2], object_set(9, 200, 0, LOG, half=True)], 0, None),
         *(FIVE[:2], [], [K.NOT_SERVED]),

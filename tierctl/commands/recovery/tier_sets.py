@@ -54,7 +54,7 @@ def derived_sets(
     key is reported to `progress`.
     """
     # The objects of a topic may have been copied under another topic id: segment ids alone are not unique.
-    known = {(segment.topic_id_partition.key, segment.segment_id): segment for segment in finished}
+    known = {(s.topic_id_partition.key, s.segment_id, s.start_offset): s for s in finished}
     unknown = [each for each in listed if _key(each) not in known]
     found = {_key(each.listed): each for each in _read(remote, unknown, progress, threads)}
     incomplete = {each.partition for each in unknown} if with_lineages else set()
@@ -88,8 +88,9 @@ def _with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
         return known
 
 
-def _key(listed: ListedSet) -> tuple[tuple[Uuid, int], Uuid]:
-    return (listed.partition.key, listed.segment_id)
+def _key(listed: ListedSet) -> tuple[tuple[Uuid, int], Uuid, int]:
+    """Return the key of a set; misplaced objects may have the id of a segment at another offset."""
+    return (listed.partition.key, listed.segment_id, listed.start_offset)
 
 
 def _read(

@@ -138,15 +138,20 @@ def choose(
     placed = _Placed(chain, lineage, hole, above, log_start_offset, local)
     discarded: list[tuple[RemoteLogSegmentMetadata, Reason]] = []
     left: list[tuple[ObjectSet, Reason]] = []
-    members = {segment.segment_id for segment in chain}
+    published = {segment.segment_id: segment.start_offset for segment in chain}
     for each in sets:
-        if each.listed.segment_id in members:
+        key, start = each.listed.segment_id, each.listed.start_offset
+        if published.get(key) == start:
             continue
         reason = placed.why_left(each)
+        if reason is None and key in published:
+            # DELETE_SEGMENT_STARTED would count for the segment with the same id, too.
+            reason = Reason(_K.SAME_SEGMENT_ID, start_offset=start)
         if reason is not None:
             left.append((each, reason))
         else:
             discarded.append(placed.discarded(each))
+            published[key] = start
     return Choice(chain=chain, discarded=tuple(discarded), left=tuple(left), hole=hole)
 
 
