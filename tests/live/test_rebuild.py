@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tierctl.model import EpochEntry
 from tierctl.model import TopicPartition as Partition
-from tierctl.wire.files.checkpoints import read_offset_checkpoint
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
 from tests.live.commands import plan, tierctl, twin_of
 from tests.live.history import (
@@ -54,10 +55,13 @@ def offline(broker: Broker, *more: object) -> tuple[object, ...]:
 
 
 def add_needless_sets(broker: Broker) -> None:
-    """Copy the objects of a segment once more under another id, and only the log of another segment."""
+    """Add a copy of a segment, one with the epochs of a leader that lost, and half of another segment."""
     whole, half = sorted(broker.remote_dir.glob("kafka-tiered-storage/plain-0-*/*.log"))[1:3]
-    for path in whole.parent.glob(f"{whole.stem}.*"):
-        shutil.copy(path, path.with_name(path.name[:21] + "AAAAAAAAAAAAAAAAAAAAAQ" + path.suffix))
+    for path in list(whole.parent.glob(f"{whole.stem}.*")):
+        for segment_id in ("AAAAAAAAAAAAAAAAAAAAAQ", "CAAAAAAAAAAAAAAAAAAAAQ"):
+            shutil.copy(path, path.with_name(path.name[:21] + segment_id + path.suffix))
+    (loser,) = whole.parent.glob("*-CAAAAAAAAAAAAAAAAAAAAQ.leader_epoch_checkpoint")
+    loser.write_bytes(write_leader_epoch_checkpoint([EpochEntry(0, 0)]))
     shutil.copy(half, half.with_name(half.name[:21] + "BAAAAAAAAAAAAAAAAAAAAQ.log"))
 
 
@@ -70,7 +74,10 @@ def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     lose_metadata(twin)
     preview = plan(*offline(twin))
     actions = [step["action"] for step in preview["steps"]]
-    assert (set(actions), actions.count("discard_segment")) == ({"publish_segment", "discard_segment"}, 2)
+    assert (set(actions), actions.count("discard_segment")) == ({"publish_segment", "discard_segment"}, 3)
+    reasons = " ".join(step["reason"] for step in preview["steps"] if step["action"] == "discard_segment")
+    for reason in ("serves its offsets", "the log has 0 from 1020, 2 from", "incomplete: it has no .index"):
+        assert reason in reasons
     assert not list(twin.log_dir.glob("__remote_log_metadata-*/*.log"))
     done = plan(*offline(twin, "--apply"))
     assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
