@@ -178,6 +178,8 @@ def test_every_replica_gets_the_same_log(
     cluster, ends = lost
     nodes = brokers.cluster(3, unclean_leader_election_enable="false")
     nodes[0].create_topic("tx", replicas=3)
+    ids = [node.log_dir / "tx-0" / "partition.metadata" for node in nodes]
+    nodes[0].wait_for("folders with the topic's id", lambda: all(path.exists() for path in ids))
     for node in nodes:
         node.stop(kill=True)
     dirs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
