@@ -166,13 +166,13 @@ REPAIRABLE = {
     "a copy without objects": Repairable(_nothing_stored, {"dangling_copy"}, [CLEAN]),
     "a whole copy of a copied segment": Repairable(_doubled, {"dangling_copy"}, [CLEAN]),
     "lost FINISHED": Repairable(
-        lost_finished(1), {"dangling_copy", "gap"}, [("publish_segment", "serves offsets")], left=1
+        lost_finished(1), {"dangling_copy", "gap"}, [("publish_segment", "serves its offsets")], left=1
     ),
     "lost FINISHED of the newest": Repairable(
-        lost_finished(-1), {"dangling_copy", "gap"}, [("publish_segment", "serves offsets")], left=1
+        lost_finished(-1), {"dangling_copy", "gap"}, [("publish_segment", "serves its offsets")], left=1
     ),
     "lost events": Repairable(
-        lost_events(1), {"orphan", "gap"}, [("publish_segment", "serves offsets")], left=1
+        lost_events(1), {"orphan", "gap"}, [("publish_segment", "serves its offsets")], left=1
     ),
     "orphan of a copied segment": Repairable(_orphan, {"orphan"}, [("delete_segment", "serves its offsets")]),
     "half an orphan": Repairable(_half_orphan, {"orphan"}, [("delete_segment", "incomplete")]),

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,8 @@ def test_help_is_the_same_with_and_without_click(words: list[str], width: str) -
     env = environment(COLUMNS=width)
     ran = tierctl(*words, env=env)
     assert max(map(len, ran.lines)) <= int(width)
+    # The value of an option stands on the line of the option, which its hyphens do not divide.
+    assert not re.search(r"--[\w-]+ \\\n +[^- ]|--\w+-\n", ran.out)
     with (
         mock.patch.dict(os.environ, env, clear=True),
         contextlib.redirect_stdout(io.StringIO()) as printed,

@@ -45,6 +45,9 @@ def tier(capture: Capture) -> list[str]:
         ),
         ("fetch --topic payments --max-records 3", r"fetch: 3 records of 1 topic"),
         ("delete", r"delete: nothing to do"),
+        ("status", r"status: 5 topics, 32\.6 MiB; no problems \("),
+        ("report", r"report: 5 topics: 32\.6 MiB tier; no segments to expire; no problems \("),
+        ("report --show expirations", r"report: no segments to expire "),
     ],
 )
 def test_a_run_ends_with_what_was_done(line: str, summary: str, tier: list[str], tmp_path: Path) -> None:

@@ -154,6 +154,14 @@ def test_variables_that_the_run_will_not_have_are_named() -> None:
     assert (ran.code, "the run does not have TIERCTL_METADATA of this shell" in ran.err) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "is_missing"), [("status", True), ("status --metadata /m", False), ("doctor", False)]
+)
+def test_a_run_without_the_metadata_that_it_needs_is_announced(words: str, is_missing: bool) -> None:
+    ran = tierctl("schedule", "--cron", *words.split())
+    assert (ran.code, "names --metadata: status ends with exit code 2" in ran.err) == (0, is_missing)
+
+
 def cron_command(text: str) -> str:
     """What cron gives to the shell: the last line after the times and the user, with % unescaped."""
     return text.splitlines()[-1].split(maxsplit=6)[-1].replace("\\%", "%")

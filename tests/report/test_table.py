@@ -80,11 +80,27 @@ def test_lines_fit_and_the_most_important_columns_stay(
     width(columns)
     header, *lines = at_terminal([row], kind)
     assert max(map(len, (header, *lines))) <= columns
-    headings = {kind.by_name[name].heading for name, rank in kind.at_terminal.items() if rank == 0}
-    assert headings <= set(header.split())
-    if "message" in row:
-        column = header.index("message")
-        assert " ".join(" ".join(line[column:] for line in lines).split()) == row["message"]
+    ranks = kind.at_terminal
+    headings = {kind.by_name[name].heading for name, rank in ranks.items() if rank == 0}
+    assert headings - {*kind.notes} <= set(header.split())
+    words = " ".join(" ".join(lines).split())
+    assert all(row[name] in words for name in kind.notes)
+
+
+@pytest.mark.parametrize("columns", [80, 300])
+def test_rows_share_the_notes_that_do_not_fit_beside_them(columns: int, width: Any) -> None:
+    width(columns)
+    rows = [FINDING | {"start_offset": start} for start in (0, 600)]
+    rows += [FINDING | {"start_offset": 1200, "hint": "restore it"}]
+    header, *lines = at_terminal(rows, tables.FINDINGS)
+    assert ("hint" in header.split()) == (columns == 300)
+    at = [next(i for i, line in enumerate(lines) if f"  {start}  " in line) for start in (0, 600, 1200)]
+    assert at[1] == at[0] + 1
+    counts = [sum(text in line for line in lines) for text in ("look for it", "restore it")]
+    assert counts == ([2, 1] if columns == 300 else [1, 1])
+    if columns == 80:
+        assert lines[at[1] + 1].startswith("    the tier has no object")
+        assert lines[at[2] - 2 : at[2]] == ["    hint: look for it", ""]
 
 
 def test_two_sentences_fit_beside_long_offsets(width: Any) -> None:
@@ -124,6 +140,14 @@ def test_columns_that_were_asked_for_are_all_shown(width: Any) -> None:
     header, row = at_terminal([SEGMENT], tables.SEGMENTS, columns=names)
     assert header.split() == ["segment_id", "size", "newest_record", "topic_id"]
     assert row.split()[0] == SEGMENT["segment_id"]
+
+
+def test_predictions_have_the_units_that_a_person_reads(width: Any) -> None:
+    width(80)
+    amounts = {"bytes": 364_315_840, "s": 1300.0, "events": 5_200_000}
+    rows = [{"what": "w", "value": value, "unit": unit, "from": "f"} for unit, value in amounts.items()]
+    shown = [line.split("  ")[-2].strip() for line in at_terminal(rows, tables.PREDICTIONS)[1:]]
+    assert shown == ["347.4 MiB", "21.7 min", "5,200,000 events"]
 
 
 def test_an_empty_result_prints_no_header(width: Any) -> None:

@@ -13,6 +13,7 @@ from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.model.stored import HeaderForm
 from tierctl.report import tables
+from tierctl.report.units import bytes_text
 
 Files = Annotated[
     list[Path] | None,
@@ -110,6 +111,11 @@ def compact(ctx: click.Context, files: Files = None) -> int:
     """
     printer = Printer.of(ctx, tables.CACHE_REWRITES)
     result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), console_of(ctx))
-    printer.show(each.row() for each in result.rewrites)
-    printer.finish(following=APPLY_IT if result.is_pending else None)
+    rows = [each.row() for each in result.rewrites]
+    printer.show(rows)
+    before, after = (sum(row[name] for row in rows) for name in ("size_bytes", "new_size_bytes"))
+    printer.finish(
+        also=f"{bytes_text(before)} become {bytes_text(after)}",
+        following=APPLY_IT if result.is_pending else None,
+    )
     return display_of(ctx).exit_code(result.exit_code, is_pending=result.is_pending)

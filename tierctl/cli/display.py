@@ -87,9 +87,10 @@ class Printer:
         """Print rows that executors have rendered."""
         self.tally.rows += show_texts(texts, self.output, self.columns, self.view).rows
 
-    def finish(self, *, following: str | None = None) -> None:
-        """Print what the rows were, in the line that ends the run; `following` is the next command."""
-        summarize(self.ctx, self.tally.text, following=following)
+    def finish(self, *, also: str | None = None, following: str | None = None) -> None:
+        """Print the line that ends the run: what the rows were, `also`, and the next command `following`."""
+        text = self.tally.text if also is None else f"{self.tally.text}; {also}"
+        summarize(self.ctx, text, following=following)
 
 
 @dataclass(slots=True)
@@ -118,9 +119,9 @@ class TablesPrinter(Generic[Kind]):
             if rows[kind] or not number:
                 printer.show(rows[kind])
 
-    def finish(self, *, following: str | None = None) -> None:
+    def finish(self, *, also: str | None = None, following: str | None = None) -> None:
         """Print the line that ends the run, as `Printer.finish` of the first kind."""
-        next(iter(self.printers.values())).finish(following=following)
+        next(iter(self.printers.values())).finish(also=also, following=following)
 
 
 def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console:

@@ -32,6 +32,8 @@ class Every(StrEnum):
     WEEKLY = "weekly"
 
 
+_WITHOUT_METADATA = frozenset({"doctor", "restore", "offsets"})
+"""Commands that can do something without the metadata topic."""
 _CRON_TIMES = {Every.HOURLY: "17 * * * *", Every.DAILY: "17 3 * * *", Every.WEEKLY: "17 3 * * 0"}
 
 Command = Annotated[
@@ -112,6 +114,7 @@ def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
         given = parsed(root, command, arguments)
         ctx.obj.require_valid()
         _note_variables(ctx, ctx.obj)
+        _note_missing(ctx, path, given.params)
         chosen = choosing_profile(arguments, file=ctx.obj.file, profile=ctx.obj.profile)
         words = [*path, *chosen, *arguments]
     params = given.params | given.meta
@@ -126,6 +129,16 @@ def _note_variables(ctx: click.Context, settings: RunSettings) -> None:
         console_of(ctx).note(
             f"the run does not have {', '.join(names)} of this shell: name the options in the command, or "
             "the variables in the EnvironmentFile of the unit"
+        )
+
+
+def _note_missing(ctx: click.Context, path: Sequence[str], params: Mapping[str, Any]) -> None:
+    """Report a command that needs --metadata and does not get it from its options or its profile."""
+    needs = "metadata" in params and path[0] not in _WITHOUT_METADATA
+    if needs and params["metadata"] is None and params.get("bootstrap_server") is None:
+        console_of(ctx).note(
+            f"neither the command nor a profile of tierctl.toml names --metadata: {' '.join(path)} ends with "
+            f"exit code {ExitCode.USAGE}, unless TIERCTL_METADATA is set where it runs"
         )
 
 

@@ -15,6 +15,7 @@ from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tables
+from tierctl.report.summary import counted
 
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -88,7 +89,8 @@ def status(
             sys.stdout.write(_CLEAR)
         rows = {Show.TOPICS: found.topics, Show.PROBLEMS: found.problems, Show.RUNS: found.runs}
         printer.show(rows)
-        printer.finish(following=found.next_command)
+        also = None if show in {Show.PROBLEMS, Show.RUNS} else counted(len(found.problems), "problem")
+        printer.finish(also=also, following=found.next_command)
         if watch is None:
             return found.exit_code
         sys.stdout.flush()

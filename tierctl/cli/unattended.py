@@ -17,7 +17,8 @@ from tierctl.report.console import Console
 from tierctl.report.log_file import LogFile, LogFormat
 
 EVERYWHERE = "Everywhere"
-_NOT_STORED = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
+_ONLY_LOOK = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
+"""Commands whose user may have no right to write into the state directory."""
 _FIRST_PAUSE_S = 0.5
 _PAUSE_S_MAX = 30.0
 
@@ -168,15 +169,17 @@ def console_of_run(settings: RunSettings) -> Console:
 def record_success(settings: RunSettings, code: int) -> None:
     """Store in the state directory, if one was named, that the run ended without an error, for `status`.
 
-    A failure is only a warning. Runs that only plan, or only show the state, are not stored.
+    A failure is only a warning, and none for commands that only look. Runs that only plan are not stored.
     """
-    if settings.state_dir is None or code != ExitCode.OK or settings.command in _NOT_STORED:
+    if settings.state_dir is None or code != ExitCode.OK:
         return
     from tierctl.metadata.state_dir.last_runs import record_successful_run
 
     try:
         record_successful_run(settings.state_dir, settings.command, int(time.time() * 1000))
     except (OSError, TierctlError) as e:
+        if settings.command in _ONLY_LOOK:
+            return
         where = f"--state-dir {settings.state_dir}"
         console_of_run(settings).warn(f"{where}: the end of the run could not be stored: {e}")
 

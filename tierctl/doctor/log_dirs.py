@@ -45,7 +45,8 @@ def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Ite
     if is_readable:
         yield ok(Check.LOG_DIR_ACCESS, subject, f"{counted(seen.partitions, 'partition')} can be read")
     if is_good:
-        found = f"{counted(seen.segments, 'rolled segment')}, each with its producer snapshot"
+        found = counted(seen.segments, "rolled segment")
+        found += ", each with its producer snapshot" if seen.segments else ": no producer snapshot is needed"
         yield ok(Check.LOG_SNAPSHOTS, subject, found)
 
 

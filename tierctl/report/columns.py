@@ -21,6 +21,8 @@ class Kind(Enum):
     DECIMAL = "number"
     COST = "number", "cost"
     """An amount of money; a terminal shows two decimals."""
+    AMOUNT = "number", "amount"
+    """A number with its unit in the row's column `unit`; a terminal shows it in units that a person reads."""
     BYTES = "integer", "bytes"
     TIME = "integer", "time"
     """Milliseconds since 1970."""
@@ -83,6 +85,9 @@ class Columns:
     in_table: tuple[str, ...] | None = None
     below: tuple[str, ...] = ()
     """Columns of sentences that a terminal shows below the others of their row; the first has no label."""
+    notes: tuple[str, ...] = ()
+    """Columns of sentences that a terminal shows below a row where they don't fit beside the others; the
+    first has no label, and rows that follow each other with the same notes share them."""
     substitutes: Mapping[str, str] = field(default_factory=dict)
     """Columns that a terminal shows instead of empty cells of a column, by its name."""
     is_worst_first: bool = False

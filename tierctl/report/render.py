@@ -13,7 +13,7 @@ from tierctl.model.times import TimeForm, time_text
 from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.table import TerminalTable, write_blocks, write_table
 from tierctl.report.terminal import printable
-from tierctl.report.units import bytes_text
+from tierctl.report.units import amount_text, bytes_text
 from tierctl.report.view import Counted, Row, View
 
 # The widths of columns follow from the first rows; a wider cell of a later row is not cut off.
@@ -119,8 +119,11 @@ def _cell(value: Any) -> str:
     return printable(json.dumps(value, default=_plain, separators=(",", ":")).strip('"'))
 
 
-def _human(value: Any, kind: Kind, view: View) -> str:
+def _human(row: Row, column: Column, view: View) -> str:
     """Return the text of a cell at a terminal: sizes and times in units that a person reads."""
+    value, kind = row.get(column.name), column.kind
+    if kind is Kind.AMOUNT:
+        return amount_text(value or 0, row["unit"])
     if isinstance(value, int):
         if kind is Kind.BYTES:
             return bytes_text(value)
@@ -198,7 +201,7 @@ def _terminal(
     shown = [columns.by_name[name] for name in ranks]
     if columns.substitutes and not names:
         rows = _substituted(rows, columns.substitutes)
-    cells = ([_human(row.get(each.name), each.kind, view) for each in shown] for row in rows)
+    cells = ([_human(row, each, view) for each in shown] for row in rows)
     sample, more = _split(cells)
     if not sample:
         return ()
@@ -212,5 +215,6 @@ def _terminal(
         ranks=[ranks[shown[i].name] for i in kept],
         sample=[[row[i] for i in kept] for row in sample],
         has_header=not view.no_header,
+        notes=() if names else columns.notes,
     )
     return table.write(([row[i] for i in kept] for row in more), out)

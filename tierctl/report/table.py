@@ -2,14 +2,14 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import TextIO
 
 from tierctl.report.colours import OF_WORDS, Colour, coloured, shows_colours
 from tierctl.report.columns import Column, Kind
-from tierctl.report.fit import GAP, fit, shortened, width_of
+from tierctl.report.fit import GAP, Fitted, fit, shortened, total, width_of
 
 Cells = Sequence[str]
 _INDENT = " " * 4
@@ -30,33 +30,60 @@ def write_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalTable:
-    """A table at a terminal: columns with their ranks, and the first rows, from which widths follow."""
+    """A table at a terminal: columns with their ranks, and the first rows, from which widths follow.
+
+    The sentences of the columns in `notes` are printed below their row where they do not fit beside its other
+    cells.
+    """
 
     columns: Sequence[Column]
     ranks: Sequence[int]
     sample: Sequence[Cells]
     has_header: bool
+    notes: Collection[str] = ()
 
     def write(self, more: Iterable[Cells], out: TextIO) -> tuple[str, ...]:
         """Write the header, the sample and `more` rows; return the names of the columns that do not fit.
 
-        Sentences are wrapped, names and contents of records cut in the middle; no id or number is cut.
+        Sentences are wrapped, names and contents of records cut in the middle; no id or number is cut. Rows
+        that follow each other with the same notes have them once, below the last of them.
         """
-        headings = [column.heading for column in self.columns] if self.has_header else []
-        measured = [headings, *self.sample] if self.has_header else self.sample
-        natural = [width_of(row[i] for row in measured) for i in range(len(self.columns))]
-        fitted = fit(self.columns, self.ranks, natural, shutil.get_terminal_size().columns)
+        fitted, below = self._fitted(shutil.get_terminal_size().columns)
         at = [i for i, column in enumerate(self.columns) if column in fitted.columns]
         is_coloured = shows_colours(out)
         if self.has_header:
-            line = _line([headings[i] for i in at], fitted.columns, fitted.widths).rstrip("\n")
+            headings = [column.heading for column in fitted.columns]
+            line = _line(headings, fitted.columns, fitted.widths).rstrip("\n")
             out.write(f"{coloured(line, Colour.BOLD) if is_coloured else line}\n")
-        for row in chain(self.sample, more):
-            lines = _folded([row[i] for i in at], fitted.columns, fitted.widths)
-            out.writelines(
-                _line(line, fitted.columns, fitted.widths, is_coloured=is_coloured) for line in lines
-            )
+        names = [self.columns[i].name for i in below]
+        is_after_notes = False
+        for notes, rows in groupby(chain(self.sample, more), lambda row: [row[i] for i in below]):
+            if is_after_notes:
+                out.write("\n")
+            for row in rows:
+                lines = _folded([row[i] for i in at], fitted.columns, fitted.widths)
+                out.writelines(
+                    _line(line, fitted.columns, fitted.widths, is_coloured=is_coloured) for line in lines
+                )
+            out.writelines(_sentences(names, notes))
+            is_after_notes = any(notes)
         return fitted.dropped
+
+    def _fitted(self, available: int) -> tuple[Fitted, list[int]]:
+        """Return the columns side by side, and the indexes of those whose cells are printed below."""
+        measured = [[column.heading for column in self.columns], *self.sample]
+        rows = measured if self.has_header else self.sample
+        natural = [width_of(row[i] for row in rows) for i in range(len(self.columns))]
+        below = [i for i, column in enumerate(self.columns) if column.name in self.notes]
+        others = [i for i in range(len(self.columns)) if i not in below]
+        columns = [self.columns[i] for i in others]
+        fitted = fit(columns, [self.ranks[i] for i in others], [natural[i] for i in others], available)
+        beside = [i for i, each in enumerate(self.columns) if i in below or each in fitted.columns]
+        widths = tuple(natural[i] for i in beside)
+        if not below or total(widths) > available:
+            return fitted, below
+        whole = tuple(self.columns[i] for i in beside)
+        return Fitted(columns=whole, widths=widths, dropped=fitted.dropped), []
 
 
 def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_coloured: bool = False) -> str:
@@ -105,9 +132,16 @@ def write_blocks(columns: Sequence[Column], below: Sequence[str], rows: Iterable
             out.write(f"{GAP}{cells[sentences[0]]}\n")
             continue
         out.write("\n")
-        for name in sentences:
-            label = "" if name == below[0] else f"{name}: "
-            out.writelines(f"{line}\n" for line in _wrapped(label, cells[name], width))
+        out.writelines(_sentences(below, [cells[name] for name in below]))
+
+
+def _sentences(names: Sequence[str], cells: Cells) -> Iterator[str]:
+    """Yield the lines of the sentences below a row, each with its column's name, except the first column."""
+    width = max(shutil.get_terminal_size().columns, _WIDTH_MIN)
+    for name, cell in zip(names, cells, strict=True):
+        if cell:
+            label = "" if name == names[0] else f"{name}: "
+            yield from (f"{line}\n" for line in _wrapped(label, cell, width))
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:

@@ -70,6 +70,7 @@ SEGMENT_FINDINGS = Columns(
     all=columns(f"severity kind {_FOUND} key!? message advice!?"),
     in_table=names("severity kind topic partition segment_id start_offset end_offset message"),
     at_terminal=_FINDING_RANKS,
+    notes=names("message"),
 )
 FINDINGS = Columns(
     name="findings",
@@ -80,8 +81,10 @@ FINDINGS = Columns(
     all=columns(f"severity kind {_FOUND} key? message hint"),
     in_table=names("severity kind topic partition segment_id start_offset end_offset key message"),
     at_terminal=ranks(
-        "severity:0 kind:1 topic:0 partition:0 segment_id:4 start_offset:2 end_offset:3 key:5 message:0"
+        "severity:0 kind:1 topic:0 partition:0 segment_id:4 start_offset:2 end_offset:3 key:5 message:0 "
+        "hint:0"
     ),
+    notes=names("message hint"),
 )
 _EVENT = (
     "topic~ topic_id~ partition~ segment_id~ start_offset~ end_offset~ broker_id~ leader_epoch~ epoch~ "
@@ -213,8 +216,8 @@ PREDICTIONS = Columns(
     title="Predicted time and memory",
     commands="pipeline plan",
     noun="prediction",
-    all=columns("what value unit from", value=Kind.DECIMAL),
-    at_terminal=ranks("what:0 value:0 unit:0 from:1"),
+    all=columns("what value unit from", value=Kind.AMOUNT),
+    at_terminal=ranks("what:0 value:0 from:1"),
 )
 COMMITS = Columns(
     name="commits",
@@ -254,7 +257,7 @@ STATUS_PROBLEMS = Columns(
     name="status-problems",
     title="Problems that an operator must act on",
     commands="status --show problems",
-    noun="kind of problem/kinds of problems",
+    noun="problem",
     word="severity",
     all=columns("severity kind findings message hint"),
     at_terminal=ranks("severity:0 kind:0 findings:0 message:0 hint:0"),
@@ -320,6 +323,7 @@ EXPLANATIONS = Columns(
         "location:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 max_timestamp_ms:5 next_action:0 "
         "reason:0 decided_by:0 expires_at_ms:4 segment_id:6"
     ),
+    notes=names("reason decided_by"),
 )
 SAVED_TOPICS = Columns(
     name="saved-topics",
@@ -350,6 +354,7 @@ STEPS = Columns(
         "action:1 topic:0 partition:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 "
         "max_timestamp_ms:4 segment_id:5 reason:1"
     ),
+    notes=names("reason"),
     is_open=True,
 )
 OUTCOMES = Columns(
@@ -365,6 +370,7 @@ OUTCOMES = Columns(
         "status:0 action:1 topic:0 partition:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 "
         "segment_id:4 error:1 why:2"
     ),
+    notes=names("error why"),
     is_open=True,
 )
 ALL = (

@@ -31,7 +31,7 @@ REPORT_EXPIRATIONS = Columns(
     name="report-expirations",
     title="Next expirations",
     commands="report --show expirations",
-    noun="segment",
+    noun="segment to expire/segments to expire",
     size="segment_size_in_bytes",
     all=columns(
         "topic topic_id partition segment_id start_offset end_offset segment_size_in_bytes max_timestamp_ms "

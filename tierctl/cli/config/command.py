@@ -7,7 +7,13 @@ import click
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.config.options import choice_of_profile, files_to_check, in_force, options_in_force
+from tierctl.cli.config.options import (
+    SETTINGS_FILES,
+    choice_of_profile,
+    files_to_check,
+    in_force,
+    options_in_force,
+)
 from tierctl.cli.declare import add, add_group, argument
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import Override
@@ -58,7 +64,8 @@ def show(ctx: click.Context, command: Command = None) -> ExitCode:
     of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
     rows = commands.show_config(request, of_options, console_of(ctx))
     printer.show(asdict(row) for row in rows)
-    printer.finish(following="tierctl config check")
+    has_files = settings.profiles_file is not None or any(ctx.params.get(name) for name in SETTINGS_FILES)
+    printer.finish(following="tierctl config check" if has_files else None)
     return ExitCode.OK
 
 

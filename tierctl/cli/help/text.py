@@ -1,6 +1,7 @@
 """Print the help of a command, wrapped at the terminal's width."""
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from tierctl.cli.help.node import Node, Option
 _WIDTH_DEFAULT = 80
 _WIDTH_MIN = 40
 _NAMES_MAX = 26
+_NO_BREAK = "\0"
 _FOOTER = "Every option except --apply can be set as TIERCTL_<OPTION> or in tierctl.toml."
 
 Rows = Sequence[tuple[str, str]]
@@ -37,7 +39,7 @@ def _lines(node: Node, width: int) -> Iterator[str]:
     )
     for paragraph in node.help.split("\n\n"):
         yield ""
-        yield from textwrap.wrap(" ".join(paragraph.split()), width)
+        yield from textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False)
     yield from _section("Arguments", [(each.metavar, each.explained) for each in node.arguments], width)
     for title, children in node.groups.items():
         yield from _section(title, [(each.path[-1], f"{each.summary}.") for each in children], width)
@@ -64,10 +66,12 @@ def _examples(node: Node, width: int) -> Iterator[str]:
 
 def command_lines(command: str, width: int) -> Iterator[str]:
     """Yield a command line after a prompt; if it is too long, as several lines that a shell reads as one."""
-    lines = textwrap.wrap(f"$ {command}", width - 4, break_long_words=False, break_on_hyphens=False)
+    # An option and its value stay on one line.
+    text = re.sub(r"(?<= )(--[\w-]+) (?=[^-\s])", rf"\1{_NO_BREAK}", f"$ {command}")
+    lines = textwrap.wrap(text, width - 4, break_long_words=False, break_on_hyphens=False)
     last = len(lines) - 1
     for i, line in enumerate(lines):
-        yield ("  " if i else "") + line + (" \\" if i < last else "")
+        yield ("  " if i else "") + line.replace(_NO_BREAK, " ") + (" \\" if i < last else "")
 
 
 def _section(title: str, rows: Rows, width: int) -> Iterator[str]:
@@ -78,7 +82,7 @@ def _section(title: str, rows: Rows, width: int) -> Iterator[str]:
     yield _bold(title)
     column = min(max(len(name) for name, _ in rows), _NAMES_MAX) + 4
     for name, text in rows:
-        wrapped = textwrap.wrap(text, width - column) or [""]
+        wrapped = textwrap.wrap(text, width - column, break_on_hyphens=False) or [""]
         if len(name) + 4 > column:
             yield f"  {name}"
         else:

@@ -94,12 +94,16 @@ def report(
     following = None if made.exit_code is ExitCode.OK else "tierctl verify"
     if made.page is not None:
         partitions = counted(made.partitions, "partition")
-        text = f"{partitions}, {made.examined}: {made.page}, {bytes_text(made.page_bytes)}"
+        problems = counted(made.problems, "problem")
+        text = f"{partitions}, {made.examined}: {problems}; {made.page}, {bytes_text(made.page_bytes)}"
         summarize(ctx, text, following=following)
         return made.exit_code
     rows = {Show.SIZES: made.sizes, Show.GROWTH: made.growth, Show.EXPIRATIONS: made.expirations}
     printer.show(rows)
-    printer.finish(following=following)
+    if show is None:
+        summarize(ctx, made.summary, following=following)
+    else:
+        printer.finish(following=following)
     return made.exit_code
 
 

@@ -1,5 +1,7 @@
 """`status`: one screen about a tier: what it has, how far copies are behind, and what an operator must do."""
 
+import math
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,6 +115,8 @@ class Status(TableResult):
     topics: tuple[TopicStatus, ...]
     problems: tuple[Problem, ...]
     runs: tuple[LastRun, ...]
+    waiting_longest: TopicIdPartition | None
+    """The partition whose oldest segment waits longest for its copy; None if none is known to wait."""
     exit_code: ExitCode
 
     def table_rows(self) -> TableRows:
@@ -121,10 +125,14 @@ class Status(TableResult):
 
     @property
     def next_command(self) -> str | None:
-        """The command that shows what to act on, or repairs it; None if there is nothing."""
+        """The command that shows or repairs what is wrong, or shows why copies are behind; None without."""
         if any(isinstance(each.kind, FindingKind) for each in self.problems):
             return "tierctl verify"
-        return self.problems[0].hint if self.problems else None
+        if self.problems:
+            return self.problems[0].hint
+        if self.waiting_longest is None:
+            return None
+        return f"tierctl explain {shlex.quote(self.waiting_longest.topic)} {self.waiting_longest.partition}"
 
 
 def status(request: StatusRequest, progress: Progress | None = None) -> Status:
@@ -165,6 +173,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         topics=topics.rows(),
         problems=(*_problems(findings), *_breach_problems(breaches)),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
+        waiting_longest=topics.waiting_longest,
         exit_code=ExitCode.PARTIAL if findings or breaches else ExitCode.OK,
     )
 
@@ -265,6 +274,7 @@ class TopicSums:
 
     def __init__(self, run: Mutation, state: TierState) -> None:
         self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
+        self.waiting_longest: TopicIdPartition | None = None
         for part in state:
             partition = part.topic_id_partition
             if partition not in run.resources.selection or not part.segment_count:
@@ -294,11 +304,15 @@ class TopicSums:
         for partition in {each.partition for each in plan.kept} - left_out:
             topic = self._topics[partition.topic, partition.topic_id]
             topic.pending = topic.pending or []
-        for key in pending:
-            segment = segments.get((key[0], key[1] or 0))
-            found = self._topics[key[0].topic, key[0].topic_id].pending
-            if segment is not None and found is not None:
-                found.append(segment)
+        oldest_ms = math.inf
+        for partition, offset in sorted(pending, key=lambda each: (str(each[0]), each[1] or 0)):
+            segment = segments.get((partition, offset or 0))
+            found = self._topics[partition.topic, partition.topic_id].pending
+            if segment is None or found is None:
+                continue
+            found.append(segment)
+            if segment.max_timestamp_ms < oldest_ms:
+                oldest_ms, self.waiting_longest = segment.max_timestamp_ms, partition
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Count `findings` for their topics."""

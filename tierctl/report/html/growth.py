@@ -9,7 +9,9 @@ from tierctl.report.units import bytes_text
 from tierctl.report.view import Row
 
 _PAST_DAYS, _FUTURE_DAYS = 60, 30
-_WIDTH, _HEIGHT, _MIDDLE, _MARGIN = 900, 220, 120, 16
+_WIDTH, _HEIGHT, _MIDDLE, _MARGIN = 900, 236, 120, 16
+_DATES = 16
+"""The height of the line below the chart that has its first and its last day."""
 
 
 @dataclass(slots=True)
@@ -77,24 +79,28 @@ def _chart(days: Sequence[tuple[date, _Day]], today: date) -> str:
         f"expiring {expiring}. The table below has the numbers."
     )
     # The labels of the axis stand at the side that the label of today does not need.
-    side = f'x="{_WIDTH}" text-anchor="end"' if at < _WIDTH / 2 else 'x="0"'
+    left, right = 'x="0"', f'x="{_WIDTH}" text-anchor="end"'
+    side = right if at < _WIDTH / 2 else left
     labels = (
         f'<text {side} y="12">{bytes_text(highest)} copied</text>'
-        f'<text {side} y="{_HEIGHT - 4}">{bytes_text(highest)} deleted or expiring</text>'
+        f'<text {side} y="{_HEIGHT - _DATES - 4}">{bytes_text(highest)} deleted or expiring</text>'
         f'<text x="{min(at + 4, _WIDTH - 110):.1f}" y="12">today {today}</text>'
+        f'<text {left} y="{_HEIGHT - 4}">{days[0][0]}</text>'
     )
+    if len(days) > 1:
+        labels += f'<text {right} y="{_HEIGHT - 4}">{days[-1][0]}</text>'
     return (
         '<p class="key"><span class="swatch copied-bar"></span> copied '
         '<span class="swatch deleted-bar"></span> deleted '
         '<span class="swatch expiring-bar"></span> expiring (outlined)</p>\n'
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{text(label)}">'
         f'{bars}<path class="axis" d="M0 {_MIDDLE}H{_WIDTH}"/>'
-        f'<path class="today" d="M{at:.1f} {_MARGIN}V{_HEIGHT - _MARGIN}"/>{labels}</svg>\n'
+        f'<path class="today" d="M{at:.1f} {_MARGIN}V{_HEIGHT - _DATES - _MARGIN}"/>{labels}</svg>\n'
     )
 
 
 def _bars(x: float, step: float, sums: _Day, highest: int) -> str:
-    up, down = _MIDDLE - _MARGIN, _HEIGHT - _MIDDLE - _MARGIN
+    up, down = _MIDDLE - _MARGIN, _HEIGHT - _DATES - _MIDDLE - _MARGIN
     copied, deleted, expiring = (
         room * value / highest
         for room, value in ((up, sums.copied), (down, sums.deleted), (down, sums.expiring))

@@ -7,8 +7,8 @@ from tierctl import __version__
 from tierctl.commands.copy import CopyRequest
 from tierctl.commands.insight.report.findings import ReportFindings
 from tierctl.commands.insight.report.gather import Gathered, gather
-from tierctl.commands.insight.report.rows import Report, ReportRequest
-from tierctl.commands.insight.report.sums import EXPIRATIONS_MAX, growth_rows
+from tierctl.commands.insight.report.rows import EXPIRATIONS_MAX, Report, ReportRequest
+from tierctl.commands.insight.report.sums import growth_rows
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import mutation
 from tierctl.commands.resources import required
@@ -41,6 +41,7 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
         sizes=tuple(gathered.ages.rows()),
         growth=tuple(growth_rows(gathered.changes, gathered.expirations)),
         expirations=gathered.next_expirations,
+        problems=findings.problems,
         examined=str(found.examined),
         partitions=len(gathered.lanes),
         page=request.html,

@@ -46,6 +46,11 @@ class ReportFindings:
         """The number of all findings."""
         return self.counts.total()
 
+    @property
+    def problems(self) -> int:
+        """The number of findings that are more than information."""
+        return sum(count for (_, severity), count in self.counts.items() if severity is not Severity.INFO)
+
     def shown(self) -> list[Finding]:
         """Return the findings that the page lists, at most SHOWN_MAX, the most serious first."""
         return [finding for severity in _ORDER for finding in self._kept.get(severity, ())][:SHOWN_MAX]

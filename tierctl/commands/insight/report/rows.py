@@ -9,6 +9,11 @@ from tierctl.errors import ExitCode
 from tierctl.model import Uuid
 from tierctl.report import tier_tables
 from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.summary import counted
+from tierctl.report.units import bytes_text
+
+EXPIRATIONS_MAX = 1000
+"""A report has this many of the next expirations at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,8 @@ class Report(TableResult):
     sizes: tuple[AgeSize, ...]
     growth: tuple[DayGrowth, ...]
     expirations: tuple[Expiration, ...]
+    problems: int
+    """Findings of `verify` that are more than information."""
     examined: str
     partitions: int
     page: Path | None
@@ -90,3 +97,16 @@ class Report(TableResult):
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the sizes, the rows that the command prints as JSON."""
         return tier_tables.REPORT_SIZES, self.sizes
+
+    @property
+    def summary(self) -> str:
+        """The topics, their sizes in the tier and in the logs, and how many segments expire next."""
+        topics = counted(len({row.topic_id for row in self.sizes}), "topic")
+        sizes = {Location.TIER: 0}
+        for row in self.sizes:
+            sizes[row.location] = sizes.get(row.location, 0) + row.log_bytes
+        each = ", ".join(f"{bytes_text(size)} {location}" for location, size in sizes.items())
+        expiring = f"{EXPIRATIONS_MAX} or more segments"
+        if len(self.expirations) < EXPIRATIONS_MAX:
+            expiring = counted(len(self.expirations), "segment")
+        return f"{topics}: {each}; {expiring} to expire; {counted(self.problems, 'problem')}"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.commands.insight.explain import Location
-from tierctl.commands.insight.report.rows import AgeSize, DayGrowth, Expiration
+from tierctl.commands.insight.report.rows import EXPIRATIONS_MAX, AgeSize, DayGrowth, Expiration
 from tierctl.commands.insight.report.verdicts import NEVER
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges
 from tierctl.model import Uuid
@@ -19,7 +19,6 @@ from tierctl.state.tier import PartitionState, TierState
 
 HOUR_MS = 60 * 60 * 1000
 _LIMITS_MS = (HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 90 * DAY_MS, 365 * DAY_MS)
-EXPIRATIONS_MAX = 1000
 
 Topic = tuple[str, Uuid]
 Bools = npt.NDArray[np.bool_]
