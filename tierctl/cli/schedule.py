@@ -114,10 +114,10 @@ def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
         given = parsed(root, command, arguments)
         ctx.obj.require_valid()
         _note_variables(ctx, ctx.obj)
-        _note_missing(ctx, path, given.params)
         chosen = choosing_profile(arguments, file=ctx.obj.file, profile=ctx.obj.profile)
         words = [*path, *chosen, *arguments]
     params = given.params | given.meta
+    _note_missing(ctx, path, params)
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 

@@ -8,7 +8,6 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.config.options import (
-    SETTINGS_FILES,
     choice_of_profile,
     files_to_check,
     in_force,
@@ -64,7 +63,8 @@ def show(ctx: click.Context, command: Command = None) -> ExitCode:
     of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
     rows = commands.show_config(request, of_options, console_of(ctx))
     printer.show(asdict(row) for row in rows)
-    has_files = settings.profiles_file is not None or any(ctx.params.get(name) for name in SETTINGS_FILES)
+    files = (settings.profiles_file, request.config, request.command_config, request.topic_configs)
+    has_files = any(each is not None for each in files)
     printer.finish(following="tierctl config check" if has_files else None)
     return ExitCode.OK
 

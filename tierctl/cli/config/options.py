@@ -22,8 +22,7 @@ from tierctl.model.settings.problems import ProblemKind, SettingProblem
 from tierctl.model.settings.secrets import shown
 from tierctl.model.settings.stated import Origin, SettingSource
 
-SETTINGS_FILES = ("config", "command_config", "topic_configs")
-"""Options that name files of settings."""
+_FILES = ("config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "version"})
 """Options without a setting, and those that choose tierctl.toml and its profile."""
 
@@ -217,7 +216,7 @@ def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesT
     """Return the files that profiles name, and the problems of tierctl.toml and of the environment."""
     problems = list(settings.environment_problems())
     file, error = settings.profiles_file, settings.unreadable
-    named: dict[str, list[Path]] = {name: [] for name in SETTINGS_FILES}
+    named: dict[str, list[Path]] = {name: [] for name in _FILES}
     if error is not None:
         problems.append(
             SettingProblem(
@@ -238,6 +237,6 @@ def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesT
 
 def _named_files(profiles: Any) -> Iterator[tuple[str, Path]]:
     for profile in profiles:
-        for name in SETTINGS_FILES:
+        for name in _FILES:
             if name in profile and isinstance(profile[name].value, str):
                 yield name, Path(profile[name].value)
