@@ -86,6 +86,8 @@ class Story:
         return {
             "The metadata topic is lost: stop the brokers, and start none.": self.lose_metadata,
             "Start the brokers.": self.start,
+            "A broker ran without the events: stop the brokers.": self.run_without_metadata,
+            "Start them, now that the files are put back.": self.start,
             "The cluster is lost, with its disks.": self.lose_cluster,
             "Format a new node with kafka-storage format, and do not start it.": self.format_node,
             "Start the node.": self.start,
@@ -98,6 +100,17 @@ class Story:
     def lose_metadata(self) -> None:
         self.broker.stop()
         lose_metadata(self.broker)
+
+    def run_without_metadata(self) -> None:
+        self.lose_metadata()
+        self.broker.start()
+        self.broker.wait_for("raised log starts", self.are_log_starts_raised)
+        self.broker.await_idle()
+        self.broker.stop()
+
+    def are_log_starts_raised(self) -> bool:
+        found = self.broker.offsets("earliest", *TOPICS)
+        return all(found[key] > self.starts[key] for key in PARTITIONS)
 
     def start(self) -> None:
         self.broker.start()
