@@ -144,6 +144,8 @@ def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Br
     records = expected(lost.cluster, lost.ends)
     assert node.offsets("earliest", *TOPICS) == lost.cluster.starts
     seeks(node, records, epoch_starts_of(node))
+    node.stop(kill=True)
+    node.start()
     node.await_idle()
     assert tier(node) == before, "copying is disabled, and nothing is deleted"
     # Topics that have nothing in the tier: tiered ones come with their partitions, others do not.
