@@ -76,7 +76,7 @@ def test_a1_nothing_ran_since_the_loss(cluster: Cluster, twin: Broker) -> None:
     actions = [step["action"] for step in preview["steps"]]
     assert (set(actions), actions.count("discard_segment")) == ({"publish_segment", "discard_segment"}, 3)
     reasons = " ".join(step["reason"] for step in preview["steps"] if step["action"] == "discard_segment")
-    for reason in ("serves its offsets", "the log has 0 from 1020, 2 from", "incomplete: it has no .index"):
+    for reason in ("serves its offsets", "the log has 0 from", "incomplete: it has no .index"):
         assert reason in reasons
     assert not list(twin.log_dir.glob("__remote_log_metadata-*/*.log"))
     done = plan(*offline(twin, "--apply"))
