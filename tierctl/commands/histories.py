@@ -123,17 +123,27 @@ def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
     return resources.metadata()
 
 
-def read_selected(resources: Resources) -> TierState:
-    """Read the metadata, resolve the selection, and report what is damaged or missing as problems."""
-    metadata = resources.metadata()
+def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierState:
+    """Read the metadata, resolve the selection, and report what is damaged or missing as problems.
+
+    With `sizes_only`, the caller reads no segments: executors may keep only the sizes of user partitions.
+    """
+    request = resources.request
+    # Metrics are about segments, and a state directory stores them.
+    sizes_only = sizes_only and request.meter is None and request.state_dir is None
+    metadata = resources.metadata(sizes_only=sizes_only)
     state = metadata.refresh()
+    if sizes_only and state.missing:
+        # The segments are examined to find whose history is complete.
+        metadata = resources.metadata()
+        state = metadata.refresh()
     resources.select_among(state)
     resources.inspect_tier(metadata)
     histories = Histories(resources, remote=lambda: resources.remote)
     histories.examine(state, resources.logs_if_given)
     histories.report(state)
-    if resources.request.meter is not None:
+    if request.meter is not None:
         from tierctl.report.metrics.tier import measure_tier
 
-        measure_tier(resources.request.meter, state)
+        measure_tier(request.meter, state)
     return state

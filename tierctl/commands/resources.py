@@ -121,15 +121,15 @@ class Resources:
         stores_state: bool = False,
         may_be_new: bool = False,
         is_whole: bool = False,
+        sizes_only: bool = False,
         make_topic: bool = False,
         folder: FolderSettings | None = None,
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
         If `is_whole`, the whole topic is read, also with a state directory. Raise NotFoundError for a folder
-        without a metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when
-        `writable`. `make_topic` makes a missing topic on a cluster. `folder` and `stores_state` as for
-        `open_metadata`. Raise UsageError for a `writable` topic that can only be read: in a store or a file.
+        without a metadata topic unless it `may_be_new` (then it is empty, and is made when `writable`), and
+        UsageError for a `writable` topic in a store or a file. Other parameters as for `open_metadata`.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
@@ -147,6 +147,7 @@ class Resources:
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
                 fold_runner=self._bulk_fold(),
+                sizes_only=sizes_only,
                 folder=folder,
                 reading=lambda total: self.progress.bar("reading metadata", unit="events", total=total),
             )

@@ -181,8 +181,9 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
 
     With `include_deleted`, the objects and partitions of deleted segments are counted, too.
     """
-    state, selection = read_selected(resources), resources.selection
-    remote = None if resources.request.remote is None else resources.remote
+    has_tier = resources.request.remote is not None
+    state, selection = read_selected(resources, sizes_only=not has_tier), resources.selection
+    remote = resources.remote if has_tier else None
     by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(lambda: _TopicSum(len(by_topic)))
     members = []
     for part in state.partitions.values():

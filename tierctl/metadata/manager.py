@@ -35,8 +35,9 @@ class TopicBasedRemoteLogMetadataManager:
     """Implement RemoteLogMetadataManager over `topic`; with `state_dir` continue from an earlier run's files.
 
     Records that cannot be used go to `state.quarantined`, events that the topic's retention deleted to
-    `state.missing`. `fold_runner` folds the topic in the first `refresh`; `reading` shows the progress of
-    each `refresh` that folds it here. Only one thread may call `publish`.
+    `state.missing`. `fold_runner` folds the topic in the first `refresh`; with `sizes_only` it keeps sizes of
+    user partitions instead of their segments, and there may be no other `refresh`. `reading` shows the
+    progress of each `refresh` that folds the topic here. Only one thread may call `publish`.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class TopicBasedRemoteLogMetadataManager:
         *,
         state_dir: StateDirectory | None = None,
         fold_runner: FoldRunner | None = None,
+        sizes_only: bool = False,
         reading: Reading = unwatched,
     ) -> None:
         self._topic = topic
         self._state_dir = state_dir
         self._fold_runner = fold_runner
+        self._sizes_only = sizes_only
         self._reading = reading
         self._state = TierState()
         self._fold = PartitionFold(self._state, topic.partition_count, state_dir)
@@ -67,7 +70,11 @@ class TopicBasedRemoteLogMetadataManager:
         if self._fold_runner is not None and not self._knows_most(ranges):
             runner, self._fold_runner = self._fold_runner, None
             ParallelFold(
-                topic=self._topic, state=self._state, runner=runner, state_dir=self._state_dir
+                topic=self._topic,
+                state=self._state,
+                runner=runner,
+                state_dir=self._state_dir,
+                sizes_only=self._sizes_only,
             ).catch_up(ranges)
         else:
             with self._reading(sum(each.unread(self._state) for each in ranges)) as advance:

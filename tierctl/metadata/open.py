@@ -28,6 +28,7 @@ def open_metadata(
     on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     fold_runner: FoldRunner | None = None,
+    sizes_only: bool = False,
     reading: Reading = unwatched,
     folder: FolderSettings | None = None,
 ) -> RemoteLogMetadataManager:
@@ -36,8 +37,9 @@ def open_metadata(
     With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
     each file that is damaged and whose metadata partition is read again. If another run has locked the
     directory, one that only reads stores no state; with `stores_state` LockedError is raised. `fold_runner`
-    folds the topic in the first `refresh`; `reading` shows the progress of each `refresh`. The other
-    parameters and the errors are those of `open_topic`.
+    folds the topic in the first `refresh`; with `sizes_only` it keeps the sizes of user partitions instead of
+    their segments, and there may be no other `refresh`. `reading` shows the progress of each `refresh`. The
+    other parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(
@@ -56,7 +58,7 @@ def open_metadata(
             kept = StateDirectory(state_dir, writable=writable or stores_state)
             opened.callback(kept.close)
         manager = TopicBasedRemoteLogMetadataManager(
-            topic, state_dir=kept, fold_runner=fold_runner, reading=reading
+            topic, state_dir=kept, fold_runner=fold_runner, sizes_only=sizes_only, reading=reading
         )
         if kept is not None and on_note is not None:
             for note in kept.notes:

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from tierctl.state.segments.arrays import Rows, view
+from tierctl.state.sizes import SizesTable
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
 from tierctl.wire.arrays import Bools
@@ -19,8 +20,9 @@ def joined_states(states: Sequence[TierState], metadata_partition: int) -> TierS
     same records: the missing events are the same in all. The anomalies kept are the first of all states.
     """
     tables = [state.table(metadata_partition) for state in states]
-    for one, other in combinations(tables, 2):
-        _separate(one, other)
+    if not isinstance(tables[0], SizesTable):
+        for one, other in combinations(tables, 2):
+            _separate(one, other)
     whole, *others = tables
     joined = TierState(
         read={metadata_partition: max(state.read[metadata_partition] for state in states)},

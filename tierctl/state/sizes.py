@@ -1,8 +1,9 @@
 """Counts and sizes of the segments of user partitions, summed up from columns."""
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from tierctl.state.table import SegmentTable
 from tierctl.state.tier import PartitionState, TierState
 
 Int64s = npt.NDArray[np.int64]
+
+_KEPT: Final = ("numbers", "last_event_offsets", "lowest_starts", "top_starts", "waiting", "counts", "sums")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,66 @@ class SegmentSizes:
         return int(self.counts[at]), int(self.sizes_bytes[at])
 
 
+class SizesTable(SegmentTable):
+    """A SegmentTable whose segments are summed up: reading or folding segments raises AttributeError.
+
+    The facts of user partitions remain. A process that folds for another one returns this table where no
+    segment is read: about 100 bytes per user partition instead of 80 per segment.
+    """
+
+    __slots__ = ("sums",)
+
+    sums: "array[int]"
+    """The counts by state, then the bytes by state, of each user partition."""
+
+    @classmethod
+    def of(cls, table: SegmentTable) -> Self:
+        """Return the sizes of the user partitions of `table`, which is not used afterwards."""
+        found = cls.__new__(cls)
+        found.numbers = table.numbers
+        found.last_event_offsets = table.last_event_offsets
+        found.lowest_starts = table.lowest_starts
+        found.top_starts = table.top_starts
+        found.waiting = table.waiting
+        found.counts = array("q", map(table.segment_count, range(len(table.counts))))
+        sizes = _sizes_by_partition(table)
+        # Results of other processes have no NumPy arrays.
+        found.sums = array("q", np.stack([sizes.counts, sizes.sizes_bytes], axis=1).tobytes())
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _KEPT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name in _KEPT:
+            setattr(self, name, state[name])
+
+    @property
+    def sizes(self) -> SegmentSizes:
+        """Return the sizes of each user partition; the number of the user partition is the row."""
+        counts, sizes_bytes = np.array(self.sums).reshape(-1, 2, len(STATES)).swapaxes(0, 1)
+        return SegmentSizes(counts, sizes_bytes)
+
+    def segment_count(self, number: int) -> int:
+        """Implement `SegmentTable.segment_count`."""
+        return self.counts[number]
+
+    def append_table(self, other: Self) -> None:
+        """Implement `SegmentTable.append_table`."""
+        first = len(self.numbers)
+        self.numbers |= {key: first + number for key, number in other.numbers.items()}
+        for name in _KEPT[1:]:
+            getattr(self, name).extend(getattr(other, name))
+
+
+def keep_sizes(state: TierState) -> None:
+    """Replace the segments of `state` by the sizes of their user partitions."""
+    for number, table in state.tables.items():
+        state.tables[number] = SizesTable.of(table)
+    for part in state.partitions.values():
+        part.table = state.tables[part.metadata_partition]
+
+
 def sizes_by_group(
     state: TierState, members: Iterable[tuple[int, PartitionState]], groups: int
 ) -> SegmentSizes:
@@ -59,6 +122,8 @@ def sizes_by_group(
 
 def _sizes_by_partition(table: SegmentTable) -> SegmentSizes:
     """Return the sizes of each user partition of `table`; the number of the user partition is the row."""
+    if isinstance(table, SizesTable):
+        return table.sizes
     found = _sums(table.columns, len(table.counts))
     for number, cache in table.irregular.items():
         columns = cache.columns.taken(cache.columns.live_rows())

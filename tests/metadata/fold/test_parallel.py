@@ -15,7 +15,8 @@ from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.state import tier
-from tierctl.state.tier import MissingEvents
+from tierctl.state.sizes import SizesTable, sizes_by_group
+from tierctl.state.tier import MissingEvents, TierState
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -91,6 +92,47 @@ def test_equal_states(rounds: list[Logs], keeps: bool) -> None:
             other.close()
         if keeps:
             assert files_in(apart) == files_in(whole)
+
+
+def sizes_of(state: TierState) -> dict[str, list[list[int]]]:
+    """The counts and sizes of each user partition."""
+    parts = list(state)
+    sizes = sizes_by_group(state, list(enumerate(parts)), len(parts))
+    return {
+        str(part.topic_id_partition): [sizes.counts[at].tolist(), sizes.sizes_bytes[at].tolist()]
+        for at, part in enumerate(parts)
+    }
+
+
+@examples(15)
+@given(st.one_of(_logs(at_home=True), _logs(at_home=False)))
+def test_sizes_without_segments(logs: Logs) -> None:
+    """Where only sizes are kept, all else of the state is as it was; segments are not missing silently."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, logs)
+        whole = manager_on(folder, None, None).refresh()
+        topic = topic_in(folder, partition_count=COUNT)
+        reduced = TopicBasedRemoteLogMetadataManager(
+            topic, fold_runner=Apart(folder), sizes_only=True
+        ).refresh()
+        assert sizes_of(reduced) == sizes_of(whole)
+        for one, other in zip(whole, reduced, strict=True):
+            assert one.topic_id_partition == other.topic_id_partition
+            for fact in (
+                "segment_count",
+                "last_event_offset",
+                "lowest_start_offset",
+                "delete_state",
+                "is_to_remove",
+            ):
+                assert getattr(one, fact) == getattr(other, fact)
+            assert isinstance(other.table, SizesTable)
+            for question in (lambda part: part.segments, lambda part: part.cache):
+                with pytest.raises(AttributeError):
+                    question(other)
+        assert (whole.read, whole.anomaly_count) == (reduced.read, reduced.anomaly_count)
+        assert list(map(str, whole.quarantined)) == list(map(str, reduced.quarantined))
 
 
 def test_user_partitions_in_two_places_are_read_together(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tierctl.metadata.fold.shares import (
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.state import joined
 from tierctl.state.fold import fold
+from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
 
@@ -100,6 +101,29 @@ def _mixed(draw: st.DrawFn) -> list[bytes | None]:
     for bad in draw(st.lists(st.sampled_from([None, b"\0nonsense", b""]), max_size=2)):
         values.insert(random.randint(0, len(values)), bad)
     return values
+
+
+@examples(30)
+@given(_mixed(), st.integers(1, 5))
+def test_sizes_without_segments(values: list[bytes | None], shares: int) -> None:
+    values = [value for value in values if value] or [None]
+    log, task = Log(values), task_of(values)
+    results = by_shares(log, replace(task, sizes_only=True), shares, 7)
+    if None in results:
+        return
+    found, expected = (
+        joined_shares(task, [each for each in results if each is not None]).state,
+        whole(log, task),
+    )
+    parts = [list(state) for state in (found, expected)]
+    assert [part.topic_id_partition for part in parts[0]] == [part.topic_id_partition for part in parts[1]]
+    sizes = [
+        sizes_by_group(state, list(enumerate(own)), len(own))
+        for state, own in zip((found, expected), parts, strict=True)
+    ]
+    assert sizes[0].counts.tolist() == sizes[1].counts.tolist()
+    assert sizes[0].sizes_bytes.tolist() == sizes[1].sizes_bytes.tolist()
+    assert [part.segment_count for part in parts[0]] == [part.segment_count for part in parts[1]]
 
 
 @examples(60)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tierctl.metadata.fold.partitions import PartitionFold
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
+from tierctl.state.sizes import keep_sizes
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ class FoldTask:
     """Metadata partitions to read, ascending, and what is known of them; picklable.
 
     `state` has these metadata partitions only, and no anomalies. `ledger` is None without a state directory.
+    With `sizes_only` the result has the sizes of user partitions instead of their segments.
     """
 
     ranges: tuple[PartitionRange, ...]
     partition_count: int
     state: TierState
     ledger: CacheLedger | None = None
+    sizes_only: bool = False
 
     @property
     def unread(self) -> int:
@@ -81,6 +84,8 @@ def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
         partitions.catch_up(topic, each.metadata_partition, each.begin, each.end)
     del task.state.quarantined[:known]
     del task.state.missing[:known_missing]
+    if task.sizes_only:
+        keep_sizes(task.state)
     return FoldResult(
         metadata_partitions=tuple(each.metadata_partition for each in task.ranges),
         state=task.state,
@@ -92,13 +97,15 @@ def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
 class ParallelFold:
     """Fold a topic into `state` with `runner`; the result is that of reading partition after partition.
 
-    The events also go to the state directory.
+    The events also go to the state directory. `sizes_only` as for `FoldTask`; there must be no state
+    directory then.
     """
 
     topic: MetadataTopic
     state: TierState
     runner: FoldRunner
     state_dir: StateDirectory | None = None
+    sizes_only: bool = False
 
     def catch_up(self, ranges: Iterable[PartitionRange]) -> None:
         """Read all partitions in `ranges` to their ends; raise what `topic` raises."""
@@ -122,7 +129,7 @@ class ParallelFold:
         events = 0
         for each in ranges:
             events += each.unread(self.state)
-            if one_round and events > events_max:
+            if one_round and events > events_max and not self.sizes_only:
                 yield one_round
                 one_round, events = [], each.unread(self.state)
             one_round.append(each)
@@ -140,6 +147,7 @@ class ParallelFold:
             partition_count=self.topic.partition_count,
             state=part_of(self.state, group),
             ledger=None if self.state_dir is None else self.state_dir.ledger_of(group),
+            sizes_only=self.sizes_only,
         )
 
 
