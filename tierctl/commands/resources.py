@@ -127,9 +127,9 @@ class Resources:
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
-        If `is_whole`, the whole topic is read, also with a state directory. Raise NotFoundError for a folder
-        without a metadata topic unless it `may_be_new` (then it is empty, and is made when `writable`), and
-        UsageError for a `writable` topic in a store or a file. Other parameters as for `open_metadata`.
+        If `is_whole`, the whole topic is read, also with a state directory. `make_topic` makes a topic on a
+        cluster. Raise NotFoundError for a folder without one unless it `may_be_new` (then it is made when
+        `writable`), and UsageError for a `writable` topic in a store. Others are as for `open_metadata`.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
