@@ -124,6 +124,13 @@ def test_the_help_of_the_program_has_the_first_questions() -> None:
         assert [line.split()[0] for line in listed.splitlines() if line[2] != " "] == list(names)
 
 
+def test_every_command_with_rows_can_choose_and_sort_them() -> None:
+    expected = {"--columns", "--sort", "--limit", "--no-header", "--times"}
+    for node in load_commands().walk():
+        names = {name for option in node.options for name in option.names}
+        assert "--output" not in names or expected <= names, node.path
+
+
 def test_the_table_of_engines_has_every_command_and_is_right() -> None:
     """A new command belongs into WORK_ON_EXECUTORS, and into the scenes of test_both_engines.py."""
     leaves = [node for node in load_commands().walk() if not node.children]

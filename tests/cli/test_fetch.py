@@ -63,6 +63,14 @@ def test_without_a_topic_every_record_of_every_remote_segment(
     assert found == sorted(expected, key=lambda row: (row[0], row[2], row[3]))
 
 
+def test_rows_are_sorted_and_limited(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    where = [*cluster, "--topic", "orders", "--partition", "0", "--max-records", "9"]
+    assert run(where) == 0
+    offsets = [row["offset"] for row in lines(capsys)]
+    assert run([*where, "--sort", "-offset", "--limit", "4"]) == 0
+    assert [row["offset"] for row in lines(capsys)] == offsets[::-1][:4]
+
+
 def test_a_record_is_an_obvious_object(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*cluster, "--topic", "orders", "--partition", "0", "--max-records", "1"]) == 0
     (record,) = lines(capsys)

@@ -286,6 +286,18 @@ def test_by_time_across_partitions(after: Path) -> None:
     assert sorted(map(json.dumps, got)) == sorted(map(json.dumps, everything))
 
 
+def test_rows_are_sorted_and_limited(after: Path) -> None:
+    everything = rows("--metadata", after)
+    newest = sorted(everything, key=lambda row: row["timestamp_ms"], reverse=True)  # type: ignore[arg-type, return-value]
+    ran = tierctl(
+        "format", "--metadata", str(after), "-o", "jsonl", "--sort", "-timestamp_ms", "--limit", "3"
+    )
+    assert [json.loads(line)["timestamp_ms"] for line in ran.lines] == [r["timestamp_ms"] for r in newest[:3]]
+    endless = tierctl("format", "--metadata", str(after), "-o", "jsonl", "--sort", "state", "--follow")
+    assert (endless.code, "--sort and --follow exclude each other" in endless.err) == (2, True)
+    assert tierctl("format", "--metadata", str(after), "--limit", "3").code == 2
+
+
 def test_max_messages(after: Path) -> None:
     assert rows("--metadata", after, "--max-messages", 5) == rows("--metadata", after)[:5]
     assert len(rows("--metadata", after, "--max-messages", 5000)) == 118

@@ -337,7 +337,9 @@ def format_(
         return ExitCode.OK
     printer = None if output is None else Printer.of(ctx, EVENTS, output)
     if printer is None and not view_of(ctx).is_plain:
-        raise UsageError("--columns and --no-header are for rows", hint="add --output")
+        raise UsageError("--columns, --sort, --limit and --no-header are for rows", hint="add --output")
+    if follow and view_of(ctx).sort:
+        raise UsageError("--sort and --follow exclude each other", hint="rows that have no end have no order")
     unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
     request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
     with commands.format_records(request, console_of(ctx, prints_meanwhile=True)) as pages:

@@ -66,5 +66,11 @@ def rows(
     """Group: how rows are printed."""
 
 
-def records(columns: Columns = None, no_header: NoHeader = False, times: Times = None) -> None:
-    """Group: how records are printed. Commands that print records have their own order and limit."""
+def records(
+    columns: Columns = None,
+    sort: Sort = None,
+    limit: Limit = None,
+    no_header: NoHeader = False,
+    times: Times = None,
+) -> None:
+    """Group: how rows are printed, for commands that declare --output themselves."""

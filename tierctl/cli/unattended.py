@@ -181,7 +181,12 @@ def record_success(settings: RunSettings, code: int) -> None:
         if settings.command in _ONLY_LOOK:
             return
         where = f"--state-dir {settings.state_dir}"
-        console_of_run(settings).warn(f"{where}: the end of the run could not be stored: {e}")
+        console_of_run(settings).warn(f"{where}: the end of the run could not be stored: {_why(e)}")
+
+
+def _why(error: OSError | TierctlError) -> str:
+    """Return the reason of an error, without the number that an OSError adds."""
+    return str(error) if isinstance(error, TierctlError) else error.strerror or str(error)
 
 
 def record_names(settings: RunSettings) -> None:
@@ -232,7 +237,7 @@ def _write_metrics(settings: RunSettings, code: int, error: BaseException | None
     try:
         lost = write_metrics(settings.metrics_file, settings.meter)
     except (OSError, TierctlError) as e:
-        console.warn(f"--metrics-file {settings.metrics_file} could not be written: {e}")
+        console.warn(f"--metrics-file {settings.metrics_file} could not be written: {_why(e)}")
     else:
         if lost is not None:
             console.warn(f"--metrics-file: {lost}")
