@@ -19,18 +19,19 @@ def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:
         if skip.segment_id is None:
             partitions[skip.reason].append(skip.topic_id_partition)
         else:
-            segments.append(f"skipped {skip.topic_id_partition} segment {skip.segment_id}: {skip.reason}")
+            partition = _partitions_text([skip.topic_id_partition])
+            segments.append(f"skipped {partition} segment {skip.segment_id}: {skip.reason}")
     for reason, skipped in partitions.items():
         yield f"skipped {_partitions_text(skipped)}: {reason}"
     yield from segments
 
 
 def _partitions_text(partitions: Collection[TopicIdPartition]) -> str:
-    if len(partitions) == 1:
-        return str(next(iter(partitions)))
     numbers: dict[tuple[str, Uuid], list[int]] = defaultdict(list)
     for partition in partitions:
         numbers[partition.topic, partition.topic_id].append(partition.partition)
+    if len(partitions) == 1:
+        return _topic_text(next(iter(numbers.items())))
     topics = "1 topic" if len(numbers) == 1 else f"{len(numbers)} topics"
     return f"{len(partitions)} partitions of {topics} ({names_text(list(map(_topic_text, numbers.items())))})"
 
