@@ -15,6 +15,7 @@ from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_
 from tests.live.commands import plan, tierctl, twin_of
 from tests.live.history import (
     PARTITIONS,
+    TOPICS,
     Cluster,
     await_damage,
     batch_ends,
@@ -24,7 +25,6 @@ from tests.live.history import (
     lose_metadata,
     made_history,
     tier,
-    tier_ends,
 )
 from tests.live.test_rebuild import offline
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
@@ -130,7 +130,7 @@ def test_a3_the_metadata_topic_was_made_by_auto_creation(cluster: Cluster, twin:
     before = tier(twin)
     twin.start()
     # A broker that is still starting makes the topic itself, with the right settings.
-    twin.wait_for("the metadata", lambda: all(end > 0 for end in tier_ends(twin).values()))
+    twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))
     disable_copying(twin)
     lost_id = twin.topic_id(METADATA_TOPIC)
     for future in twin.admin.delete_topics([METADATA_TOPIC]).values():

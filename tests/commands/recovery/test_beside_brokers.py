@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from tierctl.commands.recovery import afterwards
 from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
-from tierctl.errors import MetadataError, SafetyRefusal
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.plan.rebuild.partition import PartitionInputs
 from tierctl.plan.rebuild.plan import plan_rebuild
 from tierctl.state.tier import TierState
@@ -82,3 +84,32 @@ def test_before_each_wave_the_leaders_are_asked_again(case: str) -> None:
     else:
         with pytest.raises(SafetyRefusal, match=expected):
             fence({PARTITION})
+
+
+UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+METADATA_SETTINGS: dict[str, tuple[object, type[Exception] | None, str]] = {
+    "made by brokers": (UNLIMITED, None, ""),
+    "made by auto-creation": ({}, SafetyRefusal, r"retention.ms=604800000.*\(partitions: 1\)"),
+    "limited by size": (UNLIMITED | {"retention.bytes": "9"}, SafetyRefusal, "retention.bytes=9"),
+    "compacted": (UNLIMITED | {"cleanup.policy": "compact"}, SafetyRefusal, "cleanup.policy=compact"),
+    "settings that may not be read": (AuthenticationError("denied"), AuthenticationError, "denied"),
+    "on another cluster": (NotFoundError("no such topic"), None, "were not checked"),
+}
+
+
+@pytest.mark.parametrize("case", METADATA_SETTINGS)
+def test_a_metadata_topic_that_loses_events_is_refused(case: str) -> None:
+    settings, error, message = METADATA_SETTINGS[case]
+    said: list[str] = []
+    progress: Any = SimpleNamespace(warn=said.append)
+    cluster: Any = SimpleNamespace(
+        cluster=SimpleNamespace(topic_settings=lambda _names: {METADATA_TOPIC: settings}),
+        topic=SimpleNamespace(partition_count=1),
+    )
+    if error is None:
+        require_lasting_events(cluster, progress)
+        assert message in " ".join(said)
+        assert len(said) == bool(message)
+    else:
+        with pytest.raises(error, match=message):
+            require_lasting_events(cluster, progress)
