@@ -55,8 +55,9 @@ def rebuild(ctx: click.Context, log_start: LogStart = None) -> int:
     the metadata topic; the topic's replicas in the other directories get the same bytes. Do not start a
     broker with an empty metadata topic before the rebuild: the broker would raise the log start offsets. If
     brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
-    local.retention.ms=-2 and local.retention.bytes=-2 on the topics. Without brokers, --metadata names a new
-    folder, which fetch, segments and verify can read.
+    local.retention.ms=-2 and local.retention.bytes=-2 on the topics, and a metadata topic with unlimited
+    retention: one that was created by auto-creation loses its events after a week. Without brokers,
+    --metadata names a new folder, which fetch, segments and verify can read.
     """
     request = request_of(commands.RebuildRequest, ctx)
     return show_mutation(ctx, lambda: commands.rebuild(request, console_of(ctx)))
