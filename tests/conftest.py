@@ -1,4 +1,4 @@
-"""Fixtures over data captured from real brokers."""
+"""Fixtures with data captured from real brokers, and the order and distribution of tests."""
 
 import functools
 import json
@@ -52,19 +52,19 @@ __all__ = [
     "standalone_driver",
 ]
 
-# A suite started in the background ignores SIGINT, and so would every process that a test interrupts.
+# In a suite that was started in the background, child processes would ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Under nohup it ignores SIGHUP, and so would every tierctl that a test starts.
+# Under nohup, every tierctl that a test starts would ignore SIGHUP.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class ByServers(LoadScopeScheduling):
-    """What one core runs together: a file's tests; all that want Spark; all that want brokers.
+    """Assign tests to processes: per file, all that need Spark together, all that need brokers together.
 
-    Each core has servers of its own, and an idle broker costs time, too. Where only the tests beside brokers
-    run, as for a version of Kafka in `make matrix`, every file is for itself.
+    Each process has its own servers, and an idle broker costs time, too. If only tests that need brokers run,
+    as for a version of Kafka in `make matrix`, each file is assigned separately.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -83,7 +83,7 @@ def _wants_brokers(file: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
-    """Asked for with `-n`."""
+    """Return the scheduler for `-n`."""
     config.option.loadscopereorder = False
     return ByServers(config, log)
 
@@ -92,7 +92,7 @@ LONGEST_FIRST = ("spark", "pipeline", "live", "apply", "storage", "metadata", "k
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins early, so that both cores end together; what needs Kafka is marked so."""
+    """Run long tests first, so that all processes end at the same time; mark tests that need Kafka."""
     tests = Path(__file__).parent
     for item in items:
         if {"kafka", "brokers"} & set(getattr(item, "fixturenames", ())):
@@ -109,7 +109,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def vectors(name: str) -> Iterator[Any]:
-    """The JSON lines (or the JSON document) of a golden vector file, named without `.zst`."""
+    """Return the JSON lines (or the JSON document) of a golden vector file, named without `.zst`."""
     with pa.CompressedInputStream(DATA / "vectors" / f"{name}.zst", "zstd") as stream:
         text = stream.read().decode()
     return (json.loads(line) for line in text.splitlines()) if ".jsonl" in name else iter([json.loads(text)])
@@ -117,7 +117,7 @@ def vectors(name: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Unpacks a capture of a real broker once a session. Read only: copy what a test changes."""
+    """Unpack a capture of a real broker once per session. It is read only: copy what a test changes."""
     unpacked: dict[str, Path] = {}
 
     def unpack(name: str, version: str = "4.3.0") -> Path:
@@ -136,7 +136,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture
 def writable(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
-    """A copy of part of a capture that a test may change: `writable("tiered-cluster/before")`."""
+    """Return a copy of part of a capture that a test may change: `writable("tiered-cluster/before")`."""
 
     def copy(where: str) -> Path:
         name, _, part = where.partition("/")

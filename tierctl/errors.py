@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code tells an operator, in the words of the man pages and the README."""
+        """The meaning of the code for an operator, as in the man pages and the README."""
         return _MEANINGS[self]
 
 
@@ -168,7 +168,7 @@ class EngineError(TierctlError):
 
 
 class SpoolError(TierctlError):
-    """The folder for temporary files failed: it is full, or may not be written."""
+    """The folder for temporary files failed: it is full, or not writable."""
 
     exit_code = ExitCode.RETRYABLE
 
@@ -184,7 +184,7 @@ def output_error(what: str, error: OSError) -> UsageError | OutputError:
     message = f"{what}: {error.strerror or error}"
     if isinstance(error, WRONG_PATH | FileNotFoundError):
         return UsageError(message, hint="name a file that this user may write, in a folder that exists")
-    return OutputError(message, hint="see whether the disk is full, then run again")
+    return OutputError(message, hint="check whether the disk is full, then run again")
 
 
 class LockedError(TierctlError):
@@ -234,7 +234,7 @@ class IllegalEventError(CorruptInputError):
 
 
 class MissingEventsError(TierctlError):
-    """The metadata topic's retention deleted events, and nothing shows that the other events suffice."""
+    """The metadata topic's retention deleted events, and it is unknown whether the others are sufficient."""
 
     exit_code = ExitCode.CORRUPT
 

@@ -28,7 +28,7 @@ Observer = Callable[[str, Path], None]
 
 
 def no_op(_operation: str, _path: Path) -> None:
-    """Ignore the operation: the observer in production."""
+    """Ignore the operation; this is the observer outside of tests."""
 
 
 class FileSystem:

@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 def in_order(
     do: Callable[[Item], Result], items: Iterable[Item], *, threads: int, ahead: int
 ) -> Generator[Result, None, None]:
-    """Yield `do(item)` for each of `items`, in their order; raise what `do` raises when its turn comes.
+    """Yield `do(item)` for each of `items`, in their order; raise an exception of `do` at its position.
 
-    At most `ahead` items after the one whose result is yielded are taken. One thread is the caller's own.
-    Closing the generator waits for the calls that were begun.
+    At most `ahead` items after the one whose result is yielded are read. One of the threads is the caller's.
+    Closing the generator waits for running calls.
     """
     if threads <= 1:
         yield from map(do, items)

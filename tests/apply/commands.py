@@ -1,4 +1,4 @@
-"""Command lines over a world of test data."""
+"""Run tierctl command lines over the files of a test world."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def apply(world: World, plan: Path, *more: object) -> tuple[object, ...]:
 
 
 def files(world: World) -> dict[str, bytes]:
-    """Every byte of metadata and tier; lock files hold none."""
+    """Return the content of every file of the metadata and the tier; lock files have no content."""
     found = {}
     for root in (world.metadata, world.remote):
         for path in sorted(root.rglob("*")):
@@ -46,7 +46,7 @@ def files(world: World) -> dict[str, bytes]:
 
 
 def marking(metadata: Path, topic: str) -> tuple[object, ...]:
-    """The options that mark a topic without other evidence than the operator's word."""
+    """Return the options that mark a topic as deleted without evidence (`--i-know-it-is-deleted`)."""
     manager = manager_at(metadata)
     try:
         known = [part.topic_id_partition for part in manager.refresh()]

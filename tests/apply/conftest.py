@@ -1,4 +1,4 @@
-"""Runs of tierctl, in this process or in one that may be killed, over small parts of real captures."""
+"""Fixtures that run tierctl over small parts of real captures, in this process or in a forked one."""
 
 import json
 import subprocess
@@ -20,13 +20,13 @@ from tests.cli.shell import Ran
 
 @pytest.fixture(autouse=True)
 def no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for a disk shows nothing where no power cut is played; that it is asked is others' test."""
+    """Replace fsync by a no-op: these tests cut no power. Other tests check that fsync is called."""
     monkeypatch.setattr("os.fsync", lambda _fd: None)
 
 
 @pytest.fixture
 def tierctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Runs a command line in this process: `tierctl("copy", "--log-dir", dir)`."""
+    """Return a function that runs a command line in this process: `tierctl("copy", "--log-dir", dir)`."""
 
     def run(*args: object) -> Ran:
         capfd.readouterr()
@@ -84,7 +84,7 @@ def publications(monkeypatch: pytest.MonkeyPatch) -> Callable[[Watch], None]:
 
 
 class Zygote:
-    """The process that forks runs which may die."""
+    """The process whose forks run the commands that tests kill."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -110,9 +110,10 @@ class Zygote:
         return self._ran(job, self._answer(job))
 
     def race(self, commands: Sequence[tuple[Sequence[object], int | None]]) -> list[Ran]:
-        """Run (arguments, the change of a file at which it is killed, if at all) all at the same time.
+        """Run several command lines at the same time, and kill some of them at a change of a file.
 
-        A command that finds the tier or its metadata locked tries again until it gets the lock.
+        Each is (arguments, number of the file change at which the process is killed, or None). A command that
+        finds the tier or its metadata locked tries again until it gets the lock.
         """
         jobs = [
             self._job(args, str(at), kills=[], files=nth, parts=None, objects=None, env={}, waits=True)
@@ -138,12 +139,12 @@ class Zygote:
 
 
 def met(ran: Ran) -> dict[tuple[str, str], int]:
-    """How often each side effect of an undisturbed run was begun ("before") and done ("after")."""
+    """Return how often an undisturbed run began ("before") and finished ("after") each side effect."""
     return {(label, moment): count for label, moment, count in json.loads(ran.err.splitlines()[-1])}
 
 
 def moments(ran: Ran, labels: Iterable[str]) -> Iterator[list[Any]]:
-    """Every begin and end of the side effects `labels` in an undisturbed run, as `kills` names them."""
+    """Return every begin and end of the side effects `labels` in an undisturbed run, for `kills`."""
     counts = met(ran)
     for label in labels:
         for moment in ("before", "after"):
@@ -153,7 +154,7 @@ def moments(ran: Ran, labels: Iterable[str]) -> Iterator[list[Any]]:
 
 @pytest.fixture(scope="session")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    """Runs a command line in a process of its own that a test may kill."""
+    """Return a function that runs a command line in a forked process, which a test may kill."""
     zygote = Zygote(tmp_path_factory.mktemp("zygote"))
     yield zygote
     zygote.close()

@@ -1,4 +1,4 @@
-"""Stores that fail, each in its own way, around a real one."""
+"""Wrappers of a real store, each of which fails in its own way."""
 
 import errno
 from collections import Counter
@@ -12,7 +12,7 @@ from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManag
 
 
 class Wrapper:
-    """A store that does what the one inside does."""
+    """A store that forwards every call to the store inside."""
 
     def __init__(self, inner: RemoteStorageManager) -> None:
         self.inner = inner
@@ -74,7 +74,7 @@ class Wrapper:
 
 
 class Failing(Wrapper):
-    """Fails the nth call of one operation (0: every one), before or after it took effect."""
+    """Fail the nth call of one operation (0: every call), before or after the operation took effect."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Failing(Wrapper):
 
 
 class OneSegmentFails(Wrapper):
-    """Deletes all but the nth segment of each call, for which it reports an error."""
+    """Delete all segments of each call except the nth, for which an error is reported."""
 
     def __init__(self, inner: RemoteStorageManager, nth: int) -> None:
         super().__init__(inner)
@@ -117,7 +117,7 @@ class OneSegmentFails(Wrapper):
 
 
 class HalfDeleting(Wrapper):
-    """Deletes only a segment's log, and fails, or says nothing of it."""
+    """Delete only the log of each segment, then raise an error or return without one."""
 
     def __init__(self, inner: RemoteStorageManager, root: Path, *, silent: bool) -> None:
         super().__init__(inner)
@@ -134,7 +134,7 @@ class HalfDeleting(Wrapper):
 
 
 class Custom(Wrapper):
-    """Returns custom metadata for every segment, and remembers what it was asked to delete."""
+    """Return custom metadata for every segment, and record the arguments of each deletion."""
 
     def __init__(self, inner: RemoteStorageManager, custom: bytes) -> None:
         super().__init__(inner)
@@ -151,7 +151,7 @@ class Custom(Wrapper):
 
 
 class Meddling(Wrapper):
-    """Does something of its own before each copy and each delete."""
+    """Call a function of the test before each copy and each delete."""
 
     def __init__(
         self, inner: RemoteStorageManager, meddle: Callable[[RemoteLogSegmentMetadata], None]
@@ -170,7 +170,7 @@ class Meddling(Wrapper):
 
 
 class Disk:
-    """Observer of a FileSystem that fails the nth of an operation as a full or broken disk does."""
+    """Observer of a FileSystem that fails the nth call of an operation as a full or broken disk does."""
 
     def __init__(self, operation: str, nth: int, code: int = errno.ENOSPC) -> None:
         self._operation = operation

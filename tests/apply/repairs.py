@@ -1,4 +1,4 @@
-"""Damage of a captured tier that `verify --plan-out` plans a repair for, or that it leaves with a reason."""
+"""Damage to a captured tier that `verify --plan-out` repairs, or that it leaves with a reason."""
 
 import os
 import shutil
@@ -23,18 +23,18 @@ def ago_ms(days: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Repairable:
-    """Damage, the kinds of findings that it causes, and the steps that repair it: (action, reason)."""
+    """Damage, the kinds of findings that it causes, and the expected repair steps: (action, reason)."""
 
     damage: Damage
     kinds: set[str]
     steps: list[tuple[str, str]]
     left: int = 0
-    """Segments of clicks-0 that the repair adds to the tier's readable ones, or takes away."""
+    """How many readable segments of clicks-0 the repair adds (or removes, if negative)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unrepaired:
-    """Damage without a step, and words of the reason that is printed."""
+    """Damage without a repair step, and words of the reason that is printed."""
 
     damage: Damage
     says: str
@@ -51,7 +51,7 @@ def age(paths: list[Path], days: float = OLD_DAYS) -> None:
 
 
 def below_log_start(tier: Spoilt) -> None:
-    """The deletion of the oldest segment was started; the log starts behind it."""
+    """Make a world in which the deletion of the oldest segment was started; the log starts above it."""
     segment = tier.segments(CLICKS)[0]
     path = tier.metadata / "log-start-offset-checkpoint"
     lines = path.read_text().splitlines()
@@ -62,7 +62,7 @@ def below_log_start(tier: Spoilt) -> None:
 
 
 def begun_again(tier: Spoilt, nth: int = 1) -> RemoteLogSegmentMetadata:
-    """A second copy of a segment was started two days ago."""
+    """Make a world in which a second copy of a segment was started two days ago."""
     segment = tier.segments(CLICKS)[nth]
     again = replace(
         segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=ago_ms(2), broker_id=1
@@ -80,7 +80,7 @@ def _nothing_stored(tier: Spoilt) -> None:
 
 
 def copy_objects(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
-    """Put a segment's objects under another id, too."""
+    """Copy the objects of a segment to another segment id."""
     segment = tier.segments(CLICKS)[nth]
     again = replace(segment, segment_id=OTHER)
     for path in _files(tier, segment):
@@ -104,7 +104,7 @@ def _half_orphan(tier: Spoilt) -> None:
 
 
 def rename_segment(tier: Spoilt, nth: int, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
-    """Let a segment have another id, of which the metadata know nothing."""
+    """Rename the objects of a segment to another id, which the metadata does not have."""
     again = copy_objects(tier, nth, days)
     segment = tier.segments(CLICKS)[nth]
     for path in _files(tier, segment):
@@ -129,7 +129,7 @@ def lost_finished(nth: int) -> Damage:
 
 
 def _objects_of_a_deleted(tier: Spoilt) -> None:
-    """The deletion of a second copy has finished, and its objects are there."""
+    """Make a world with the objects of a segment whose deletion has finished."""
     again = copy_objects(tier)
     begun = replace(again, state=S.COPY_SEGMENT_STARTED)
     tier.append(begun, update(begun, S.DELETE_SEGMENT_STARTED), update(begun, S.DELETE_SEGMENT_FINISHED))
@@ -188,7 +188,7 @@ REPAIRABLE = {
 
 
 def _damaged(damage: Damage, suffix: str, at: int = 1000) -> Damage:
-    """Flip a bit in an object of the segment that has another id by now."""
+    """Flip a bit in an object of the renamed segment."""
 
     def spoil(tier: Spoilt) -> None:
         damage(tier)
@@ -240,7 +240,7 @@ def _cut_log(tier: Spoilt) -> None:
 
 
 def _raised_log_start(tier: Spoilt) -> None:
-    """The metadata lack the oldest segments, and the log starts behind them."""
+    """Make a world whose metadata lacks the oldest segments; the log starts above them."""
     lost = rename_segment(tier, 0)
     path = tier.metadata / "log-start-offset-checkpoint"
     lines = [line for line in path.read_text().splitlines()[2:] if not line.startswith(f"{CLICKS} 0 ")]

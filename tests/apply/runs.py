@@ -1,4 +1,4 @@
-"""Runs plans over a world in this process, with parts of it replaced."""
+"""Run plans over a world in this process, with some components replaced."""
 
 import itertools
 import time
@@ -35,7 +35,7 @@ from tests.support.topic_settings import enabled, enabled_configs
 P = TypeVar("P")
 
 NOW_MS = 1_795_300_000_000
-"""A time after the captures, and before the clock."""
+"""A time after the captures and before the present."""
 CONFIGS = {"bills": TopicConfig(retention_bytes=1_500_000)}
 _SEGMENTS = itertools.count(1)
 
@@ -43,13 +43,13 @@ Wrap = Callable[[RemoteStorageManager], RemoteStorageManager]
 
 
 class Backwards:
-    """An engine that comes to the last piece first, as threads may."""
+    """An engine that completes the last item first, as threads may do."""
 
     verify_on_driver = False
     wave_size = delete_wave_size = 3
 
     def ready(self) -> None:
-        """Always."""
+        """Return True."""
 
     def map(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
@@ -59,18 +59,18 @@ class Backwards:
     def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> Callable[[], list[SideEffectResult]]:
-        """Wait until the results are asked for."""
+        """Do nothing until the results are read."""
         return partial(self.map, side_effect, inputs, context)
 
 
 def new_segment_id() -> Uuid:
-    """Ids that count up, so that runs repeat."""
+    """Return ids that count up, so that every run has the same ids."""
     return Uuid.from_bytes(next(_SEGMENTS).to_bytes(16, "big"))
 
 
 @contextmanager
 def opened(world: World, fs: FileSystem = PLAIN) -> Iterator[TopicBasedRemoteLogMetadataManager]:
-    """The world's metadata, for writing."""
+    """Open the world's metadata for writing."""
     topic = topic_in(world.metadata, writable=True, fs=fs)
     manager = TopicBasedRemoteLogMetadataManager(topic)
     try:
@@ -80,7 +80,7 @@ def opened(world: World, fs: FileSystem = PLAIN) -> Iterator[TopicBasedRemoteLog
 
 
 def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataManager) -> Plan:
-    """What the command decides over this world."""
+    """Return the plan that the command decides over this world."""
     state = manager.refresh()
     match command:
         case "copy":
@@ -102,7 +102,7 @@ def context_of(
     wave_size: int = 2,
     engine: Engine | None = None,
 ) -> RunContext:
-    """One thread, a clock that stands still, ids that count up."""
+    """Return a context with one thread, a fixed clock and ids that count up."""
     return RunContext(
         remote=wrap(local_tier(world.remote, fs=fs)),
         metadata=manager,
@@ -126,7 +126,7 @@ def run_on(
     wave_size: int = 2,
     engine: Engine | None = None,
 ) -> list[Outcome]:
-    """Plan and carry out `command`; outcomes."""
+    """Plan and carry out `command`; return the outcomes."""
     with opened(world, fs) as manager:
         plan = plan_of(command, world, manager)
         world.state_dir.mkdir(exist_ok=True)
@@ -142,7 +142,7 @@ def run_on(
 
 
 def clean_dangling(**where: Any) -> None:
-    """Delete what killed copies left in the tier that the request's fields `where` name, two days later."""
+    """Delete the objects of killed copies in the tier of `where` (fields of the request), two days later."""
     later_ms = time.time_ns() // 1_000_000 + 2 * DAY_MS
     if "topic" in where:
         where["assume_enabled"] = True
@@ -153,18 +153,18 @@ def clean_dangling(**where: Any) -> None:
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:
-    """What became of each step."""
+    """Return the status of each step."""
     return [outcome.status for outcome in outcomes]
 
 
 def touch_log(world: World, name: str) -> Path:
-    """Put a file of the same bytes in the place of one of the log, as nobody should."""
+    """Replace a file of the log by a copy with the same bytes, which brokers never do."""
     path = world.logs / "bills-0" / name
     put(path, path.read_bytes())
     return path
 
 
 def put(path: Path, data: bytes | bytearray) -> None:
-    """Change a file of one world alone: worlds share large files by links."""
+    """Write a file of this world only; worlds share large files by hard links."""
     path.unlink()
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Saved plans: which are refused, and which of their steps the current state still decides."""
+"""Saved plans: which are refused, and which of their steps are still decided from the current state."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def now_ms() -> int:
 
 
 def forge(plan: Path, change: Forge) -> None:
-    """Change a plan as a program would that knows how the digest is computed."""
+    """Change a plan and recompute its digest, as a malicious program could."""
     raw = json.loads(plan.read_text())
     change(raw)
     plan.write_text(json.dumps({**raw, "digest": digest_of(raw)}))
@@ -36,7 +36,7 @@ def forge(plan: Path, change: Forge) -> None:
 
 @pytest.fixture
 def swept(tiered: World, tierctl: Tierctl, tmp_path: Path) -> Path:
-    """A plan of a sweep of `tiered`, with two steps."""
+    """Return a sweep plan of `tiered` with two steps."""
     kept = tmp_path / "plan.json"
     assert len(tierctl(*sweep(tiered, "--plan-out", kept)).json["steps"]) == 2
     return kept
@@ -88,7 +88,7 @@ def test_a_plan_of_every_command_is_carried_out(
 def test_a_plan_of_another_cluster_is_refused(
     tiered: World, empty: World, swept: Path, tierctl: Tierctl, tmp_path: Path
 ) -> None:
-    """A tier whose metadata lack the plan's segments looks as if all were deleted already."""
+    """With metadata that lacks the plan's segments, all steps would look as if they were done already."""
     other = empty.clone(tmp_path / "other")
     for partition in other.metadata.glob("__remote_log_metadata-*/partition.metadata"):
         partition.write_text("version: 0\ntopic_id: 2QZ5FAXaQrqgUzsReWnweA\n")
@@ -170,11 +170,11 @@ def test_settings_that_changed_drop_a_step(tiered: World, swept: Path, tierctl: 
     before = files(tiered)
     ran = tierctl(*apply(tiered, swept, "--topic-configs", _unlimited(tiered), "--apply"))
     assert (ran.code, ran.json["outcomes"]) == (4, []), "nothing of the plan was done"
-    assert "no step of the plan holds any more" in ran.err
+    assert "no step of the plan is still valid" in ran.err
     assert "plan again with tierctl sweep" in ran.err
     assert len(ran.json["skipped"]) == 2
     only_shown = tierctl(*apply(tiered, swept, "--topic-configs", _unlimited(tiered)))
-    assert (only_shown.code, "holds any more" in only_shown.err) == (0, False)
+    assert (only_shown.code, "is still valid" in only_shown.err) == (0, False)
     assert "retention_bytes was 1500000 and is -1" in ran.json["skipped"][0]["reason"]
     assert files(tiered) == before
     part = tiered.logs / "part.properties"
@@ -266,7 +266,7 @@ def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -
 def test_a_later_now_only_plans(
     command: Callable[..., tuple[object, ...]], tiered: World, tierctl: Tierctl, tmp_path: Path
 ) -> None:
-    """Not even a metadata topic is made."""
+    """The run creates no metadata topic."""
     kept, ahead = tmp_path / "plan.json", now_ms() + HOUR_MS
     new = World(tmp_path / "new", tmp_path / "new tier", tiered.logs, tiered.state_dir)
     world = new if command is copy else tiered

@@ -1,4 +1,4 @@
-"""The commands against what real brokers did with the same disks."""
+"""Compare the commands with the actions of real brokers on the same log directories."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Tierctl = Callable[..., Ran]
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
 NOW = "2026-11-21T10:40:00Z"
-"""Just after the capture: two days later, retention.ms would expire more of `metrics`."""
+"""A time just after the capture; two days later, retention.ms would expire more segments of `metrics`."""
 BROKER_DELETED = [
     ("clicks", 0, 2400),
     ("clicks", 1, 2400),
@@ -48,7 +48,7 @@ def test_copy_stores_what_the_broker_stored(
 
 @pytest.fixture
 def cluster(writable: Callable[[str], Path], tmp_path: Path) -> World:
-    """The tiered cluster before the broker deleted anything."""
+    """The captured tiered cluster before the broker deleted any segment."""
     metadata = writable("tiered-cluster/before")
     return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
 

@@ -1,4 +1,4 @@
-"""What the commands refuse, drop and say: rivals, limits, plans that no longer hold, damaged metadata."""
+"""What commands refuse, drop and report: other writers, limits, void plans and damaged metadata."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_the_second_of_two_is_locked_out(command: Any, tiered: World, tierctl: T
 
 
 def test_a_copy_reads_a_running_brokers_log(empty: World, tierctl: Tierctl) -> None:
-    """Reading needs no fence; what is written is a metadata topic that no broker has."""
+    """Reading the log needs no fence, because the run writes to a metadata topic that no broker uses."""
     with running_broker(empty.logs):
         ran = tierctl(*copy(empty, "--apply"))
     assert (ran.code, [o["status"] for o in ran.json["outcomes"]]) == (0, ["done"] * 3), ran.err
@@ -116,7 +116,7 @@ def test_a_plan_of_what_a_broker_deleted_meanwhile(tiered: World, tierctl: Tierc
 
 
 def test_a_broker_writes_between_the_waves(tiered: World) -> None:
-    """The second wave's segment is deleted by somebody else while the first is under way."""
+    """A broker deletes the second wave's segment while the first wave is running."""
     with opened(tiered):
         second = next(s for s in tiered.segments() if s.start_offset == 600)
 
@@ -164,7 +164,7 @@ def _cut(path: Path) -> None:
 def test_a_damaged_local_segment_is_not_copied(
     damage: Callable[[Path], None], empty: World, tierctl: Tierctl
 ) -> None:
-    """Brokers with a sound replica would delete it, trusting the copy."""
+    """If a damaged segment were copied, brokers would delete their undamaged replicas of it."""
     damage(empty.logs / "bills-0" / f"{600:020d}.log")
     ran = tierctl(*copy(empty, "--apply"))
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["done", "failed", "dropped"]
@@ -216,7 +216,7 @@ def test_the_log_start_moves_before_anything_is_deleted(tiered: World, tierctl: 
     assert met[0] == "sweep.log_start.write"
     kept = (tiered.state_dir / "log-start-offset-checkpoint").read_text().splitlines()[2:]
     assert [line.split()[1:] for line in kept] == [["0", "1300"]]
-    # A lower one later changes nothing.
+    # A lower log start offset has no effect.
     tierctl(*sweep(tiered, "--state-dir", tiered.state_dir, "--log-start-offset", "bills-0=5", "--apply"))
     again = (tiered.state_dir / "log-start-offset-checkpoint").read_text().splitlines()[2:]
     assert again == kept

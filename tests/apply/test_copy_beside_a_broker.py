@@ -15,17 +15,17 @@ from tests.apply.worlds import World, check_durable
 
 DONE, FAILED, DROPPED = Status.DONE, Status.FAILED, Status.DROPPED
 COPIED = 600
-"""Base offset of the segment during whose copy the broker does something; the next one begins at 1200."""
+"""Base offset of the segment that is being copied when the broker acts; the next segment begins at 1200."""
 
 
 def _files(world: World, offset: int) -> list[Path]:
     found = (world.logs / "bills-0").glob(f"{offset:020d}.*")
-    # The snapshot of this name belongs to the segment before.
+    # The producer snapshot with this name belongs to the previous segment.
     return [path for path in found if path.suffix != ".snapshot"]
 
 
 def delete_by_retention(world: World) -> None:
-    """A broker renames the files, and unlinks them a minute later (log.segment.delete.delay.ms)."""
+    """Rename the files as a broker does, which unlinks them a minute later (log.segment.delete.delay.ms)."""
     for path in _files(world, COPIED):
         path.rename(path.with_name(path.name + ".deleted"))
 
@@ -36,7 +36,7 @@ def unlink(world: World) -> None:
 
 
 def rewrite_index_in_place(world: World) -> None:
-    """A write through a memory map shows neither in the size nor, before it is flushed, in the time."""
+    """Write an index through a memory map, which changes neither the size nor, before a flush, the time."""
     path = world.logs / "bills-0" / f"{COPIED:020d}.index"
     before = path.stat()
     data = bytearray(path.read_bytes())
@@ -63,7 +63,7 @@ def write_snapshot_again(world: World) -> None:
 
 
 def append(world: World) -> None:
-    """Only the active segment grows; its records are above the high watermark that was written down."""
+    """Append to the active segment only; the records are above the stored high watermark."""
     *_, active = sorted((world.logs / "bills-0").glob("*.log"))
     put(active, active.read_bytes() + b"\x00" * 100)
 
@@ -77,7 +77,7 @@ CHANGED = (delete_by_retention, unlink, rewrite_index_in_place, truncate, write_
 
 
 CASES = [(change, "opened") for change in CHANGED]
-# Before the files are opened, a write that leaves size and time alone is judged by the bytes only.
+# A write before the files are opened, with the same size and time, is only found by the bytes.
 CASES += [(change, "published") for change in CHANGED if change is not rewrite_index_in_place]
 
 
@@ -94,7 +94,7 @@ def test_a_changed_source_is_not_finished(change: Callable[[World], None], momen
     def observe(label: str, at: str) -> None:
         if (label, at) == ("copy.started.publish", "after"):
             calls.append(label)
-            # The first wave has the segments 0 and 600.
+            # The first wave has the segments from offsets 0 and 600.
             if moment == "published" and len(calls) == 1:
                 change(empty)
 

@@ -1,4 +1,4 @@
-"""`copy --from-remote`: one tier as another, every byte and record of it, and nothing that is not sound."""
+"""`copy --from-remote` copies every byte and record of a tier to another one, and no invalid segment."""
 
 import shutil
 from collections.abc import Callable
@@ -30,14 +30,14 @@ S = RemoteLogSegmentState
 
 @pytest.fixture
 def source(writable: Callable[[str], Path], tmp_path: Path) -> World:
-    """A real cluster's tier."""
+    """The tier of a real cluster."""
     metadata = writable("tiered-cluster/before")
     return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> World:
-    """Nothing yet; its metadata topic has another number of partitions."""
+    """An empty target; its metadata topic has another number of partitions."""
     world = World(tmp_path / "m", tmp_path / "r", tmp_path / "logs", tmp_path / "s")
     topic_in(world.metadata, writable=True, partition_count=7).close()
     return world
@@ -115,7 +115,7 @@ def gone(world: World, found: RemoteLogSegmentMetadata, suffix: str) -> None:
 
 
 class Unsound(NamedTuple):
-    """One way to spoil a segment of the source, and how a copy of it fails."""
+    """One way to damage a segment of the source, and the expected error of its copy."""
 
     spoil: Callable[[World, RemoteLogSegmentMetadata], None]
     code: int
@@ -206,7 +206,7 @@ def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: Wor
             ("--from-remote", "/a", "--to-metadata", "/n", "--remote", "/b", "--log-dir", "/l"),
             "exclude each other",
         ),
-        (("--to-metadata", "/n", "--log-dir", "/l"), "goes with --from-remote"),
+        (("--to-metadata", "/n", "--log-dir", "/l"), "needs --from-remote"),
     ],
 )
 def test_options_that_make_no_sense(more: tuple[str, ...], says: str, tierctl: Tierctl) -> None:
@@ -263,7 +263,7 @@ def test_plan_leaves_what_retention_took_from_the_target() -> None:
 
 
 def test_plan_copies_no_segment_twice_whose_end_diverged() -> None:
-    """Of the second only offsets up to 14 are the lineage's, so the target's highest offset is 14, too."""
+    """Only offsets up to 14 of the second segment are in the lineage, so the target ends at offset 14."""
     both = (segment(1, 0, 9), segment(2, 10, 19), segment(3, 15, 29, (1, 15)))
     lineage = {PARTITION.key: Lineage([(0, 0), (1, 15)])}
     all_steps, _ = brief(plan_copy_from_tier(tier(*both), TierState(read={0: 0}), lineage))
@@ -311,7 +311,7 @@ def test_a_killed_runs_spool_goes_with_the_next(tmp_path: Path) -> None:
 
 
 def test_runs_that_begin_side_by_side_keep_their_spools(tmp_path: Path) -> None:
-    """Each looks for what killed runs left while the others make theirs."""
+    """Each run looks for folders of killed runs while other runs create theirs."""
 
     def spool(_number: int) -> None:
         with spool_folder(tmp_path) as folder:
@@ -327,7 +327,7 @@ def test_runs_that_begin_side_by_side_keep_their_spools(tmp_path: Path) -> None:
 def test_from_layout_to_layout_and_back(
     kind: str, capture: Callable[[str], Path], target: World, tmp_path: Path, tierctl: Tierctl
 ) -> None:
-    """Aiven's plugin wrote the first tier; its copy in Kafka's layout, and that one's, read the same."""
+    """Copy a tier of Aiven's plugin to Kafka's layout and back; both copies have the same records."""
     root = capture(f"aiven-{kind}")
     source = World(root / "broker-logs", root / "bucket", root / "broker-logs", tmp_path)
     keys = () if kind == "plain" else ("--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}")

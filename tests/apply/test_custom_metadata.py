@@ -1,4 +1,4 @@
-"""KIP-917's limit: a segment that breached it is not uploaded again and again by a cron line."""
+"""A segment over KIP-917's limit is not uploaded again by each scheduled run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_breach_is_remembered_until_the_limit_or_the_layout_changes(copy: Call
         assert "from offset 0 " in again.err
     planned = copy(*limit)
     assert (planned.code, planned.json["steps"]) == (0, [])
-    # Other fields, then another limit: the segment is tried again.
+    # With other fields and then with another limit, the segment is copied again.
     assert copy(*limit, fields="REMOTE_SIZE").json["steps"]
     done = copy("--custom-metadata-max-bytes", 500, "--apply")
     assert (done.code, {outcome["status"] for outcome in done.json["outcomes"]}) == (0, {"done"})
@@ -69,7 +69,7 @@ def test_explain_and_status_know_the_breach(
     assert (row["next_action"], row["rule"]) == ("none", "RLMCopyTask, limit of custom metadata (KIP-917)")
     assert row["settings"] == [{"name": LIMIT, "value": "20", "source": "broker settings file"}]
     assert {"name": "limit_bytes", "value": 20} in row["facts"]
-    # What waits is behind, as before; with another limit, or other fields, it is copied.
+    # The later segments wait until the limit or the fields change; then they are copied.
     shown = tierctl("status", *where)
     assert shown.json[0]["lag_segments"] == before.json[0]["lag_segments"]
     assert (before.code, shown.code) == (0, 3), "an operator must act"

@@ -1,4 +1,4 @@
-"""Deleting what deleted topics left: recreated names, evidence, repeats."""
+"""`delete` of deleted topics: recreated names, evidence of the deletion, and repeated runs."""
 
 import shutil
 import signal
@@ -30,7 +30,7 @@ _S = RemoteLogSegmentState
 
 
 def _recreated(world: World) -> None:
-    """Another topic of the same name, with a copy of one segment's metadata and objects."""
+    """Add another topic with the same name, with the metadata and objects of one segment."""
     with opened(world) as manager:
         manager.refresh()
         segment = replace(next(iter(world.segments())), topic_id=OTHER_ID, state=_S.COPY_SEGMENT_STARTED)
@@ -69,13 +69,13 @@ def test_a_recreated_topic_is_untouched(tiered: World, tierctl: Tierctl) -> None
     assert {step["topic_id"] for step in ran.json["steps"]} == {old}
     assert tiered.objects() == live
     assert [segment.topic_id for segment in tiered.segments()] == [OTHER_ID]
-    # Now the name means one topic only.
+    # Only one topic has the name now.
     again = tierctl(*delete(tiered, "--mark", "--topic", "bills", "--i-know-it-is-deleted", OTHER_ID))
     assert again.json["steps"][0]["topic_id"] == OTHER_ID
 
 
 def _without_topic(world: World, folder: Path) -> Path:
-    """The log directory as it is once its broker has deleted the topic bills."""
+    """Return a copy of the log directory after its broker deleted the topic bills."""
     shutil.copytree(world.logs, folder, ignore=shutil.ignore_patterns("bills-*"))
     (folder / "kept-0").mkdir(parents=True)
     (folder / "kept-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
@@ -83,7 +83,7 @@ def _without_topic(world: World, folder: Path) -> Path:
 
 
 def test_marking_needs_evidence(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
-    """Offline: a log directory of each replica, or the operator's word for this one topic id."""
+    """Without a cluster, evidence is a log directory of each replica, or --i-know-it-is-deleted."""
     topic_id = next(iter(tiered.state())).topic_id_partition.topic_id
     gone, empty = _without_topic(tiered, tmp_path / "gone"), tmp_path / "empty"
     empty.mkdir()
@@ -97,8 +97,8 @@ def test_marking_needs_evidence(tiered: World, tierctl: Tierctl, tmp_path: Path)
         (("--log-dir", gone, "--log-dir", tiered.logs, "--all-log-dirs"), 4, "still has the folder bills-0"),
         (("--log-dir", gone, "--log-dir", tmp_path / "none", "--all-log-dirs"), 10, "no such folder"),
         (("--log-dir", gone, "--log-dir", empty, "--all-log-dirs"), 4, "has no partition"),
-        (("--i-know-it-is-deleted", OTHER_ID), 2, "no topic of this id is to be marked"),
-        (("--i-know-it-is-deleted", OTHER_ID, *word), 2, "no topic of this id is to be marked"),
+        (("--i-know-it-is-deleted", OTHER_ID), 2, "no topic with this id is to be marked"),
+        (("--i-know-it-is-deleted", OTHER_ID, *word), 2, "no topic with this id is to be marked"),
         (("--i-know-it-is-deleted", "bills"), 2, "not a Kafka id"),
     ):
         for apply in ((), ("--apply",)):
@@ -114,7 +114,7 @@ def test_marking_needs_evidence(tiered: World, tierctl: Tierctl, tmp_path: Path)
     )
     assert done.code == 0, done.err
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
-    # Marked already: nothing is left for which evidence would be needed.
+    # The topic is marked already, so no evidence is needed.
     assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).code == 0
 
 
@@ -145,7 +145,7 @@ def test_delete_refuses(more: tuple[str, ...], code: int, tiered: World, tierctl
 
 
 def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
-    """A broker that still copies: its new segment is deleted too, before FINISHED."""
+    """A broker is still copying: the new segment is deleted, too, before DELETE_PARTITION_FINISHED."""
     with opened(tiered) as manager:
         mark(manager)
         late = replace(
@@ -166,7 +166,7 @@ def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
 
 
 def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
-    """A copy that finishes after DELETE_PARTITION_FINISHED: the next run deletes it and finishes again."""
+    """If a copy finishes after DELETE_PARTITION_FINISHED, the next run deletes it and finishes again."""
     late = replace(next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED)
     with opened(tiered) as manager:
         mark(manager)
@@ -193,7 +193,7 @@ def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: P
             remover.send_signal(signal.SIGTERM)
             assert remover.wait(60) == 128 + signal.SIGTERM
         finally:
-            # It would go on for ever, beyond the tests.
+            # Without the limit, the run would never end.
             remover.kill()
             remover.wait()
     assert tiered.segments() == []

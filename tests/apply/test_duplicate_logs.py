@@ -1,4 +1,4 @@
-"""Two folders of one partition on one broker: nothing is decided for it, and every command says so."""
+"""If one broker has two folders of a partition, no command decides for it, and each reports it."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ META = "version=1\nnode.id={}\ncluster.id=c\n"
 
 @pytest.fixture
 def twice(tiered: World, tmp_path: Path) -> Callable[[int], tuple[object, ...]]:
-    """Options of two log directories that have the log of bills-0; the second is that of broker `node_id`."""
+    """Return options with two log directories that both have bills-0; broker `node_id` has the second."""
     other = tmp_path / "other"
     shutil.copytree(tiered.logs, other)
     (tiered.logs / "meta.properties").write_text(META.format(1))

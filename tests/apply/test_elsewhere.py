@@ -1,4 +1,4 @@
-"""Side effects on another machine, where the tier's folder turns out to be another folder."""
+"""Side effects on another machine, where the path of the tier names a different folder."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ S = RemoteLogSegmentState
 
 
 class Elsewhere(LocalEngine):
-    """Works in a folder of its own."""
+    """An engine that works in a folder of its own."""
 
     verify_on_driver = True
 
@@ -37,7 +37,7 @@ class Elsewhere(LocalEngine):
 
 
 class Gone(LocalEngine):
-    """Takes no work."""
+    """An engine that accepts no work."""
 
     def ready(self) -> None:
         raise EngineError("Spark is gone")

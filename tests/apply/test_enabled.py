@@ -1,4 +1,4 @@
-"""Tiering is opt-in: what `copy` does with topics whose settings do not have remote.storage.enable=true."""
+"""`copy` copies only topics whose settings have remote.storage.enable=true."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ MISSING = "remote.storage.enable=true is not among the topic's settings: tiering
 
 @pytest.fixture
 def copy(tierctl: Callable[..., Ran], capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., Ran]:
-    """Runs copy over a broker's log directory; `settings` are lines of --topic-configs, None without it."""
+    """Return a function that copies a log directory; `settings` are lines of --topic-configs, or None."""
 
     def run(settings: str | None, *more: object, broker: str = "") -> Ran:
         where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier")
@@ -81,9 +81,9 @@ def test_what_is_copied(
 @pytest.mark.parametrize(
     ("files", "more", "refusal"),
     [
-        ((None, ""), (), (2, "no topic settings are named")),
+        ((None, ""), (), (2, "no source of topic settings is named")),
         ((None, ""), ("--topic", "bills"), (2, "--assume-enabled")),
-        ((None, ""), ("--assume-enabled",), (2, "--assume-enabled goes with --topic")),
+        ((None, ""), ("--assume-enabled",), (2, "--assume-enabled needs --topic")),
         ((None, ""), ("--topic", "bilsl", "--assume-enabled"), (10, 'unknown topic "bilsl"')),
         ((on("bilsl", "ledger"), ""), (), (2, 'did you mean "bills"?')),
         (("", ""), (), (4, f"none of the 3 selected topics is copied (bills, events, ledger): {MISSING}")),
@@ -102,7 +102,7 @@ def test_what_is_refused(
     more: tuple[str, ...],
     refusal: tuple[int, str],
 ) -> None:
-    """Before any event is published."""
+    """Each is refused before an event is published."""
     settings, broker = files
     ran = copy(settings, *more, broker=broker)
     assert (ran.code, refusal[1] in ran.err) == (refusal[0], True), ran.err

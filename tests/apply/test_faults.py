@@ -1,4 +1,4 @@
-"""Stores and disks that fail: no FINISHED without its objects, nothing forgotten, and reruns converge."""
+"""With failing stores and disks, no FINISHED event lacks its objects, and later runs finish the work."""
 
 import errno
 import signal
@@ -41,7 +41,7 @@ DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Sta
 
 @pytest.fixture(scope="module")
 def beginnings(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
-    """The world each command begins in."""
+    """Return the world in which each command begins."""
     empty = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
     tiered = empty.clone(tmp_path_factory.mktemp("tiered"))
     run_on("copy", tiered)
@@ -67,7 +67,7 @@ def mark(manager: Any) -> None:
 
 @pytest.fixture(scope="module")
 def ends(beginnings: dict[str, World], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What an undisturbed run comes to."""
+    """Return the result of an undisturbed run."""
     facts = {}
     for command, beginning in beginnings.items():
         world = beginning.clone(tmp_path_factory.mktemp(f"end-{command}"))
@@ -135,7 +135,7 @@ def test_nothing_is_finished_over_a_hole(
     here = world("copy")
     wrap = partial(Failing, operation="verify_log_segment_data", nth=nth)
     outcomes = run_on("copy", here, wrap, engine=Backwards(), wave_size=3)
-    # The last segment is stored first.
+    # The engine stores the last segment first.
     good = 3 - nth
     assert statuses(outcomes) == [DONE] * good + [FAILED] + [DROPPED] * (2 - good)
     assert [segment.end_offset for segment in here.segments()] == [599, 1199, 1799][:good]
@@ -163,7 +163,7 @@ def test_a_clean_up_that_fails_is_a_begun_deletion(
 def test_a_transfer_that_was_stopped_is_never_finished(
     nth: int, world: Callable[[str], World], ends: dict[str, Any]
 ) -> None:
-    """A lease that looked lost while a transfer waited for its turn, and was renewed afterwards."""
+    """The lease seems lost while a transfer waits for its turn, and is renewed afterwards."""
     here = world("copy")
     wrap = partial(Failing, operation="copy_log_segment_data", nth=nth, error=TransferStopped)
     outcomes = run_on("copy", here, wrap, wave_size=2)
@@ -237,7 +237,7 @@ def test_the_tiers_disk_fails_a_copy(
 ) -> None:
     here = world("copy")
     disk = Disk(operation, nth, code)
-    # The first write is that of the tier's identity, before any step.
+    # The first write stores the tier's identity, before any step.
     with pytest.raises(RemoteStorageError) if nth == 1 else nullcontext():
         run_on("copy", here, remote_fs=FileSystem(disk))
     assert nth > 1 or here.segments() == []
@@ -253,7 +253,7 @@ def test_the_metadatas_disk_fails(
     here = world(command)
     disk = Disk(operation, nth)
     outcomes = run_on(command, here, fs=FileSystem(disk))
-    # An index that can't be written is no failure: the records are on the disk.
+    # A metadata index that can't be written is no failure, because the records are on the disk.
     if disk.failed is not None and "index" not in disk.failed.name:
         assert any(isinstance(outcome.error, MetadataError) for outcome in outcomes)
         assert not effects_after_failure(outcomes)
@@ -261,7 +261,7 @@ def test_the_metadatas_disk_fails(
 
 
 def effects_after_failure(outcomes: Any) -> bool:
-    """Whether a step was carried out after one whose publishing failed."""
+    """Return whether a step was carried out after a step whose publication failed."""
     failed = [at for at, outcome in enumerate(outcomes) if isinstance(outcome.error, MetadataError)]
     return any(outcome.status is DONE for outcome in outcomes[failed[0] :])
 
@@ -310,7 +310,7 @@ def test_a_stop_comes_before_the_next_side_effect(
 def test_no_event_is_written_once_the_lease_is_lost(
     command: str, label: str, beginnings: dict[str, World], ends: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The lease is lost after the run last asked for it: while the metadata before the event are read."""
+    """The lease is lost after its last check, while the run reads the metadata before the event."""
     here = beginnings[command].clone(tmp_path / "world")
     stop, lost, begun = Stop(), list[bool](), list[int]()
     stop.guard(lambda: bool(lost))
@@ -353,7 +353,7 @@ def test_a_signal_ends_a_run_between_side_effects(
 
 
 def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
-    """SIGHUP under nohup."""
+    """nohup makes the process ignore SIGHUP."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with stop_on_signals(Stop()) as stop:

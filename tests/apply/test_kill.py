@@ -1,4 +1,4 @@
-"""kill -9 before and after every labelled side effect: rerun, and the end is that of an undisturbed run."""
+"""kill -9 before and after every labelled side effect: later runs reach the result of an undisturbed run."""
 
 import os
 import random
@@ -36,10 +36,10 @@ UNSAFE_OFFSET = 99_999
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command over one world. `labels` are the side effects it goes through.
+    """One command over one world. `labels` are the side effects that it performs.
 
-    `cleans` are the fields of a request of copy; with `clean_dangling` it deletes, two days later, the copies
-    that a killed run had begun.
+    `cleans` are fields of a copy request with `clean_dangling`, which deletes, two days later, the copies
+    that the killed run had begun.
     """
 
     name: str
@@ -48,15 +48,15 @@ class Case:
     where: Callable[[World], tuple[object, ...]] = lambda world: world.where
     cleans: Callable[[World], dict[str, Any]] | None = None
     publishes: bool = False
-    """Whether it publishes segments whose objects are there before."""
+    """Whether the command publishes segments whose objects exist already."""
     plans: Callable[[World], tuple[object, ...]] | None = None
-    """The command that writes the plan that it carries out."""
+    """The command that writes the plan, for cases that carry out a saved plan."""
 
     def command(self, world: World) -> tuple[object, ...]:
         if self.plans is not None:
             world.state_dir.mkdir(exist_ok=True)
             name, *options = self.plans(world)
-            # An orphan must be seen twice, a day apart.
+            # Two runs, a day apart, must have seen an orphan.
             for now_ms in (ago_ms(25 / 24), ago_ms(0)):
                 tierctl(name, *self.where(world), *options, "--now", now_ms)
         name, *rest = self.args(world)
@@ -72,7 +72,7 @@ def _copy_tier(world: World) -> tuple[object, ...]:
 
 
 def _between_tiers(world: World) -> tuple[object, ...]:
-    """The source lies where other worlds have their log directory."""
+    """Make a world whose source tier is in the place of the log directory."""
     source = ("--metadata", world.logs / "metadata", "--from-remote", world.logs / "remote")
     return (*source, "--to-metadata", world.metadata, "--remote", world.remote)
 
@@ -162,7 +162,7 @@ def test_every_label_has_a_case() -> None:
 def worlds(
     capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, forked: Zygote
 ) -> dict[str, World]:
-    """The world each case begins in."""
+    """Return the world in which each case begins."""
     empty = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
     dangling = empty.clone(tmp_path_factory.mktemp("dangling"))
     _run(forked, COPY, dangling)
@@ -189,7 +189,7 @@ def worlds(
 
 
 def _damaged(world: World) -> World:
-    """The metadata are lost, and a broker has started since: it raised the log start and cut the epochs."""
+    """Make a world without metadata whose broker has started since, raised log starts and cut the epochs."""
     shutil.rmtree(world.metadata)
     topic_in(world.metadata, writable=True, partition_count=2).close()
     for path in world.logs.glob("bills-0/*.*"):
@@ -201,9 +201,9 @@ def _damaged(world: World) -> World:
 
 
 def _to_repair(world: World) -> World:
-    """A dangling copy, an orphan of a copied segment, a segment without events, and one without indexes.
+    """Make a world with a dangling copy, an orphan, and segments without events or without indexes.
 
-    An unsafe committed offset, too.
+    It also has an unsafe committed offset.
     """
     _begin_old_copy(world)
     tier = Spoilt(world.metadata, world.remote)
@@ -224,7 +224,7 @@ def _to_repair(world: World) -> World:
 
 
 def _begin_old_copy(world: World) -> None:
-    """STARTED and half the objects, two days ago."""
+    """Begin a copy two days ago: publish COPY_SEGMENT_STARTED and store half of the objects."""
     manager = manager_at(world.metadata, writable=True)
     part = next(iter(manager.refresh()))
     like = next(part.cache.list_remote_log_segments())
@@ -255,7 +255,7 @@ def _run(forked: Zygote, case: Case, world: World, code: int = 0, **kill: Any) -
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What an undisturbed run comes to, and how often it met each side effect."""
+    """The result of an undisturbed run, and how often it performed each side effect."""
 
     facts: Any
     objects: Any
@@ -267,7 +267,7 @@ class End:
 def ends(
     worlds: dict[str, World], forked: Zygote, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, End]:
-    """Undisturbed runs."""
+    """Return the results of undisturbed runs."""
     ends = {}
     for case in CASES:
         world = worlds[case.name].clone(tmp_path_factory.mktemp(f"end-{case.name}"))
@@ -282,7 +282,7 @@ def _checkpoints(world: World) -> dict[Path, bytes]:
 
 
 def _stored(world: World) -> dict[tuple[str, str], bytes]:
-    """Objects by folder, start offset and kind; their ids differ from run to run."""
+    """Return the objects by folder, start offset and kind, because ids differ from run to run."""
     stored = {}
     for key, data in world.objects().items():
         folder, name = key.rsplit("/", 1)
@@ -293,13 +293,13 @@ def _stored(world: World) -> dict[tuple[str, str], bytes]:
 
 
 def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
-    """Two reruns come to the undisturbed end, the second without doing anything."""
+    """Run the command twice more: the first run reaches the undisturbed result, the second does nothing."""
     if case.plans is not None:
         assert not _missing_objects(world)
     elif not case.publishes:
         check_durable(world)
     elif world.segments():
-        # With another log start or other epochs, a broker would delete what is published.
+        # With another log start or other epochs, a broker would delete the published segments.
         assert _checkpoints(world) == end.checkpoints
     check_deleted(world)
     _run(forked, case, world)
@@ -308,19 +308,20 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
     assert world.facts() == end.facts
     check_durable(world)
     if case.cleans:
-        # What the killed run had begun under other ids is reported, and goes once it is a day old.
+        # The objects of the killed run have other ids; they are reported, and deleted once they are a day
+        # old.
         clean_dangling(layout="kafka", **case.cleans(world))
         assert world.facts() == end.facts
     assert _stored(world) == end.objects
     assert _checkpoints(world) == end.checkpoints
     for committed in world.logs.glob("_rlmm_committed_offsets"):
-        # How much lower it gets depends on the events that the killed run published.
+        # The new committed offset depends on the events that the killed run published.
         assert int(committed.read_text().split()[-1]) < UNSAFE_OFFSET
     assert not [s for s in world.segments() if s.state != "COPY_SEGMENT_FINISHED"]
 
 
 def _missing_objects(world: World) -> list[str]:
-    """Finished segments without a log."""
+    """Return the finished segments without a log in the tier."""
     stored = " ".join(world.objects())
     finished = [s for s in world.segments() if s.state == "COPY_SEGMENT_FINISHED"]
     return [s.segment_id for s in finished if f"{s.segment_id}.log" not in stored]
@@ -358,7 +359,7 @@ def test_kill_twice(
         world = worlds[case.name].clone(tmp_path / str(at))
         _run(forked, case, world, SIGKILLED, kills=[chosen.choice(moments)])
         second = forked(*case.command(world), kills=[chosen.choice(moments)])
-        # The second may not be met any more: then that run ended, and the next ones have nothing to do.
+        # If the run has ended before the second kill, the next runs have no work to do.
         assert second.code in {0, SIGKILLED}, f"seed {SEED}, pair {at}: {second.err}"
         _converge(forked, case, world, ends[case.name])
 

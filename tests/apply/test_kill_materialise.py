@@ -1,6 +1,7 @@
-"""kill -9 around every side effect of `restore --materialise`: a broker loads nothing, or the whole log.
+"""kill -9 around every side effect of `restore --materialise`: a broker loads no log or the whole log.
 
-Records of some keys are left out, which has every side effect of a plain run, and one more: the signed list.
+The run erases the records of some keys. It has every side effect of a plain run, and also writes the signed
+list.
 """
 
 import json
@@ -23,7 +24,7 @@ NEW_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 def new_broker(folder: Path) -> Path:
-    """The directory of a stopped broker with the empty log of a new topic."""
+    """Return the directory of a stopped broker with the empty log of a new topic."""
     partition = folder / "bills-0"
     partition.mkdir(parents=True)
     (folder / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
@@ -38,7 +39,7 @@ def command(world: World, log_dir: Path) -> tuple[object, ...]:
 
 @pytest.fixture
 def without_keys(tiered: World, tierctl: Any, tmp_path: Path) -> tuple[object, ...]:
-    """Options that leave out the records of the first key of bills-0, and their lists in `lists`."""
+    """Return the options that erase the records of the first key of bills-0, with the lists in `lists`."""
     row = json.loads(tierctl("fetch", *tiered.where, "--topic", "bills", "--binary", "hex").lines[0])
     (tmp_path / "keys").write_text(f"hex:{row['key']}\n")
     signing_key(tmp_path / "key.pem")
@@ -51,7 +52,7 @@ def lists(folder: Path) -> dict[str, bytes]:
 
 
 def files(log_dir: Path) -> dict[str, bytes]:
-    """Everything that a broker would not delete when it starts."""
+    """Return every file that a broker does not delete when it starts."""
     found = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
     return {
         str(path.relative_to(log_dir)): path.read_bytes()

@@ -1,4 +1,4 @@
-"""kill -9 around every side effect of `restore --new-ids`: run again, it ends as if it were not killed."""
+"""kill -9 around every side effect of `restore --new-ids`: the next run reaches the undisturbed result."""
 
 import shutil
 from pathlib import Path
@@ -18,13 +18,13 @@ TIER = "kafka-tiered-storage"
 
 
 def partitions(world: World) -> list[str]:
-    """Names of the partitions of bills that have objects."""
+    """Return the names of the partitions of bills that have objects."""
     found = {path.name[:-23] for path in (world.remote / TIER).iterdir()}
     return sorted(name for name in found if name.startswith("bills-"))
 
 
 def with_new_topic(world: World, target: Path, epochs: str = "1\n99 0\n") -> World:
-    """A copy whose broker has the empty logs of a new topic."""
+    """Return a copy of the world whose broker has the empty logs of a new topic."""
     found = world.clone(target)
     (found.metadata / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
     for name in partitions(world):
@@ -45,7 +45,7 @@ def command(world: World, *more: object) -> tuple[object, ...]:
 
 
 def copies(world: World) -> dict[str, bytes]:
-    """The objects under the new id, by the keys that they have under the old one."""
+    """Return the objects under the new id, by the keys that they have under the old id."""
     old = next(
         path.name[-22:]
         for path in (world.remote / TIER).iterdir()
@@ -63,7 +63,7 @@ def _facts(s: RemoteLogSegmentMetadata) -> tuple[object, ...]:
 
 
 def logs(world: World) -> dict[str, bytes]:
-    """The files of the new topic's logs, and its entries in the checkpoints."""
+    """Return the files of the new topic's logs, and the topic's entries in the checkpoint files."""
     found = {
         str(path.relative_to(world.metadata)): path.read_bytes()
         for path in world.metadata.glob("bills-*/*")
@@ -90,7 +90,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
         world = with_new_topic(tiered, tmp_path / str(at))
         assert forked(*command(world), kills=[kill]).code == SIGKILLED
         if segments(world):
-            # Events are the last: whatever they name is in the tier, and the logs are in their places.
+            # Events are written last: every segment that they name is in the tier, and the logs are renamed.
             assert (copies(world), logs(world)) == end[:2], kill
         for _ in range(2):
             again = forked(*command(world))

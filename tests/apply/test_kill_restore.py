@@ -1,4 +1,4 @@
-"""kill -9 around every side effect of `restore --into`: the node has no topic, or all that it needs."""
+"""kill -9 around every side effect of `restore --into`: the node has no topic, or a complete one."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def command(world: World, node: Path) -> tuple[object, ...]:
 
 
 def files(node: Path) -> dict[str, bytes]:
-    """Everything that a broker would read, but for events, which have the time of their run."""
+    """Return every file that a broker reads, except events, which contain the time of their run."""
     found = (path for path in node.rglob("*") if path.is_file() and path.suffix not in {".bak", ".lock"})
     return {
         str(path.relative_to(node)): path.read_bytes()
@@ -40,7 +40,7 @@ def files(node: Path) -> dict[str, bytes]:
 
 
 def segments(node: Path) -> set[tuple[object, ...]]:
-    """The segments in the node's metadata topic."""
+    """Return the segments in the node's metadata topic."""
     manager = manager_at(node)
     try:
         return {_facts(s) for part in manager.refresh() for s in part.cache.list_remote_log_segments()}
@@ -69,7 +69,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     for at, kill in enumerate(moments(ran, OWN_LABELS)):
         node = formatted_node(tmp_path / str(at))
         assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED
-        # The topic is the last: a broker that starts with it finds its log, its checkpoints and its segments.
+        # The topic is written last: a broker that starts with it finds its log, checkpoints and segments.
         if has_topic(node):
             assert files(node) == end, kill
             assert segments(node) == known, kill
@@ -84,7 +84,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
 
 @pytest.mark.slow
 def test_pairs_of_kills(tiered: World, forked: Zygote, tmp_path: Path) -> None:
-    """The run after a kill is killed, too."""
+    """The run after a killed run is killed, too."""
     whole = formatted_node(tmp_path / "whole")
     ran = forked(*command(tiered, whole))
     end, known = files(whole), segments(whole)

@@ -1,4 +1,4 @@
-"""kill -9 beside an S3 server: reruns come to the end of an undisturbed run, and leave no upload behind."""
+"""kill -9 of runs on an S3 server: later runs reach the undisturbed result and leave no upload behind."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ SIGKILLED = -9
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A tier in a bucket of its own, its metadata, and the log that it is copied from."""
+    """A tier in a new bucket, its metadata, and the log that is copied to it."""
 
     name: str
     layout: str
@@ -53,7 +53,7 @@ class Bucket:
         return found
 
     def check(self) -> None:
-        """No FINISHED without its objects, all of whose bytes are there; no object that is nobody's."""
+        """Check that each finished segment has its objects with all bytes, and that there are no orphans."""
         tier = open_tier(TierSpec(f"s3://{self.name}/tier", layout=self.layout))
         known = self.segments()
         for segment in known:
@@ -65,7 +65,7 @@ class Bucket:
         tier.close()
 
     def end(self) -> tuple[Counter[tuple[object, ...]], Counter[tuple[str, str]]]:
-        """Segments and objects, their ids left out."""
+        """Return segments and objects, without their ids."""
         tier = open_tier(TierSpec(f"s3://{self.name}/tier", layout=self.layout))
         objects = Counter(
             (o.key.rsplit("/", 1)[1][:20], o.key.rsplit(".", 1)[1]) for o in tier.list_objects()
@@ -134,7 +134,7 @@ def test_reruns_converge(
     killed.run(command)
     killed.check()
     if command == "copy":
-        # What the killed run had begun, objects and uploads, goes once it is a day old.
+        # Objects and uploads that the killed run began are deleted once they are a day old.
         clean_dangling(
             metadata=str(killed.metadata),
             remote=f"s3://{killed.name}/tier",

@@ -36,7 +36,7 @@ def deleted_by_broker(root: Path) -> set[str]:
 
 @pytest.fixture
 def before(capture: Callable[..., Path], tmp_path: Path) -> World:
-    """The tier before the broker's expiration task ran: DeleteRecords has already cut the checkpoints."""
+    """Return the tier before the broker's expiration task ran; DeleteRecords has cut the checkpoints."""
     root = capture("delete-across-epoch")
     shutil.copytree(root / "before", tmp_path / "before")
     shutil.copytree(root / "before-remote", tmp_path / "remote")
@@ -44,7 +44,7 @@ def before(capture: Callable[..., Path], tmp_path: Path) -> World:
 
 
 def sweep(world: World, root: Path, *more: object) -> tuple[object, ...]:
-    """Return the command; retention.ms is longer by the age of the capture: the same segments expire."""
+    """Return a sweep command whose retention.ms includes the age of the capture."""
     settings = world.remote.parent / "topics.properties"
     if not settings.exists():
         text = (root / "topics.properties").read_text()
@@ -56,7 +56,7 @@ def sweep(world: World, root: Path, *more: object) -> tuple[object, ...]:
 
 
 def cut_as_brokers_do(world: World, starts: dict[TopicPartition, int]) -> None:
-    """Raise log starts in the log directory as DeleteRecords does: the checkpoints are cut from the start."""
+    """Raise log starts in the log directory as DeleteRecords does, which cuts the checkpoints."""
     logs = read_log_dirs([world.logs])
     for log in logs:
         start = starts.get(log.topic_partition, log.log_start_offset)
@@ -73,7 +73,7 @@ def left(world: World) -> set[str]:
 
 
 def wanted(world: World, root: Path) -> set[str]:
-    """Return the ids that a sweep leaves: the broker's, and of `both` the segment that the limit keeps."""
+    """Return the segment ids that must remain: the broker's, and that of `both` which the limit keeps."""
     lines = (root / "deleted-over-retention.txt").read_text().splitlines()
     both = {line.split()[3] for line in lines if line.split()[1] != KEPT_OF_BOTH}
     assert len(both) == len(lines) - 1
@@ -85,7 +85,7 @@ def wanted(world: World, root: Path) -> set[str]:
 def test_a_killed_sweep_is_finished_by_the_next(
     before: World, capture: Callable[..., Path], forked: Zygote, kill: list[Any], is_cut: bool
 ) -> None:
-    """A broker may have started in between: then its checkpoints have the log starts, and lack epochs."""
+    """A broker may start in between; its checkpoints then have the new log starts and lack epochs."""
     root = capture("delete-across-epoch")
     kept = wanted(before, root)
     state = ("--state-dir", before.state_dir)
@@ -109,7 +109,7 @@ def test_a_killed_sweep_is_finished_by_the_next(
 def test_the_sweep_leaves_what_the_broker_left(
     before: World, capture: Callable[..., Path], forked: Zygote
 ) -> None:
-    """Without a kill: the objects are those of the broker, but for the segment of `both`."""
+    """Without a kill, the remaining objects are those of the broker, and the segment of `both`."""
     root = capture("delete-across-epoch")
     swept = forked(*sweep(before, root, "--apply", "--state-dir", before.state_dir))
     assert swept.code == 0, swept.err

@@ -1,4 +1,4 @@
-"""What --metrics-file says of runs that copy, delete, fail and follow each other."""
+"""Metrics in --metrics-file after runs that copy, delete or fail, one after the other."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ KAFKA = "kafka_server_brokertopicmetrics_remote"
 
 
 def samples(file: Path) -> dict[tuple[str, ...], float]:
-    """The samples in a metrics file: (name, value of each label in the order of the labels' names)."""
+    """Return the samples of a metrics file: (name, label values in the order of the label names)."""
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(file.read_text())
@@ -36,7 +36,7 @@ def of_topics(file: Path, name: str) -> dict[str, float]:
 
 @pytest.fixture(params=["", pytest.param("promtool", marks=pytest.mark.matrix)])
 def file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """The metrics file; Prometheus accepts what a test leaves there."""
+    """Return a metrics file; after the test, Prometheus must accept its content."""
     path = tmp_path / "tierctl.prom"
     yield path
     monkeypatch.undo()
@@ -142,7 +142,7 @@ def test_findings_stay_until_a_run_looks_for_their_kind_again(
 ) -> None:
     first, second, *_ = sorted(tiered.remote.rglob("*.log"))
     whole = [each.read_bytes() for each in (first, second)]
-    # They are hard links.
+    # The files of the world are hard links.
     for each in (first, second):
         each.unlink()
     second.write_bytes(whole[1][:-1] + bytes([whole[1][-1] ^ 1]))
@@ -203,7 +203,7 @@ def test_a_folder_that_is_not_there_ends_the_run_before_it_begins(
     before = files(empty)
     ran = tierctl(*copy(empty, "--apply", "--metrics-file", file.parent / "missing" / "t.prom"))
     assert ran.code == 2
-    assert "is no folder" in ran.err
+    assert "is not a folder" in ran.err
     assert files(empty) == before
 
 

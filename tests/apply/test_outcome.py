@@ -1,4 +1,4 @@
-"""A run's exit code."""
+"""The exit code of a run."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ LOCKED = 6
 PROCESSES = 50
 KILLED = 46
 CHANGES = 40
-"""A process is killed at a change of a file up to this number: copying two segments makes more."""
+"""A process is killed at a file change up to this number; copying two segments makes more changes."""
 SEED = 20260405
 DELETED = "ledger"
 SETTINGS = (
@@ -30,7 +30,7 @@ SETTINGS = (
 
 @pytest.fixture
 def beginning(capture: Callable[..., Path], forked: Zygote, tmp_path: Path) -> World:
-    """A topic to copy and to sweep, and one that was copied, then deleted, and is marked."""
+    """Make a world with a topic to copy and sweep, and a topic that was copied, deleted and marked."""
     world = World(*(tmp_path / name for name in ("metadata", "remote", "logs", "state")))
     topic_in(world.metadata, writable=True, partition_count=3).close()
     shutil.copytree(capture("untiered-broker") / "local", world.logs)
@@ -62,16 +62,16 @@ def _arguments(world: World, *command: object) -> tuple[object, ...]:
 
 
 def _run(forked: Zygote, world: World, *command: object) -> bool:
-    """Run a command that must succeed; return whether it changed more than the state directory."""
+    """Run a command that must succeed; return whether it changed anything besides the state directory."""
     ran = forked(*_arguments(world, *command))
     assert ran.code == 0, ran.err
     return bool({label for label, _ in met(ran)} - {"file", "delete.offsets.commit"})
 
 
 def _converge(forked: Zygote, world: World) -> None:
-    """Run every command twice; the second time none has anything to do."""
+    """Run every command twice; the second run of each must find no work."""
     for _ in range(2):
-        # A sweep may find more to do after a copy, and the other way round.
+        # After a copy, sweep may find new work, and vice versa.
         has_worked = [_run(forked, world, *command) for command in _commands(world).values()]
     assert not any(has_worked), "a second rerun still did something"
 
@@ -93,7 +93,7 @@ def test_races_end_as_one_run_does(beginning: World, forked: Zygote, tmp_path: P
     codes = Counter(ran.code for ran in ended)
     unexpected = [ran.err for ran in ended if ran.code not in {0, SIGKILLED}]
     assert not unexpected, f"{codes}: {unexpected[0]}"
-    # Processes that get the lock after the work is done change too little to be killed.
+    # Processes that get the lock late find no work and are not killed.
     assert codes[SIGKILLED] >= 5, codes
     print(f"{PROCESSES} processes: {codes[SIGKILLED]} killed")
     check_durable(world)

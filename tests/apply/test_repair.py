@@ -1,4 +1,4 @@
-"""`verify --plan-out` plans the repairs of what it finds, `apply` carries them out, and verify is clean."""
+"""`verify --plan-out` plans repairs, `apply` carries them out, and then verify finds no problem."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def problems(ran: Ran) -> list[dict[str, Any]]:
 
 
 def planned(tier: Spoilt, *more: object, seen_before: bool = True) -> tuple[Path, Ran]:
-    """Verify twice, as of 25 hours ago and now; the plan of the second run."""
+    """Run verify as of 25 hours ago and as of now; return the plan of the second run."""
     plan = tier.remote.parent / "plan.json"
     verify = ("verify", *where(tier), "--plan-out", plan, "--output", "jsonl", *more)
     if seen_before:
@@ -118,7 +118,7 @@ def test_an_orphan_is_deleted_when_it_was_seen_twice(tier: Spoilt) -> None:
 
 def test_an_orphan_that_was_gone_meanwhile_must_be_seen_twice_again(tier: Spoilt) -> None:
     again = copy_objects(tier)
-    # Another orphan of the partition stays.
+    # Another orphan of the partition is not deleted.
     stays = tier.object(replace(again, segment_id=Uuid("BAAAAAAAAAAAAAAAAAAAAQ")), ".log")
     stays.write_bytes(b"stays")
     planned(tier)
@@ -149,7 +149,7 @@ GONE = Uuid("GAAAAAAAAAAAAAAAAAAAAQ")
 
 
 def _left_by_a_deleted_topic(tier: Spoilt) -> Path:
-    """Objects of a topic that no metadata and no log directory have."""
+    """Make a world with objects of a topic that neither the metadata nor a log directory has."""
     segment = tier.segments(CLICKS)[0]
     gone = replace(segment, topic="gone", topic_id=GONE)
     folder = tier.object(gone, "").parent
@@ -246,7 +246,7 @@ def test_a_plan_does_nothing_once_the_tier_has_changed(
     before = {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()}
     states = [(each.segment_id, each.state) for each in tier.segments(CLICKS)]
     ran = tierctl("apply", plan, *where(tier), "--apply", "-o", "json")
-    # The work of the plan is done, or the plan is void.
+    # Either the steps are already done, or the plan is void.
     assert ran.code == (ExitCode.OK if change is _published else ExitCode.REFUSED), ran.err
     assert [outcome for outcome in ran.json["outcomes"] if outcome["status"] == "done"] == []
     assert "skipped" in ran.err

@@ -1,4 +1,4 @@
-"""Indexes that are missing or damaged are derived from the log: on captured tiers what brokers wrote."""
+"""Missing or damaged indexes are derived from the log; on captured tiers they equal those of brokers."""
 
 import json
 from collections import Counter
@@ -52,11 +52,12 @@ CAPTURES = [
 def test_derived_indexes_are_those_of_the_broker(
     place: str, capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Transactions and producers are equal, byte for byte. The others differ in two known ways.
+    """Transaction indexes and producer snapshots are equal byte for byte; the others may differ.
 
-    A broker that restarted while the segment was active began the interval of the offset index anew, and
-    wrote the largest timestamp so far; LogSegment.recover, and so tierctl, does not know that. The lineage of
-    a segment that was copied after the log start rose begins at that log start.
+    They differ in two known cases. A broker that restarted while the segment was active starts a new interval
+    in the offset index and writes the largest timestamp so far; LogSegment.recover, and therefore tierctl,
+    does not do that. If a segment was copied after the log start rose, its leader-epoch index begins at that
+    log start.
     """
     name, metadata, remote = place.split()
     root = capture(name)
@@ -86,7 +87,7 @@ def _both(
     tier: RemoteStorageManager,
     spool: Path,
 ) -> dict[IndexType, tuple[bytes | str, bytes]]:
-    """Return each index as derived and as stored; the derived ones must verify."""
+    """Return each index as derived and as stored; check that the derived ones are valid."""
     try:
         with spooled(tier, segment, spool) as files, FileBytes(files.log) as log:
             derived = derive_indexes(segment, log, tier, neighbours_of(segment, finished))
@@ -95,7 +96,7 @@ def _both(
             stored = files.index_bytes()
     except RemoteResourceNotFound:
         return {}
-    # A transaction index without entries is no object in some versions.
+    # Some versions store no object for a transaction index without entries.
     return {kind: (derived[kind], stored[kind] or b"") for kind in IndexType}
 
 
@@ -169,7 +170,7 @@ def test_all_indexes_of_a_segment_are_derived_at_once(tier: Spoilt) -> None:
     segment = with_transactions(tier)
     for suffix in SUFFIX.values():
         tier.object(segment, suffix).unlink()
-    # Found without --deep, from the listing alone.
+    # The listing shows it, without --deep.
     (step,), ran = repaired(tier)
     assert (ran.code, len(step["indexes"])) == (0, len(SUFFIX)), ran.err
     after = contents(tier)
@@ -245,7 +246,7 @@ def test_a_log_that_was_damaged_since_is_not_used(tier: Spoilt) -> None:
 
 @pytest.fixture
 def plugin(writable: Callable[[str], Path]) -> Spoilt:
-    """A tier of Aiven's plugin, which keeps all indexes of a segment in one object."""
+    """Return a tier of Aiven's plugin, which keeps all indexes of a segment in one object."""
     return Spoilt(writable("aiven-plain/broker-logs"), writable("aiven-plain/bucket"))
 
 
@@ -268,7 +269,7 @@ def test_the_one_object_of_the_plugin_is_derived(damage: Callable[[Path], None],
 
 
 def test_other_sizes_than_the_manifest_says_are_refused(plugin: Spoilt) -> None:
-    """The broker restarted while it wrote this segment, so its offset index lacks an entry."""
+    """The broker restarted while it wrote this segment, so the stored offset index lacks an entry."""
     restarted = {s.start_offset: n for n, s in enumerate(plugin.segments("sensors"))}[344]
     path = _indexes_of(plugin, restarted, "sensors")
     path.unlink()

@@ -1,4 +1,4 @@
-"""Faults between tierctl and an S3 server: a second run converges, nothing is finished without its object."""
+"""Faults between tierctl and an S3 server: a second run finishes the work."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ RETRIES = ("--override", "remote.log.manager.task.retry.backoff.ms=1", "--attemp
 
 @dataclass
 class Away:
-    """A small log and an empty tier behind a proxy."""
+    """A small log, and an empty tier behind a proxy."""
 
     proxy: FaultyProxy
     uri: str
@@ -65,7 +65,7 @@ class Away:
         return ("sweep", *where, *more, "--apply")
 
     def check(self, layout: str) -> None:
-        """Every finished segment is whole, and readable; no object is nobody's."""
+        """Check that every finished segment is complete and readable, and that no object is an orphan."""
         self.proxy.faults = []
         tier = open_tier(TierSpec(self.uri, layout=layout))
         known = self.segments()
@@ -147,7 +147,7 @@ class TestCopy:
         ("aiven", ("errors inside", *DELETING, 1)),
         ("aiven", ("reset after", *DELETING, 2)),
         ("kafka", ("404", *DELETING, 0)),
-        # What is looked for before a deletion, and after it.
+        # The requests that list objects before and after a deletion.
         ("kafka", ("404", *LISTING, 0)),
         ("kafka", ("truncated", *LISTING, 1)),
         ("aiven", ("503", *LISTING, 4)),
@@ -156,7 +156,7 @@ class TestCopy:
 def test_sweeps(away: Away, tierctl: Tierctl, layout: str, fault: tuple[Kind, str, str, int]) -> None:
     assert tierctl(*away.copy(layout)).code == 0
     before = {s.segment_id for s in away.segments()}
-    # Twice in a row: what is tried again fails again.
+    # Fail twice in a row, so that the retry fails, too.
     away.proxy.faults = [Fault(*fault), Fault(*fault[:3], fault[3] + bool(fault[3]))]
     first = tierctl(*away.sweep(layout))
     assert first.code in FAILED | {0}, first.err

@@ -27,14 +27,14 @@ Capture = Callable[[str], Path]
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
 NOW = "2026-11-23T00:00:00Z"
-"""After the capture; from 10:30 of this day on retention.ms expires more of `metrics`."""
+"""A time after the capture; from 10:30 of this day on, retention.ms expires more segments of `metrics`."""
 COMPRESSED = ("rsm.config.compression.enabled=true", "rsm.config.chunk.size=262144")
 FIELDS = ("rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_PREFIX",)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An empty tier: where, how its objects look, and what a broker would be told of it."""
+    """An empty tier: its URI, the layout of its objects, and the corresponding broker settings."""
 
     uri: str
     layout: str
@@ -79,7 +79,7 @@ def live_segments(metadata: Path) -> Iterator[RemoteLogSegmentMetadata]:
 
 
 def files_of(root: Path, segment: RemoteLogSegmentMetadata) -> LogSegmentData:
-    """The contents of a segment of a captured tier."""
+    """Return the files of a segment of a captured tier."""
     folder = root / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
     stem = f"{segment.start_offset:020d}-{segment.segment_id}"
     transactions = folder / f"{stem}.txnindex"
@@ -175,7 +175,7 @@ def test_another_run_keeps_this_one_out(
 def test_a_store_without_a_lease_is_refused_unless_the_operator_says_so(
     tierctl: Tierctl, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store is that of gs:// and abfs://, over a folder."""
+    """The store has the behaviour of gs:// and abfs://, over a folder."""
     monkeypatch.setattr(registry, "STORES", {"file": StoreKind(module="arrow", example="file:///dir")})
     (tmp_path / "tier").mkdir()
     where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--layout", "kafka")
@@ -214,7 +214,7 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
     assert 0 < statuses.count("done") < 14
-    # A wave that met the loss while publishing is dropped; later waves are not begun.
+    # The wave that lost the lease while publishing is dropped; later waves do not begin.
     assert set(statuses) - {"done"} <= {"pending", "dropped", "failed"}
     tier = place.open()
     finished = [s for s in live_segments(tmp_path / "metadata") if s.state.name == "COPY_SEGMENT_FINISHED"]

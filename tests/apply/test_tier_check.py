@@ -1,4 +1,4 @@
-"""A tier that shows nothing of what the metadata say is in it is the wrong one: nothing is begun in it."""
+"""A tier without any object of the segments in the metadata is treated as the wrong tier."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ REFUSED = "refused"
 
 
 class World:
-    """Segments told in words: "finished there", "deleting gone" (its objects), "copying gone"."""
+    """Segments described in words: "finished there", "deleting gone" (its objects), "copying gone"."""
 
     def __init__(self) -> None:
         self.state = TierState(read={0: 0})
@@ -51,7 +51,7 @@ class World:
             made = segment(number, number * 10, number * 10 + 9, partition=partition)
             advance(self.state, made, *STATES[state])
             if objects == "there":
-                # One object is enough to know a tier by: a deletion may have been killed in the middle.
+                # One object is enough to recognise a tier, because a killed deletion may have left only one.
                 self.storage.objects[self.storage.tier.layout.keys_of(made)[-1]] = b""
             part = self.state.partition(partition)
             assert part is not None
@@ -70,15 +70,15 @@ class World:
 made_id = segment(99, 0, 9).segment_id
 
 CASES: list[tuple[list[str], list[str], list[str], list[int] | str]] = [
-    # To be deleted; the partition's other segments; another partition's; which are refused, if not all.
+    # In order: to be deleted, others of the partition, of another partition, and which are refused ("all").
     (["finished there"] * 3, [], [], []),
     (["finished there", "finished gone"], [], [], [1]),
     (["finished gone"], ["finished there"], [], [0]),
     (["finished gone"], [], ["finished there"], [0]),
-    # A wrong bucket or prefix, and a tier that somebody emptied.
+    # The bucket or prefix is wrong, or somebody deleted all objects.
     (["finished gone"], [], [], REFUSED),
     (["finished gone", "finished gone"], ["finished gone"], ["finished gone"], REFUSED),
-    # Resumed: what a killed run deleted last may have been the last of all, or else something is left.
+    # The resumed deletion may have deleted the last object of the tier before it was killed.
     (["deleting gone"], [], [], []),
     (["deleting gone"], ["finished there"], [], []),
     (["deleting gone"], [], ["finished there"], []),
@@ -88,11 +88,11 @@ CASES: list[tuple[list[str], list[str], list[str], list[int] | str]] = [
     (["deleting gone"], [], ["finished gone"], REFUSED),
     (["deleting gone", "finished gone"], [], [], REFUSED),
     (["deleting there", "finished gone"], [], [], [1]),
-    # A copy that was never finished may not have come as far as the tier.
+    # A copy that did not finish may have stored no object.
     (["copying gone"], [], [], []),
     (["copying gone"], ["finished there"], [], []),
     (["copying gone"], [], ["finished gone"], REFUSED),
-    # Neither is what another run is about to delete, or to copy, a sign of anything.
+    # Segments that another run is deleting or copying prove nothing either.
     (["deleting gone"], ["deleting gone", "copying gone"], [], []),
     ([], ["finished gone"], [], []),
 ]
@@ -163,14 +163,14 @@ def test_a_store_that_fails_is_no_wrong_tier() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A tier, and others that are easily taken for it."""
+    """A tier, and other places that a user could mistake for it."""
 
     uri: str
     layout: str
     key_prefix: str
     wrong: tuple[tuple[str, str], ...]
     looked_for: str
-    """What a refusal names, of the first of the wrong ones."""
+    """The start of the message about the first wrong place."""
 
     def options(self, uri: str, key_prefix: str) -> tuple[str, ...]:
         where = ("--remote", uri, "--layout", self.layout)
@@ -187,7 +187,7 @@ def _in_s3(server: S3Server, layout: str, key_prefix: str) -> Place:
 
 def _in_folder(folder: Path, layout: str) -> Place:
     for name in ("tier", "typo"):
-        # A folder that is not there, or empty, is no tier in any case.
+        # A missing or empty folder is never a tier.
         (folder / name / "kafka-tiered-storage" / "something").mkdir(parents=True)
     wrong = ((folder / "typo").as_uri(), "")
     return Place((folder / "tier").as_uri(), layout, "", (wrong,), str(folder / "typo"))
@@ -210,7 +210,7 @@ def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 
 
 def states(metadata: Path) -> list[object]:
-    """All that the metadata say of segments and of partition deletes."""
+    """Return the states of all segments and partition deletes in the metadata."""
     manager = manager_at(metadata)
     found: list[object] = []
     for part in manager.refresh():
@@ -258,7 +258,7 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
     begins_nothing(wrongs[-1], "delete")
     assert sorted(tier.list_objects()) == objects
     assert tierctl("delete", *right, "--apply").code == 0
-    # Everything was deleted as it should be: what is empty now is nothing to be suspicious of.
+    # All segments were deleted regularly, so an empty tier is expected.
     assert tierctl("delete", *right, "--apply").json["outcomes"] == []
     assert sorted(tier.list_objects()) == []
     tier.close()
@@ -267,7 +267,7 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
 def test_a_copy_goes_where_the_rest_is(
     template: Path, tmp_path: Path, tierctl: Tierctl, s3_server: S3Server
 ) -> None:
-    """A broker trusts FINISHED: in another bucket nobody would find what it then deletes from its disk."""
+    """Brokers delete their local segments after FINISHED, so a copy to a wrong bucket would lose them."""
     metadata = tmp_path / "metadata"
     shutil.copytree(template / "metadata", metadata)
     earlier = tmp_path / "logs"

@@ -28,7 +28,7 @@ IDENTITY = ".tierctl-identity"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A metadata folder, log directories and a tier at a URI."""
+    """A metadata folder, log directories and the URI of a tier."""
 
     metadata: Path
     logs: Path
@@ -60,7 +60,7 @@ def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(params=["folder", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where tiers may be: a folder, or a bucket."""
+    """Return the URI of a tier: a folder, or a bucket."""
     if request.param == "folder":
         return (tmp_path / "tiers").as_uri()
     server: S3Server = request.getfixturevalue("s3_server")
@@ -69,14 +69,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def site(template: World, place: str, tmp_path: Path) -> Site:
-    """Metadata without an event, and a tier that does not exist yet."""
+    """Return metadata without events, and the URI of a tier that does not exist yet."""
     shutil.copytree(template.metadata, tmp_path / "metadata")
     shutil.copytree(template.logs, tmp_path / "logs")
     return Site(tmp_path / "metadata", tmp_path / "logs", f"{place}/tier")
 
 
 def keys(remote: str) -> list[str]:
-    """Every object in a tier's place, tierctl's own included."""
+    """Return the key of every object in a tier, including those of tierctl."""
     tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
     assert tier is not None
     return [found.key for found in tier.store.list_objects("")]
@@ -97,7 +97,7 @@ def copied(site: Site, tierctl: Tierctl, *more: object) -> Site:
 
 
 def another(site: Site, folder: Path, place: str, tierctl: Tierctl) -> Site:
-    """A second metadata folder with the same log, and its own tier beside the first one."""
+    """Return a second metadata folder with the same log, and its own tier beside the first one."""
     topic_in(folder, writable=True, partition_count=2).close()
     return copied(Site(folder, site.logs, f"{place}/other"), tierctl)
 
@@ -128,7 +128,7 @@ def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Ti
 def test_the_copy_of_another_metadata_folder_is_refused(
     site: Site, place: str, tierctl: Tierctl, tmp_path: Path
 ) -> None:
-    """Each would list the other's segments as leaked, and no reader would find the other's."""
+    """With two metadata folders, each would report the segments of the other as leaked."""
     copied(site, tierctl)
     other = another(site, tmp_path / "other-metadata", place, tierctl)
     before, stored = states(other.metadata), keys(site.remote)
@@ -151,7 +151,7 @@ def test_the_copy_of_another_metadata_folder_is_refused(
 def test_a_tier_that_two_runs_claim_at_once_belongs_to_one(
     site: Site, tierctl: Tierctl, tmp_path: Path
 ) -> None:
-    """The other run writes its identity after this one has looked for one."""
+    """Another run writes its identity after this run found none."""
     rival = Site(tmp_path / "rival", site.logs, site.remote)
     shutil.copytree(site.metadata, rival.metadata)
     for file in rival.metadata.glob("*/partition.metadata"):
@@ -182,7 +182,7 @@ def _cluster_of(site: Site) -> Any:
 
 
 def test_a_tier_in_hdfs(template: World, hdfs: str, tierctl: Tierctl, tmp_path: Path) -> None:
-    """Its folder need not exist before the first copy."""
+    """The folder need not exist before the first copy."""
     for name in ("metadata", "other"):
         topic_in(tmp_path / name, writable=True, partition_count=2).close()
     site = Site(tmp_path / "metadata", template.logs, f"{hdfs}/tier")
@@ -269,7 +269,7 @@ def test_a_plan_for_another_tier_is_refused(site: Site, place: str, tierctl: Tie
 def test_a_tier_without_identity_is_recognised_by_its_objects(
     site: Site, place: str, tierctl: Tierctl, tmp_path: Path
 ) -> None:
-    """As brokers write it."""
+    """The tier was written by brokers."""
     copied(site, tierctl)
     other = another(site, tmp_path / "other-metadata", place, tierctl)
     for remote in (site.remote, other.remote):
@@ -292,7 +292,7 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
 
 
 def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -> None:
-    """Nothing shows that its name is mistyped, and nothing is lost."""
+    """The run can't know whether the name is mistyped, and no data can be lost."""
     if site.remote.startswith("file:"):
         (Path(site.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
     for name in ("sweep", "verify"):
@@ -388,7 +388,7 @@ def test_what_brokers_wrote_is_recognised(
 def test_few_requests_tell_a_tier(
     template: World, s3_server: S3Server, tierctl: Tierctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many segments there are: the layout, the identity, and one segment."""
+    """The check reads the layout, the identity and one segment, however many segments exist."""
     shutil.copytree(template.metadata, tmp_path / "metadata")
     site = Site(tmp_path / "metadata", template.logs, f"s3://{s3_server.bucket()}/tier")
     copied(site, tierctl)

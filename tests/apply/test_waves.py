@@ -1,4 +1,4 @@
-"""Waves of deletions: the order of events and requests, and what a failure inside a wave leaves."""
+"""Waves of deletions: the order of events and requests, and the state after a failure inside a wave."""
 
 import threading
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 def test_the_next_wave_is_started_while_one_is_deleted(
     tiered: World, publications: Callable[[Watch], None]
 ) -> None:
-    """The first deletion ends only once the second STARTED is published."""
+    """The first deletion ends only after STARTED of the second wave is published."""
     second_started, events = threading.Event(), list[str]()
 
     class Waiting(Wrapper):
@@ -53,7 +53,7 @@ def test_the_next_wave_is_started_while_one_is_deleted(
 def test_a_publication_fails(
     tiered: World, publications: Callable[[Watch], None], engine: Any, number: int, moment: str
 ) -> None:
-    """Of two waves: STARTED 1, STARTED 2, FINISHED 1 or FINISHED 2 fails, or its answer is lost."""
+    """One of STARTED 1, STARTED 2, FINISHED 1 and FINISHED 2 fails, or its response is lost."""
     failed: list[int] = []
 
     def watch(count: int, now: str, _state: str) -> None:
@@ -75,7 +75,7 @@ def test_a_publication_fails(
 def test_no_request_follows_a_publication_that_failed(
     tiered: World, publications: Callable[[Watch], None]
 ) -> None:
-    """STARTED of the second wave fails before the first wave's requests began: none begins any more."""
+    """If STARTED of the second wave fails before the first wave's requests, no request is sent."""
     stores: list[Failing] = []
 
     def wrap(inner: Any) -> Failing:
@@ -108,7 +108,7 @@ def test_one_segment_of_a_wave_fails(tiered: World, nth: int) -> None:
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("operation", ["delete_log_segments", "objects_of_each"])
 def test_a_request_of_a_wave_fails(tiered: World, operation: str, nth: int) -> None:
-    """The second listing is the one that proves; a failure of either fails the wave's segments alone."""
+    """The second listing proves the deletion; if either request fails, only the wave's segments fail."""
     outcomes = run_on("sweep", tiered, partial(Failing, operation=operation, nth=nth), wave_size=10)
     expected = DONE if (operation, nth) == ("delete_log_segments", 2) else FAILED
     assert set(statuses(outcomes)) == {expected}
@@ -120,7 +120,7 @@ def test_a_request_of_a_wave_fails(tiered: World, operation: str, nth: int) -> N
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_the_lease_is_lost_inside_a_wave(tiered: World, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the nth request of a wave no other begins, and FINISHED is not published."""
+    """After the nth request of a wave no other request is sent, and FINISHED is not published."""
     lost, stop, requests = list[bool](), Stop(), list[int]()
     stop.guard(lambda: bool(lost))
 

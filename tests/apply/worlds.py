@@ -1,4 +1,4 @@
-"""Small worlds cut from real captures, and what must hold of them whatever was killed."""
+"""Small worlds cut from real captures, and the invariants that hold after any kill."""
 
 import hashlib
 import json
@@ -19,13 +19,13 @@ from tests.metadata.topics import manager_at, topic_in
 LINKED_FROM_BYTES = 1 << 18
 KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
 AIVENS = {"log", "indexes", "rsm-manifest"}
-"""Suffixes of a segment's objects, by layout."""
+"""Suffixes of a segment's objects in the layout of Aiven's plugin."""
 OF_AN_ATTEMPT = ("segment_id", "broker_id", "event_timestamp_ms")
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A tier: its metadata folder, its objects, and the log directory it is copied from."""
+    """A tier: its metadata folder, its objects, and the log directory from which it is copied."""
 
     metadata: Path
     remote: Path
@@ -34,11 +34,11 @@ class World:
 
     @property
     def where(self) -> tuple[object, ...]:
-        """The options that name it."""
+        """Return the options that name this world."""
         return ("--metadata", self.metadata.as_uri(), "--remote", self.remote.as_uri())
 
     def clone(self, target: Path) -> "World":
-        """A copy that may be changed."""
+        """Return a copy that a test may change."""
         parts = {}
         for name in ("metadata", "remote", "logs", "state_dir"):
             source = getattr(self, name)
@@ -48,7 +48,7 @@ class World:
         return World(**parts)
 
     def state(self) -> TierState:
-        """The metadata as they are."""
+        """Return the state of the metadata."""
         manager = manager_at(self.metadata)
         try:
             return manager.refresh()
@@ -56,16 +56,16 @@ class World:
             manager.close()
 
     def segments(self) -> list[RemoteLogSegmentMetadata]:
-        """Every segment not deleted, in whatever state."""
+        """Return every segment that is not deleted, in any state."""
         return [segment for part in self.state() for segment in part.cache.list_remote_log_segments()]
 
     def objects(self) -> dict[str, bytes]:
-        """The tier's files, without the tier's identity."""
+        """Return the tier's files except the identity object."""
         files = (path for path in self.remote.rglob("[!.]*") if path.is_file())
         return {path.relative_to(self.remote).as_posix(): path.read_bytes() for path in files}
 
     def facts(self) -> Counter[tuple[object, ...]]:
-        """What a broker would see, ids and times left out: finished segments and deleted partitions."""
+        """Return the finished segments and deleted partitions that a broker sees, without ids and times."""
         state = self.state()
         finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         facts: Counter[tuple[object, ...]] = Counter()
@@ -80,7 +80,7 @@ class World:
 
 
 def _copy_or_link(source: str, target: str) -> None:
-    """Records of a log and objects of a tier are never changed in place: a link is as good as a copy."""
+    """Copy a file, or link it: logs and objects of a tier are never changed in place."""
     if Path(source).stat().st_size > LINKED_FROM_BYTES:
         os.link(source, target)
     else:
@@ -88,7 +88,7 @@ def _copy_or_link(source: str, target: str) -> None:
 
 
 def check_durable(world: World) -> None:
-    """No FINISHED without its objects, no object without its segment."""
+    """Check that each finished segment has its objects, and that each object has its segment."""
     known = {segment.segment_id for segment in world.segments()}
     orphans = [key for key in world.objects() if key.rsplit("/", 1)[1][21:43] not in known]
     assert not orphans, f"nobody knows {orphans} any more"
@@ -101,7 +101,7 @@ def check_durable(world: World) -> None:
 
 
 def check_deleted(world: World) -> None:
-    """Partitions whose deletion is FINISHED have no segment left."""
+    """Check that a partition whose deletion is FINISHED has no segment left."""
     for part in world.state():
         if part.delete_state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
             assert not list(part.cache.list_remote_log_segments())
@@ -114,7 +114,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def copy_world(target: Path, capture: Path) -> World:
-    """A log of three rolled segments and an active one, an empty tier, two metadata partitions."""
+    """Make a log of three rolled segments and an active one, an empty tier, and two metadata partitions."""
     world = World(target / "metadata", target / "remote", target / "logs", target / "state_dir")
     topic_in(world.metadata, writable=True, partition_count=2).close()
     shutil.copytree(capture / "local" / LOG, world.logs / LOG)
@@ -127,7 +127,7 @@ def copy_world(target: Path, capture: Path) -> World:
 
 
 def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
-    """Checksums by folder, start offset and kind: ids differ from attempt to attempt."""
+    """Return checksums by folder, start offset and kind, because ids differ from attempt to attempt."""
     found = {}
     for path in remote.rglob("[!.]*"):
         if path.is_file():
@@ -138,7 +138,7 @@ def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
 
 
 def _lasting(path: Path) -> bytes:
-    """What every attempt stores alike: manifests have ids and times inside."""
+    """Return the content that every attempt stores alike: manifests contain ids and times."""
     data = path.read_bytes()
     if path.suffix == ".rsm-manifest":
         manifest = json.loads(data)
@@ -149,7 +149,7 @@ def _lasting(path: Path) -> bytes:
 
 
 def segments_of(metadata: Path) -> list[dict[str, Any]]:
-    """Everything the metadata say of segments but ids, writer and time."""
+    """Return the metadata of each segment, without ids, writer and time."""
     manager = manager_at(metadata)
     try:
         segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]

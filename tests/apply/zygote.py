@@ -27,7 +27,7 @@ from typing import Any
 LOCKED = 6
 LOCKED_WAIT_S = 0.2
 DELETE_BATCH = 1
-"""Segments that one call of the tier deletes, so that a wave of a few segments has several calls."""
+"""Segments per deletion call of the tier, so that a wave of few segments needs several calls."""
 SMALL_PART_BYTES = 1 << 17
 
 _LOCK = threading.Lock()
@@ -132,13 +132,13 @@ def main() -> None:
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
         if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):
             importlib.import_module(module.name)
-    # Reading what boto3 knows of S3 takes as long as a run.
+    # Loading boto3's description of S3 takes as long as a run.
     s3_client(Endpoint("http://127.0.0.1:1", "us-east-1")).close()
     tier.ObjectTier.delete_batch = DELETE_BATCH
-    # A killed process loses nothing that it wrote: only a power cut would, and that is not what is tested.
+    # fsync is skipped: a killed process loses no written data; only a power cut would.
     os.fsync = lambda _fd: None
     tierctl.cli.main.build = functools.cache(tierctl.cli.main.build)
-    # What was loaded is never looked through again, so that forks go on sharing its memory.
+    # Objects loaded so far are excluded from garbage collection, so that forks share their memory.
     gc.collect()
     gc.freeze()
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""A tier whose segments have all expired but one of each user partition, and its metadata topic."""
+"""A tier in which all segments of each user partition except the newest have expired, and its metadata."""
 
 import os
 import random
@@ -71,7 +71,7 @@ class ExpiredTier:
             stem.parent.mkdir(parents=True, exist_ok=True)
             for suffix in OBJECTS:
                 stem.with_name(stem.name + suffix).write_bytes(_EPOCHS)
-        # What is written here is not to be written to the disk during the run.
+        # Bytes written here must not be flushed to the disk during the run.
         os.sync()
 
     def check(self, data: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a bench row is made of: two programs that do the same work, and what is required of them."""
+"""A bench row: two programs that do the same work, and the required figures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Required:
-    """What a row must reach; None is not required.
+    """The required figures of a row; None sets no requirement.
 
-    `ratio` is a least speed relative to the baseline (2.0: half the baseline's time), `seconds` and `peak_mb`
-    (10^6 bytes) are at most. With `ratio_or_seconds` one of the two is enough.
+    `ratio` is the minimum speed relative to the baseline (2.0: half the baseline's time); `seconds` and
+    `peak_mb` (10^6 bytes) are maxima. With `ratio_or_seconds` one of the two is enough.
     """
 
     ratio: float | None = None
@@ -54,7 +54,7 @@ class Required:
         return ", ".join(filter(None, [joined, f"≤ {self.peak_mb:g} MB" if self.peak_mb else ""]))
 
     def missed(self, ratio: float | None, seconds: float, peak_mb: float) -> list[str]:
-        """Return what is missed and by how much, a text for each."""
+        """Return one text per requirement that is missed, with the difference."""
         slow = []
         if self.ratio is not None and ratio is not None and ratio < self.ratio:
             slow.append(f"{ratio:.2f}× of {self.ratio:.2g}×")
@@ -124,7 +124,7 @@ def row(
 
 
 def selected(words: str) -> list[Row]:
-    """Return the rows whose key begins with one of `words`, joined by commas; all usual ones by default."""
+    """Return the rows whose key begins with one of `words`, by default all that are not `on_request`."""
     named = [word for word in words.split(",") if word]
     if not named:
         return [each for each in ROWS.values() if not each.on_request]

@@ -1,7 +1,7 @@
-"""Runs a command from a small process; `python -IS launch.py OUT COMMAND...` writes its cost to OUT as JSON.
+"""Run a command from a small process; `python -IS launch.py OUT COMMAND...` writes its cost to OUT as JSON.
 
-The kernel counts the memory of the process that starts a command as the command's own, up to its exec; this
-process imports hardly anything, so that it does not show.
+The kernel counts the memory of the process that starts a command as the command's own until its exec. This
+process imports hardly anything, so that its own memory does not count.
 """
 
 import os

@@ -31,7 +31,7 @@ _HEAD = np.dtype(
         "itemsize": 61,
     }
 )
-"""The fields of a batch's head in which batches of values of one length differ (DefaultRecordBatch)."""
+"""The fields of a batch header in which batches with values of equal length differ (DefaultRecordBatch)."""
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -70,7 +70,7 @@ class SegmentFiles:
     def _batches(
         self, values: pa.Array, timestamps_ms: Int64s, brokers: npt.NDArray[np.int32]
     ) -> tuple[Bytes, Int64s]:
-        """Return the batches one after the other, and where each begins."""
+        """Return the concatenated batches, and the position at which each begins."""
         starts = np.frombuffer(values.buffers()[1], np.int32)[: len(values) + 1].astype(np.int64)
         items, lengths = np.frombuffer(values.buffers()[2], np.uint8), np.diff(starts)
         sequences = self._next_sequences(brokers)

@@ -1,4 +1,4 @@
-"""Facts about the machine and the working tree that figures belong to."""
+"""Facts about the machine and the working tree, which are published with the figures."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from tests.bench.process import REPOSITORY
 
 
 def facts() -> dict[str, str | int]:
-    """Return what a reader must know to compare figures."""
+    """Return the facts that a reader needs to compare figures."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name") or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
@@ -28,7 +28,7 @@ def today() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is measured; `+` marks changes of tierctl/ that are not committed."""
+    """Return the measured commit; `+` marks uncommitted changes of tierctl/."""
     found = _output("git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD")
     changes = _output("git", "-C", str(REPOSITORY), "status", "--porcelain", "--", "tierctl")
     return found + ("+" if changes else "")

@@ -16,7 +16,7 @@ from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 
 RECORDS_OF_A_SEGMENT = 1000
 SEGMENTS_OF_A_TERM = 40
-"""After so many segments the leader of a user partition changes; a segment across a change has two epochs."""
+"""Segments of a user partition in one leader's term; a segment across a change has two epochs."""
 CUSTOM_METADATA = bytes(range(24))
 
 _STATES = [str(state) for state in RemoteLogSegmentState]
@@ -65,7 +65,7 @@ def event_table(owners: Owners, events: Events) -> pa.Table:
     start = events.number * RECORDS_OF_A_SEGMENT
     owner, rows = events.owner, len(events.owner)
     topic_ids = np.frombuffer(b"".join(owners.topic_ids), np.uint8).reshape(-1, 16)
-    # Sizes differ, and are the same in every run.
+    # Sizes differ from segment to segment, but are the same in every run.
     size = (1 << 29) - (events.number * 7919 + owner * 104_729) % (1 << 24)
     columns: dict[str, Any] = {
         "topic": pa.array(owners.topics).take(pa.array(owner)),

@@ -53,9 +53,9 @@ class NewestSegment:
 
 @dataclass(frozen=True, slots=True)
 class MetadataLog:
-    """A log in the cache: the folder with `__remote_log_metadata-N/`, and what its events amount to.
+    """A log in the cache: the folder with `__remote_log_metadata-N/`, and the state after all its events.
 
-    `states` counts the segments by their last state; DELETE_SEGMENT_FINISHED counts segments that are gone.
+    `states` counts the segments by their last state; DELETE_SEGMENT_FINISHED counts deleted segments.
     """
 
     folder: Path
@@ -131,7 +131,7 @@ class _History:
     custom: npt.NDArray[np.bool_]
     ids: npt.NDArray[np.uint8]
     attempt: Int64s
-    """Of each event, unordered: the row of its segment."""
+    """The row of the segment of each event, unordered."""
     state: Int64s
     at: Floats
     order: Int64s
@@ -169,7 +169,7 @@ class _History:
         at = np.concatenate(times)
         ids = np.frombuffer(rng.bytes(16 * len(owner)), np.uint8).reshape(-1, 16)
         custom = rng.random(len(owner)) < shape.custom
-        # The log ends with the last STARTED: the copies that are under way then stay so.
+        # The log ends with the last STARTED event, so the last copies are unfinished.
         order = np.argsort(at, kind="stable")[: np.count_nonzero(at <= started.max(initial=0))]
         return cls(owner, number, custom, ids, np.concatenate(attempts), np.concatenate(states), at, order)
 
@@ -223,10 +223,10 @@ class _History:
 
 
 def _deleted(good: Int64s, number: Int64s, owner: Int64s, share: float) -> tuple[Int64s, Int64s]:
-    """Return the rows that retention deletes, and of each the row of the copy after which it does so.
+    """Return the rows that retention deletes, and for each the row of the copy after which it is deleted.
 
-    A user partition of n segments loses the first `share * n`; of these, the first goes when the number of
-    those that stay has been copied, and each further copy deletes one more.
+    A user partition of n segments loses the first `share * n` segments. The first one is deleted once as many
+    segments are copied as remain at the end; each further copy deletes one more.
     """
     counts = np.bincount(owner[good], minlength=int(owner.max(initial=-1)) + 1)
     gone = np.floor(share * counts).astype(np.int64)

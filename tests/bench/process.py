@@ -23,7 +23,7 @@ _SETTINGS = ("TIERCTL_", "PYTHONDONTWRITEBYTECODE")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run cost. `peak_bytes` is the peak of resident memory of the process and its descendants."""
+    """The cost of one run. `peak_bytes` is the peak of resident memory of the process and its descendants."""
 
     seconds: float
     peak_bytes: int
@@ -48,7 +48,7 @@ def run(
     With `is_self_timed` the last line that the command prints is {"seconds": ...}, the time without its
     start-up. Raise RuntimeError with the end of its stderr if the exit code is not one of `codes`.
     """
-    # No setting of the person who runs the benches counts; an installed program has compiled modules.
+    # The user's own settings are ignored, and modules are compiled as in an installed program.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
     environment = inherited | {"PYTHONPATH": str(REPOSITORY)} | dict(env)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
@@ -82,12 +82,12 @@ def _wait(launcher: subprocess.Popen[bytes]) -> int:
                 launcher.wait(SAMPLE_S)
                 return peak_bytes
             tree = descendants(launcher.pid)[1:]
-            # The kernel itself keeps the peak of a single process.
+            # The kernel records the peak of a single process.
             if len(tree) > 1:
                 peak_bytes = max(peak_bytes, sum(map(_proportional_bytes, tree)))
         raise RuntimeError(f"{launcher.args!r} did not end in {TIMEOUT_S} s")
     finally:
-        # The launcher waits for the command, and then ends by itself.
+        # The launcher waits for the command, and then ends.
         while launcher.poll() is None:
             for pid in descendants(launcher.pid)[1:]:
                 with suppress(ProcessLookupError):
@@ -96,7 +96,7 @@ def _wait(launcher: subprocess.Popen[bytes]) -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the process and all that it started, as far as they run."""
+    """Return the process and all running processes that it started."""
     found = [pid]
     for each in found:
         with suppress(OSError):
@@ -106,7 +106,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _proportional_bytes(pid: int) -> int:
-    """Return the resident memory of a process; pages that processes share count in parts."""
+    """Return the resident memory of a process; shared pages count proportionally."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

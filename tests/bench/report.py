@@ -1,4 +1,4 @@
-"""bench.json, and the tables that are made of it."""
+"""Read and write bench.json, and make tables from it."""
 
 import json
 import re
@@ -20,7 +20,7 @@ END: Final = "<!-- The end of the figures. -->"
 _COLUMNS = ("work", "shape", "tierctl", "baseline", "ratio", "memory", "required", "met")
 _WIDTH = 118
 _REFERENCE_SEGMENTS = 500_000
-"""A curve is linear if a segment costs as much at each larger point; below, the start-up still shows."""
+"""A curve is linear if the cost per segment is equal at each larger size; below it the start-up counts."""
 _LINEAR = 1.3
 _STEEP = "more than linear"
 
@@ -28,10 +28,10 @@ Row = Mapping[str, Any]
 
 
 def merge(rows: Iterable[Row], limits: Mapping[str, str], path: Path = BENCH_JSON) -> dict[str, Any]:
-    """Write rows into bench.json, each in the place of the older row with its key; return the whole.
+    """Merge rows into bench.json, replacing older rows with the same key; return all rows.
 
-    `limits` has the known keys in their order, with the sentence that says what limits the row; rows with
-    another key are dropped. Points of curves keep the sentence, which says why a curve is not linear.
+    `limits` has the known keys in their order, with the sentence that states what limits the row; rows with
+    another key are dropped. Points of curves keep the sentence, which states why a curve is not linear.
     """
     known = json.loads(path.read_text())["rows"] if path.is_file() else []
     by_key = {each["key"]: each for each in [*known, *rows]}
@@ -99,7 +99,7 @@ def _growth(points: Mapping[int, Row]) -> str:
 
 
 def readme_section(found: Mapping[str, Any]) -> str:
-    """Return what stands between the marks of the README."""
+    """Return the text between the marks of the README."""
     facts, rows = found["machine"], found["rows"]
     dates = sorted({each["date"] for each in rows})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
@@ -124,7 +124,7 @@ def forecast() -> str:
 
 
 def write_readme(found: Mapping[str, Any], path: Path = README) -> None:
-    """Replace what stands between the marks."""
+    """Replace the text between the marks."""
     text = path.read_text()
     between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
     if not between.search(text):

@@ -14,7 +14,7 @@ from tests.bench.process import Measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A row's figures: medians of its rounds. `ratio` is the speed relative to the baseline."""
+    """The figures of a row: medians of its rounds. `ratio` is the speed relative to the baseline."""
 
     key: str
     work: str
@@ -28,9 +28,9 @@ class Result:
     ratio: float | None
     required: str
     missed: list[str]
-    """What is missed and by how much; empty for a row that is met, or that has no requirement."""
+    """The missed requirements; empty if the row meets them or has none."""
     met: bool | None
-    """None if nothing is required, or if the baseline is missing that the requirement needs."""
+    """None if nothing is required, or if a required baseline is missing."""
     missing: str | None
     """Why the baseline is missing."""
     limit: str
@@ -53,7 +53,7 @@ def run_row(row: Row, rounds: int | None = None) -> Result:
         sides = [pair.tierctl, *([pair.baseline] if isinstance(pair.baseline, Side) else [])]
         runs: list[list[Measured]] = [[] for _ in sides]
         for number in range(count):
-            # Neither side is always the first after a pause.
+            # The side that runs first alternates.
             turns = list(zip(sides, runs, strict=True))
             for side, own in turns if number % 2 == 0 else turns[::-1]:
                 side.prepare()

@@ -1,13 +1,13 @@
-"""What a generated metadata log holds."""
+"""The content of a generated metadata log."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a metadata log holds.
+    """The content of a generated metadata log.
 
-    `segments` counts COPY_SEGMENT_STARTED events; `user_partitions` are those of all metadata partitions
+    `segments` counts COPY_SEGMENT_STARTED events. `user_partitions` is the number in all metadata partitions
     together, distributed by Kafka's hash: `metadata_partitions=1` puts all of them into one. `deleted` is the
     share of each user partition's segments, oldest first, that retention deleted; `failed` the share of
     copies that failed, were deleted, and were repeated with another id; `custom` the share of segments with
@@ -28,7 +28,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """Return a name for the cache: the fields that differ from their defaults, and those without one."""
+        """Return a name for the cache, made of the fields that differ from their defaults."""
         words = [f"{self.segments}-in-{self.user_partitions}-over-{self.metadata_partitions}"]
         plain = Shape(segments=1, user_partitions=1)
         for field in ("deleted", "failed", "custom", "spread", "between", "seed"):

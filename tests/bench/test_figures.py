@@ -1,4 +1,4 @@
-"""The README's figures are those of bench.json."""
+"""The README has the figures of bench.json."""
 
 import json
 

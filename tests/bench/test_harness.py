@@ -32,7 +32,7 @@ def row_of(comparison: Comparison, required: Required = NOTHING) -> Row:
 
 
 def side(name: str, seconds: list[float], turns: list[str] | None = None, megabytes: int = 10) -> Side:
-    """A side whose runs take the given times."""
+    """Return a side whose runs take the given times."""
     left = iter(seconds)
 
     def work() -> Measured:
@@ -176,7 +176,7 @@ def test_rows_are_selected_by_the_beginnings_of_keys(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.matrix
 def test_rows_run_at_a_small_scale(tmp_path: Path) -> None:
-    """The rows that need neither Java nor Spark, from the generator to the table."""
+    """Run the rows that need neither Java nor Spark at a small scale, from the generator to the table."""
     found = tmp_path / "bench.json"
     words = ["start-version", "segments-skew", "sweep-plan", "state-new", "curve-pipeline-0.1M"]
     environment = os.environ | {

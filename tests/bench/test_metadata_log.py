@@ -1,4 +1,4 @@
-"""Generated metadata logs: Kafka's tools and the scalar decoder find in them what the generator reports."""
+"""Kafka's tools and the scalar decoder find in a generated metadata log what the generator reports."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_events_are_those_of_brokers(shape: Shape) -> None:
             last[event.segment_id] = event.state
             if isinstance(event, RemoteLogSegmentMetadata):
                 whose = (event.topic, event.partition)
-                # A segment begins where the one before it ended, or where a copy that failed began.
+                # A segment begins at the end of the segment before it, or at the start of a copy that failed.
                 assert event.start_offset in bounds.get(whose, (0,))
                 bounds[whose] = (event.start_offset, event.end_offset + 1)
     assert len(last) == shape.segments

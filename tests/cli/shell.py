@@ -1,4 +1,4 @@
-"""Runs tierctl as a shell would: within this process, or in one of its own where that matters."""
+"""Run tierctl as a shell does: in this process, or in a separate process if a test needs one."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ SUMMARY = re.compile(r"^[a-z]+(?: [a-z]+)?: .* \([0-9]+\.[0-9] s\)(?:; next: .*)
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """`err` is stderr as text, also if `raw_err` is JSON, and without the line that ends a run, `summary`."""
+    """The result of a run. `err` is stderr as text, also for JSON, without its last line `summary`."""
 
     code: int
     out: str
@@ -61,7 +61,7 @@ def _as_text(line: str) -> str:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """An environment that says nothing of the machine's user, terminal or locale; where S3 is stays in it."""
+    """Return an environment without the user's settings, terminal and locale, but with S3's address."""
     s3 = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     return {"PATH": os.environ.get("PATH", os.defpath)} | s3 | extra
 
@@ -69,7 +69,7 @@ def environment(**extra: str) -> dict[str, str]:
 def tierctl(
     *args: object, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Ran:
-    """One command line, run here."""
+    """Run one command line in this process."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with (
         mock.patch.dict(os.environ, environment() if env is None else env, clear=True),
@@ -99,7 +99,7 @@ def tierctl_process(
     cwd: Path | None = None,
     timeout_s: float = 120,
 ) -> Ran:
-    """One command line in a process of its own."""
+    """Run one command line in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "tierctl", *map(str, args)],
         input=stdin,

@@ -1,4 +1,4 @@
-"""`tierctl cache`: every kind of cache shown, checked, made and made smaller."""
+"""`tierctl cache`: show, verify, build and compact every kind of cache file."""
 
 import json
 import shutil
@@ -197,7 +197,7 @@ def test_compact_plans_and_changes_nothing(state_dir: Path) -> None:
 
 
 def test_compacted_caches_answer_as_before(after: Path, state_dir: Path) -> None:
-    """And the state directory trusts them: a run beside them reads nothing anew."""
+    """The state directory accepts compacted caches: the next run reads no events again."""
     plain = segments(after).out
     rows = cache("compact", "--state-dir", state_dir, "--apply")
     for row in rows:
@@ -275,7 +275,7 @@ def _answers(events: list[MetadataEvent]) -> object:
 
 
 def test_compaction_never_changes_an_answer(capture: Capture, tmp_path: Path) -> None:
-    """Through the unclean election too, where a deleted segment hid another."""
+    """The history has an unclean election, in which a deleted segment hid another one."""
     shrunk = 0
     for stage in ("before", "after"):
         for broker in sorted((capture("unclean-leader") / stage).glob("*[12]")):
@@ -308,7 +308,7 @@ def test_verify_tells_missing_and_changed_caches_of_a_state_directory(state_dir:
 
 @pytest.mark.parametrize("command", ["verify", "compact"])
 def test_a_cache_that_lost_its_last_entry_is_damaged(command: str, state_dir: Path) -> None:
-    """Well-formed, but not what the manifest lists: compacted, it would hide that an event is missing."""
+    """The file is valid but shorter than the manifest states; compacting it would hide the missing event."""
     file = next(state_dir.glob("clicks-0-*.rlmcache"))
     found = flatfile.read(file.read_bytes())
     cut = file.read_bytes()[: found.entries[-1].start]
@@ -338,13 +338,13 @@ def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["show"], 2, "no cache is named"),
+        (["show"], 2, "no cache file is named"),
         (["show", "missing.flat"], 10, "no such file"),
         (["show", "."], 2, "is a folder"),
         (["build", "--metadata", "."], 2, "--state-dir or --out"),
         (["build", "--metadata", ".", "--out", "a", "--state-dir", "b"], 2, "--state-dir or --out"),
         (["build", "--out", "a"], 2, "--metadata is missing"),
-        (["compact"], 2, "no cache is named"),
+        (["compact"], 2, "no cache file is named"),
         (["show", "--state-dir", "."], 10, "no cache files in ."),
         (["verify", "--state-dir", "."], 10, "no cache files in ."),
         (["compact", "--state-dir", "."], 10, "no cache files in ."),
@@ -359,7 +359,7 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
 
 @pytest.fixture
 def remote_index(tmp_path: Path) -> list[Path]:
-    """The two `.remoteindex` files of a partition with five segments, in a broker's log directory."""
+    """Return the two `.remoteindex` files of a partition with five segments, in a broker's log directory."""
     folder = tmp_path / "log" / "orders-3"
     folder.mkdir(parents=True)
     index = RemoteIndex.build([7, 100, 256, 4000, 9000], policy=RollPolicy(max_entries=3))

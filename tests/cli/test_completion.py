@@ -1,4 +1,4 @@
-"""Shells complete names that the last run stored: in real shells, whatever the names are."""
+"""Real shells complete the names that the last run stored, whatever characters they contain."""
 
 import os
 import stat
@@ -38,13 +38,13 @@ SOURCED = {
     "source <(_TIERCTL_COMPLETE=source_zsh {python} -m tierctl); ",
     "fish": "_TIERCTL_COMPLETE=source_fish {python} -m tierctl | source; ",
 }
-"""The lines of tierctl-completion(7) for the shells' own files."""
+"""The lines of tierctl-completion(7) for the start-up files of shells."""
 RECORD = {
     "bash": "tierctl() { printf '%s\\n' \"$@\" > out; }; echo > ready\n",
     "zsh": "tierctl() { printf '%s\\n' \"$@\" > out }; echo > ready\n",
     "fish": "function tierctl; printf '%s\\n' $argv > out; end; echo > ready\n",
 }
-"""Defines a command tierctl that writes its arguments to a file."""
+"""A definition of a command tierctl that writes its arguments to a file."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def stored(home: Path, kind: StoredNames = TOPICS) -> Path:
 
 
 def forge(home: Path, *lines: str, kind: StoredNames = TOPICS) -> None:
-    """Write lines that `store_names` would not."""
+    """Write lines that `store_names` never writes."""
     stored(home, kind).parent.mkdir(parents=True, exist_ok=True)
     stored(home, kind).write_text("".join(f"{line}\n" for line in lines))
 
@@ -105,7 +105,7 @@ def test_a_shell_completes(shell: Shell, home: Path) -> None:
 
 
 def test_no_shell_runs_a_stored_name(shell: Shell, home: Path) -> None:
-    """The file says what an attacker wants: only the names of legal characters are used."""
+    """The file is forged: only names with legal characters are completed."""
     forge(home, *HOSTILE, "good", kind=TOPICS)
     for typed in ("", "$", "`", "a"):
         shell.type(f"tierctl segments --topic {typed}\t\t\t\x15")
@@ -179,7 +179,7 @@ def test_without_a_home_nothing_is_stored(
 
 
 def test_the_cache_of_another_user_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with sudo that keeps HOME: the user could not replace the files afterwards."""
+    """With sudo that keeps HOME, the user could not replace the files afterwards."""
     monkeypatch.setattr("os.geteuid", lambda: home.stat().st_uid + 1)
     store_names(TOPICS, ["a"], environ(home))
     assert list(home.iterdir()) == []
@@ -191,7 +191,7 @@ def test_a_run_stores_what_it_read(capture: Callable[[str], Path], home: Path) -
     where = ("--metadata", capture("tiered-cluster") / "before")
     ran = tierctl("segments", *where, "--topic", "orders", env=environment(**environ(home)), cwd=home)
     assert ran.code == 0
-    # All topics, and not only the one that was asked for.
+    # All topics are stored, not only the selected one.
     assert read_names(TOPICS, environ(home)) == ["clicks", "metrics", "orders", "payments", "shortlived"]
     assert read_names(StoredNames.PROFILES, environ(home)) == ["default", "staging"]
 
@@ -227,7 +227,7 @@ def test_a_home_that_can_t_be_written_changes_nothing(
     elif obstacle == "a link to nothing":
         (home / ".cache").symlink_to(home / "nowhere" / "else")
     else:
-        # Root may write everywhere.
+        # Root may write to every folder.
         monkeypatch.setattr(Path, "mkdir", refuse)
     where = ("--metadata", capture("tiered-cluster") / "before")
     ran = tierctl("segments", *where, env=environment(**environ(home)))

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rows(*args: object, **options: Any) -> dict[tuple[str, str], tuple[str, str, str | None]]:
-    """Return value, source and place by scope and setting."""
+    """Return value, source and place of each setting, by scope and setting."""
     ran = tierctl("config", "show", "--output", "json", *args, **options)
     assert ran.code == 0, ran.err
     return {(r["scope"], r["setting"]): (r["value"], r["source"], r["place"]) for r in ran.json}

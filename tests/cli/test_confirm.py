@@ -56,7 +56,7 @@ def test_the_topics_name_is_asked_for(typed: str, code: int, line: list[str]) ->
     assert (found, "done" in out) == (code, code == 0), said
     if code:
         assert "not confirmed" in said
-        # Nothing was published: the plan is the same.
+        # No event was published, so the plan is the same.
         assert "mark_partition" in tierctl_process(*line[:-1]).out
 
 

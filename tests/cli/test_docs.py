@@ -1,4 +1,4 @@
-"""What is generated from the commands is current, and what the README says of them too."""
+"""Files generated from the commands are current, and the README agrees with the commands."""
 
 import re
 import shutil
@@ -32,7 +32,7 @@ def test_completions_and_man_pages_are_current() -> None:
 
 
 def test_what_can_be_repeated_means_the_same_everywhere() -> None:
-    """TIERCTL_... and a key in tierctl.toml reach every command that has an option of that name."""
+    """TIERCTL_... and a key in tierctl.toml apply to every command that has the option."""
     meanings: dict[str, set[str]] = {}
     for command in leaves(build()):
         for param in command.params:
@@ -98,7 +98,7 @@ def test_bash_completes(words: str, expected: set[str]) -> None:
 def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> None:
     program = shutil.which(shell)
     if program is None:
-        # What can be said without the shell: every command is in it.
+        # The shell scripts, read as text, contain every command.
         text = (ROOT / "completions" / name).read_text()
         assert all(command in text for command in COMMANDS)
         return
@@ -107,7 +107,7 @@ def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> 
 
 
 def test_every_command_answers_a_question() -> None:
-    """A new command has a line in tierctl/cli/docs/questions.toml, which is the table of the README."""
+    """A new command needs a line in tierctl/cli/docs/questions.toml, the source of the README's table."""
     named = {each.command.split()[1] for each in questions("first", "more")}
     assert set(COMMANDS) - named == set()
 
@@ -132,7 +132,7 @@ def test_every_command_with_rows_can_choose_and_sort_them() -> None:
 
 
 def test_the_table_of_engines_has_every_command_and_is_right() -> None:
-    """A new command belongs into WORK_ON_EXECUTORS, and into the scenes of test_both_engines.py."""
+    """A new command needs an entry in WORK_ON_EXECUTORS and in the scenes of test_both_engines.py."""
     leaves = [node for node in load_commands().walk() if not node.children]
     assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/engine.py"
     for node in leaves:
@@ -143,7 +143,7 @@ def test_the_table_of_engines_has_every_command_and_is_right() -> None:
 def test_every_option_the_readme_names_exists() -> None:
     known = {name for command in everything(build()) for param in command.params for name in param.opts}
     named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README))
-    # --formatter is the console consumer's.
+    # --formatter is an option of the console consumer.
     assert named <= known | {"--help", "--formatter"}
 
 

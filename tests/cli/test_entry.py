@@ -1,4 +1,4 @@
-"""How the process of a command ends."""
+"""The end of a command's process: exit code and output streams."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`fetch --erase-report`: every object of a tier that holds a key, found by brute force, is named."""
+"""`fetch --erase-report` names every object that contains a key, as a search of all records does."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ def rows(ran: Ran) -> list[dict[str, Any]]:
 
 
 def occurrences(logs: Iterable[Path], keys: Iterable[bytes]) -> set[tuple[str, int, int, str]]:
-    """The object, offset, timestamp and hash of every record with one of the keys, by brute force."""
+    """Return object, offset, timestamp and hash of every record with one of the keys, from a full search."""
     wanted = frozenset(keys)
     return {
         (str(log), record.offset, record.timestamp_ms, hashlib.sha256(record.key).hexdigest())
@@ -44,7 +44,7 @@ def found(ran: Ran) -> set[tuple[str, int, int, str]]:
 
 
 def some_keys(logs: list[Path]) -> list[bytes]:
-    """The first keys of the first, a middle and the last segment that has keys."""
+    """Return the first keys of the first, a middle and the last segment with keys."""
     first = [next((r.key for r in brute.decode(log.read_bytes()) if r.key), None) for log in logs]
     keys = [key for key in first if key is not None]
     return [keys[0], keys[len(keys) // 2], keys[-1]]
@@ -123,7 +123,7 @@ def test_what_was_not_searched_is_no_success(capture: Capture, tmp_path: Path) -
     assert ran.code == 7
     assert "1 objects of the tier belong to no segment" in ran.err
     assert str(logs[0].stem.split("-", 1)[1]) in ran.err
-    # The first batch of the first segment is lost, everything else is found.
+    # The first batch of the first segment is unreadable; the other records are found.
     missed = all_found - found(ran)
     assert found(ran) < all_found
     assert {each[0] for each in missed} == {str(logs[0])}

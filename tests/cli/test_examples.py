@@ -1,4 +1,4 @@
-"""The examples in the help and in the man pages run as they stand; only paths are replaced."""
+"""The examples in the help and in the man pages run unchanged except for their paths."""
 
 import shlex
 import shutil
@@ -16,14 +16,14 @@ EXAMPLES = [
     example.command
     for node in COMMANDS
     for example in node.examples
-    # tests/docs/test_cluster.py runs those.
+    # tests/docs/test_cluster.py runs these examples.
     if "broker1:9092" not in example.command
 ]
 
 
 @pytest.fixture
 def places(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
-    """The paths in examples, and the folders that stand for them; writable, for one test."""
+    """Return the paths in examples, and the writable folders that replace them in one test."""
     root = capture("tiered-cluster")
     found = {
         "/var/lib/kafka/data": root / "before",
@@ -61,7 +61,7 @@ def replaced(command: str, places: dict[str, str]) -> list[str]:
 def test_an_example_runs(command: str, places: dict[str, str], tmp_path: Path) -> None:
     args = replaced(command, places)
     if args[0] == "copy":
-        # The tier of these examples is new.
+        # The tier of these examples does not exist yet.
         places["s3://archive/tier"] = str(tmp_path / "new")
         (tmp_path / "new").mkdir()
         Path(places["/srv/metadata"]).mkdir()

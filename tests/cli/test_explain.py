@@ -1,4 +1,4 @@
-"""`explain` on captured data: its rows are the decisions of copy and sweep for the same options."""
+"""On captured data, the rows of `explain` are the decisions of copy and sweep with the same options."""
 
 import json
 from collections.abc import Callable

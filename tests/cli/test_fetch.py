@@ -1,4 +1,4 @@
-"""`tierctl fetch` as a command: what is printed where, and how it ends."""
+"""`tierctl fetch` as a command: its output on stdout and stderr, and its exit code."""
 
 import base64
 import hashlib
@@ -179,7 +179,7 @@ def test_raw_bytes_are_the_objects(
     ):
         assert run([*cluster, "--raw-segment", segment_id, "--index", index, "--out", str(out)]) == 0
         assert out.read_bytes() == log.with_suffix(suffix).read_bytes()
-        # The segment that holds the offset is the same one.
+        # The same segment contains the offset.
         args = ["--topic", "payments", "--offset", str(int(log.stem[:20]) + 5), "--index", index]
         assert run([*cluster, *args, "--out", str(out)]) == 0
         assert out.read_bytes() == log.with_suffix(suffix).read_bytes()

@@ -1,4 +1,4 @@
-"""`tierctl format` from end to end: brokers' captures, Kafka's vectors, and damaged input."""
+"""`tierctl format` with captures of brokers, vectors from Kafka's classes, and damaged input."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def by_partition(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def topic_folders(stage: Path) -> list[Path]:
-    """The log directories of a stage that have the metadata topic: one a broker, or the stage itself."""
+    """Return the log directories of a stage that have the metadata topic: one per broker, or one."""
     return [d for d in (stage, *sorted(stage.iterdir())) if next(d.glob("__remote_log_metadata-*/"), None)]
 
 
@@ -165,7 +165,7 @@ def log(folder: Path, values: Sequence[bytes | None], *, offsets: Sequence[int] 
 
 
 def test_tombstones_and_gaps(tmp_path: Path) -> None:
-    """A gap is what compaction leaves: Kafka's formatter says nothing of it."""
+    """Compaction leaves gaps, which Kafka's formatter does not report."""
     good = bytes.fromhex(value())
     log(tmp_path / "__remote_log_metadata-2", [good, None, good], offsets=[0, 3, 9])
     ran = tierctl("format", "--metadata", tmp_path)
@@ -200,11 +200,11 @@ def test_a_torn_tail_is_no_record(tmp_path: Path) -> None:
         ran = tierctl(*command)
         assert (ran.code, len(ran.lines)) == (0, 2)
         assert [line[: len(note)] for line in ran.err.splitlines()] == [note]
-    # Once, however often the log is looked at.
+    # The warning is printed once, however often the log is read.
     for more in (("segments",), ("verify", "--remote", str(tmp_path))):
         ran = tierctl(*more, "--metadata", tmp_path)
         assert ran.err.count(note) == 1, (ran.out, ran.err)
-    # What is allocated ahead is nothing that was lost.
+    # Preallocated bytes are not lost records.
     file.write_bytes(whole + bytes(1 << 16))
     assert tierctl("format", file).err == ""
 
@@ -256,7 +256,7 @@ def test_a_bad_record_passes_filters() -> None:
 
 
 def test_a_topic_that_no_record_names_is_not_found(after: Path, tmp_path: Path) -> None:
-    """Only where all records were read, so that it is known."""
+    """The error needs that all records were read."""
     segment = next(after.glob("__remote_log_metadata-0/*.log"))
     whole: list[list[object]] = [["--metadata", after], ["--metadata", after, "--order", "time"], [segment]]
     for source in whole:
@@ -276,7 +276,7 @@ def test_by_time_across_partitions(after: Path) -> None:
     latest: dict[object, int] = defaultdict(int)
     times = []
     for row in got:
-        # A partition's order is that of its offsets; producers' clocks may disagree with it.
+        # Within a partition, records are ordered by offset, because the clocks of producers may disagree.
         partition, timestamp_ms = row["metadata_partition"], row["timestamp_ms"]
         assert isinstance(timestamp_ms, int)
         latest[partition] = max(latest[partition], timestamp_ms)
@@ -360,7 +360,7 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
         seen = [process.stdout.readline() for _ in range(8)]
         batch = encode_batch([Record(8 + i, 5, None, bytes.fromhex(value()), ()) for i in range(2)])
         with file.open("ab") as log_file:
-            # A batch that is being written is not there yet.
+            # An unfinished batch is not read yet.
             log_file.write(batch[:-20])
             log_file.flush()
             log_file.write(batch[-20:])
@@ -373,11 +373,15 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["--metadata", "x", "--input", "hex"], 2, "two inputs"),
+        (["--metadata", "x", "--input", "hex"], 2, "can't be used with files"),
         (["--follow", "--input", "hex"], 2, "--follow needs --metadata"),
         (["-"], 2, "segments can't be read from stdin"),
         (["--metadata", "missing"], 10, "no such folder"),
-        (["--input", "hex", "--style", "kip", "--output", "csv"], 2, "--output prints the fields"),
+        (
+            ["--input", "hex", "--style", "kip", "--output", "csv"],
+            2,
+            "--output can only be used with --style json",
+        ),
         (["--input", "hex", "--style", "kip", "--property", "sep"], 2, "expected NAME=VALUE"),
         (["--input", "hex", "--style", "kafka", "--sep", ";"], 2, "--style kafka has no properties"),
         (["--input", "hex", "--property", "nope=1"], 2, "--style kip has no property 'nope'"),

@@ -1,4 +1,4 @@
-"""`tierctl format` in a pipe: from kcat, which may go on for ever, and into programs that stop reading."""
+"""`tierctl format` reads from kcat, whose output may never end, and writes to programs that stop reading."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ WAIT_S = 30
 
 @contextmanager
 def format_of(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process whose stdin stays open until the test closes it."""
+    """Start a process whose stdin stays open until the test closes it."""
     with subprocess.Popen(
         [sys.executable, "-m", "tierctl", "format", *arguments],
         stdin=subprocess.PIPE,
@@ -27,7 +27,7 @@ def format_of(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
         stderr=subprocess.PIPE,
         env=environment(),
     ) as process:
-        # What waits for a line that never comes then reads the end instead.
+        # A process that waits for another line then reads the end of stdin.
         watchdog = threading.Timer(WAIT_S, process.kill)
         watchdog.start()
         try:
@@ -53,7 +53,7 @@ def values() -> list[bytes]:
 
 
 def frame(value: bytes | None) -> bytes:
-    """As `kcat -f '%R%s'` writes it."""
+    """Return a value in the form that `kcat -f '%R%s'` writes."""
     return struct.pack(">i", -1 if value is None else len(value)) + (value or b"")
 
 
@@ -71,7 +71,7 @@ def as_hex(value: bytes) -> bytes:
 def test_values_are_printed_as_they_come(kind: str, sent: Sequence[bytes]) -> None:
     with format_of("--input", kind) as process:
         for number, data in enumerate(sent):
-            # The end of a value may come later than its beginning.
+            # The end of a value may arrive later than its start.
             send(process, data[:7])
             send(process, data[7:])
             assert lines(process, 1)[0].startswith(f"partition: 0, offset: {number}, value: Remote")

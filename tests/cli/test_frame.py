@@ -1,4 +1,4 @@
-"""What every command does the same: help, settings, errors, exit codes, pipes, signals."""
+"""Behaviour that all commands share: help, settings, errors, exit codes, pipes, signals."""
 
 import contextlib
 import io
@@ -165,7 +165,7 @@ def count(*args: object, **options: object) -> int:
 
 
 def test_settings_come_from_command_line_environment_and_profile(metadata: Path, tmp_path: Path) -> None:
-    """The command line wins over the environment, which wins over the profile."""
+    """The command line takes precedence over the environment, and the environment over the profile."""
     file = tmp_path / "tierctl.toml"
     file.write_text(
         'profile = "one"\n'
@@ -244,7 +244,7 @@ def test_a_closed_pipe_ends_a_run_in_silence(metadata: Path) -> None:
     )
     first, status = done.stdout.splitlines()
     assert first.startswith("partition: ")
-    # Everything may be in the pipe before `head` ends: then the run ends with its summary.
+    # If the whole output is in the pipe before `head` ends, the run ends with its summary.
     is_over = status == "0"
     assert is_over or status == str(128 + signal.SIGPIPE)
     assert (done.stderr.count("\n"), done.stderr.startswith("format: ")) == (is_over, is_over)
@@ -357,7 +357,7 @@ def test_variables_that_name_no_option_are_refused(
 
 @pytest.mark.parametrize("table", ["", "[profiles.default]\n", "[profiles.nightly]\n"])
 def test_a_profile_does_not_apply_plans(table: str, tmp_path: Path, metadata: Path) -> None:
-    """Not even one that is not in use."""
+    """A profile that sets `apply` is an error, even if the profile is not used."""
     file = tmp_path / "tierctl.toml"
     file.write_text(f"{table}apply = true\n")
     args = ("--metadata", metadata, "--remote", tmp_path)

@@ -1,4 +1,4 @@
-"""`--metadata s3://bucket/folder`: commands that only read say the same as of the folder, on both engines."""
+"""`--metadata s3://bucket/folder`: commands print the same as for the folder, on both engines."""
 
 import json
 import os
@@ -45,7 +45,7 @@ MUTATING: tuple[tuple[str, ...], ...] = (
 
 
 def uploaded(folder: Path, bucket: str) -> str:
-    """The URI of a copy of a metadata topic's files in a bucket."""
+    """Return the URI of a copy of a metadata topic's files in a bucket."""
     uri = f"s3://{bucket}/backup/kafka-1"
     store = open_store(uri)
     files = [path for path in folder.glob(f"{METADATA_TOPIC}-*/*") if path.is_file() and path.stat().st_size]
@@ -56,7 +56,7 @@ def uploaded(folder: Path, bucket: str) -> str:
 
 @pytest.fixture
 def folder(capture: Capture) -> Path:
-    """A broker's log directory, with all metadata partitions."""
+    """Return a broker's log directory with all metadata partitions."""
     return capture("tiered-cluster") / "after"
 
 
@@ -72,7 +72,7 @@ def in_s3(folder: Path, s3_server: S3Server) -> str:
 
 @pytest.fixture(scope="module")
 def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A process with a Spark session whose workers find the S3 server."""
+    """Return a process with a Spark session whose workers reach the S3 server."""
     spark_home()
     with pytest.MonkeyPatch.context() as patched:
         found(s3_session, patched)
@@ -84,9 +84,9 @@ def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(params=rest_in_matrix(["local", "spark"]))
 def tierctl(request: pytest.FixtureRequest) -> Tierctl:
-    """A command on one engine."""
+    """Run a command on one engine."""
     if request.param == "local":
-        # The default of `pipeline` is Spark, whose workers in this process may be older than the credentials.
+        # `pipeline` uses Spark by default, and workers in this process may have older credentials.
         return lambda *args: run_here(*args, "--engine", "local")
     driver: Driver = request.getfixturevalue("driver")
     return lambda *args: driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
@@ -97,7 +97,7 @@ def words(command: tuple[str, ...], **places: object) -> list[str]:
 
 
 def lasting(ran: Ran) -> object:
-    """What a command printed; of a plan all but its identity, which has its time and folders."""
+    """Return the output of a command; of a plan, without its identity, which contains time and folders."""
     if '"identity"' not in ran.out:
         return ran.out
     return {name: value for name, value in json.loads(ran.out).items() if name not in {"identity", "digest"}}
@@ -129,7 +129,7 @@ def test_caches_offsets_and_a_state_directory(folder: Path, in_s3: str, tmp_path
         for name in ("of-folder", "of-s3")
     ]
     assert written[0] == written[1]
-    # The next run reads offsets and what is new, which is nothing.
+    # The next run reads the offsets and finds no new events.
     again = run_here("segments", "--metadata", in_s3, "--state-dir", tmp_path / "of-s3", "--output", "json")
     assert again.out == run_here("segments", "--metadata", folder, "--output", "json").out
 

@@ -1,4 +1,4 @@
-"""`tierctl offsets`: both forms, what can't be right, and repairs that only lower."""
+"""`tierctl offsets`: both file formats, impossible offsets, and repairs, which only lower offsets."""
 
 import fcntl
 import json
@@ -93,7 +93,7 @@ def test_a_good_state_directory_has_no_findings(after: Path, state_dir: Path) ->
 
 
 def test_check_and_repair(after: Path, state_dir: Path) -> None:
-    """Beyond the end, unknown, and past an event that a missing cache held."""
+    """Offsets beyond the end, unknown offsets, and offsets above an event of a missing cache are unsafe."""
     before = committed(state_dir)
     (state_dir / NAME).write_bytes(committed_offsets.write(before | {3: 9999, 17: 3}))
     next(state_dir.glob("shortlived-1-*.rlmcache")).unlink()
@@ -119,7 +119,7 @@ def test_check_and_repair(after: Path, state_dir: Path) -> None:
 
 
 def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, state_dir: Path) -> None:
-    """orders-2 shares its metadata partition with others: the limit is what they all hold."""
+    """orders-2 shares its metadata partition with others: the safe offset is in all their caches."""
     next(state_dir.glob("orders-2-*.rlmcache")).unlink()
     (row,) = offsets("check", "--state-dir", state_dir, "--metadata", after, code=7)
     first = json.loads(
@@ -134,7 +134,7 @@ def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, s
 
 
 def test_nothing_to_compare_with(after: Path, state_dir: Path, tmp_path: Path) -> None:
-    """Offsets that were compared with nothing are not safe: neither check nor repair may end in silence."""
+    """Offsets that could not be compared are not safe: check and repair must end with an error."""
     (tmp_path / NAME).write_bytes((state_dir / NAME).read_bytes())
     for more in (("--state-dir", state_dir), (tmp_path / NAME,), ("--log-dir", tmp_path)):
         for command in ("check", "repair"):
@@ -189,7 +189,7 @@ def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
     lock.touch()
     with lock.open("r+b") as held:
         fcntl.lockf(held, fcntl.LOCK_EX)
-        # POSIX locks are per process: another one must ask.
+        # POSIX locks belong to a process, so another process must query them.
         from tests.cli.shell import tierctl_process
 
         ran = tierctl_process("offsets", "repair", tmp_path / NAME, "--set", "1=2", "--apply")
@@ -218,7 +218,7 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
 
 
 def test_a_plan_of_verify_lowers_them(capture: Capture, tmp_path: Path) -> None:
-    """Beside the file that a broker of Kafka 3.6 left; the second verify finds none."""
+    """The file was written by a broker of Kafka 3.6; a second verify finds no problem."""
     after = shutil.copytree(capture("tiered-cluster") / "after", tmp_path / "after")
     (after / NAME).write_bytes(committed_offsets.write({3: 9999, 4: 2, 17: 3}))
     where = ("--metadata", after, "--remote", capture("tiered-cluster") / "after-remote")

@@ -54,5 +54,5 @@ def test_a_command_gets_its_own_and_the_context_has_all() -> None:
     app, runner = group.commands["command"], CliRunner()
     assert runner.invoke(app, ["--word", "b", "--other", "7"]).exit_code == 0
     assert seen == {"number": 3, "other": 7, "word": "b"}
-    # What both declare is as the command has it.
+    # If a group and the command declare an option, the command's declaration is used.
     assert runner.invoke(app, ["--number", "6"]).exit_code == 2

@@ -1,4 +1,4 @@
-"""Files that a command was asked for: a full disk ends with 5 as elsewhere, a wrong path with 2."""
+"""Files named by options: a full disk ends the run with exit code 5, a wrong path with 2."""
 
 import errno
 from collections.abc import Callable

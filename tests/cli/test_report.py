@@ -1,4 +1,4 @@
-"""`report` on captured data: the same figures as other commands, and the file of the page."""
+"""`report` on captured data: its figures equal those of other commands, and the page is written."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_the_page_has_every_segment_with_its_state(capture: Capture, tmp_path: P
     kinds = Counter(data["kinds"][code >> 1][0] for code in items["kind"])
     assert kinds["due"] > 0
     assert kinds["current"] > 0
-    # The lane of a partition begins with its lowest offset.
+    # The row of a partition in the chart begins with its lowest offset.
     payouts = [each for each in segments if each["topic"] == "payouts"]
     assert items["gap"][0] == min(each["start_offset"] for each in payouts)
     serious = [each for each in rows("verify", *where, code=None) if each["severity"] != "info"]
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_replaced_ends_the_run_at_once(
     wrong: str, where: tuple[object, ...], tmp_path: Path
 ) -> None:
     name, said = WRONG[wrong]
-    # The metadata are not read: they do not exist.
+    # The metadata topic does not exist, and is not read.
     ran = tierctl("report", *where[2:], "--metadata", "/none", "--html", name.format(tmp=tmp_path))
     assert ran.code == ExitCode.USAGE
     assert said in ran.err
@@ -193,7 +193,7 @@ def test_the_page_says_what_it_did_not_check(where: tuple[object, ...], tmp_path
 
 def test_names_of_damaged_records_are_text(writable: Callable[[str], Path], tmp_path: Path) -> None:
     metadata, page = writable("tiered-cluster/before"), tmp_path / "tier.html"
-    # A record can have every name that UTF-8 can encode.
+    # Names in records may contain every character of UTF-8.
     names = [name for name in HOSTILE if "\ud800" not in name]
     hostile = Spoilt(metadata, tmp_path)
     hostile.append(*(started(100 + at, topic=name, topic_id=topic_id(at)) for at, name in enumerate(names)))

@@ -1,4 +1,4 @@
-"""`tierctl schedule`: units that systemd accepts, cron lines that a shell runs, and what they may write."""
+"""`tierctl schedule`: systemd accepts the units, a shell runs the cron lines, and writes are restricted."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ SWEEP = ("sweep", "--metadata", "/srv/meta data", "--remote", "file:///srv/tier"
 
 
 def units(text: str, folder: Path) -> list[Path]:
-    """Write each printed unit to a file of its name."""
+    """Write each printed unit to a file with its name."""
     found = []
     for part in text.split("# /etc/systemd/system/")[1:]:
         name, _, content = part.partition("\n")
@@ -39,7 +39,7 @@ def test_systemd_accepts_the_units(command: tuple[str, ...], tmp_path: Path) -> 
     assert "OnCalendar=daily\n" in timer.read_text()
     for unit in (service, timer):
         analyze("verify", "--man=no", unit=unit)
-    # The exposure times ten: 100 is no sandbox at all, systemd calls below 50 "OK".
+    # The exposure score times ten: 100 means no sandbox, and systemd calls values below 50 "OK".
     analyze("security", "--offline=yes", "--threshold=30", unit=service)
 
 
@@ -51,7 +51,7 @@ def test_systemd_accepts_the_units_in_share(tmp_path: Path) -> None:
 
 
 def test_no_process_of_other_users_is_seen() -> None:
-    """A lease must not depend on that: see tests/storage/lease."""
+    """The lease must not depend on other processes being visible: see tests/storage/lease."""
     assert setting(tierctl("schedule", "--systemd", "verify").out, "ProtectProc") == "invisible"
 
 
@@ -110,7 +110,7 @@ def test_only_the_run_itself_is_in_the_metrics(tmp_path: Path) -> None:
 
 
 def test_a_run_has_the_folder_and_the_tierctl_toml_of_the_command(tmp_path: Path) -> None:
-    """A unit starts in /, and cron in the home folder of its user."""
+    """systemd starts a unit in /, and cron starts a command in the home folder of its user."""
     (tmp_path / "tierctl.toml").write_text('[profiles.default]\nmetadata = "meta"\n')
     for options in (("status",), ("status", "--config-file", tmp_path / "tierctl.toml")):
         text = tierctl("schedule", "--systemd", *options, cwd=tmp_path).out
@@ -163,7 +163,7 @@ def test_a_run_without_the_metadata_that_it_needs_is_announced(words: str, is_mi
 
 
 def cron_command(text: str) -> str:
-    """What cron gives to the shell: the last line after the times and the user, with % unescaped."""
+    """Return the command that cron passes to the shell: the text after times and user, with % unescaped."""
     return text.splitlines()[-1].split(maxsplit=6)[-1].replace("\\%", "%")
 
 
@@ -184,7 +184,7 @@ def line(capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
 
 
 def run_as_cron(command: str, tmp_path: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a line as cron does: by sh, with nearly no environment, in the home folder, stdin closed."""
+    """Run a line as cron does: with sh, almost no environment, in the home folder, stdin closed."""
     start = f"{sys.executable} -m tierctl"
     words = shlex.split(command)
     if not command.startswith(start):
@@ -243,7 +243,7 @@ def test_a_cron_line_that_fails_says_so_on_stderr(line: Callable[..., str], tmp_
 def test_a_cron_line_says_that_there_are_findings(
     writable: Callable[[str], Path], capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """--quiet prints no summary, and the rows are not kept."""
+    """--quiet suppresses the summary, and the rows are discarded, so stderr must name the exit code."""
     tier = writable("tiered-cluster/before-remote")
     next(tier.rglob("*.log")).unlink()
     where = ("--metadata", str(capture("tiered-cluster") / "before"), "--remote", str(tier))
@@ -257,14 +257,14 @@ def test_a_cron_line_with_a_full_disk_does_its_work_and_says_what_is_lost(
 ) -> None:
     ran = run_as_cron(line("--apply", "--log-file", "/dev/full"), tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "")
-    assert "--log-file /dev/full: messages are missing there: No space left on device" in ran.stderr
+    assert "--log-file /dev/full: some messages could not be written: No space left on device" in ran.stderr
     assert 'tierctl_last_apply_timestamp_seconds{command="sweep"}' in (tmp_path / "t.prom").read_text()
 
 
 def test_a_cron_line_beside_a_second_tierctl_is_silent_but_for_the_error(
     line: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Exit code 6 is not told again: the next run does the work."""
+    """The line adds no message for exit code 6, because the next run does the work."""
     state = tmp_path / "state"
     state.mkdir()
     with (state / ".tierctl-state.lock").open("w") as held:

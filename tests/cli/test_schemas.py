@@ -1,4 +1,4 @@
-"""What --output json prints is as the schema files say, for every command that has the option."""
+"""The output of --output json matches the schema files, for every command with this option."""
 
 import io
 import json
@@ -107,7 +107,7 @@ class Terminal(io.StringIO):
 
 
 def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The length of the longest line of a table of rows at a terminal with `width` columns."""
+    """Return the length of the longest line of a table on a terminal with `width` columns."""
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "dumb")
     columns = next(each for each in tables.ALL if each.name == name)
@@ -117,7 +117,7 @@ def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def state(capture: Capture, tmp_path: Path) -> dict[str, Path]:
-    """Paths in command lines: a captured cluster, and a folder with a state directory and damaged files."""
+    """Return paths for command lines: a captured cluster, and folders with state and damaged files."""
     root = capture("tiered-cluster")
     assert (
         tierctl("cache", "build", "--metadata", root / "after", "--state-dir", tmp_path / "state").code == 0
@@ -205,7 +205,7 @@ def test_every_command_with_json_is_checked() -> None:
         for node in load_commands().walk()
         if not node.children and any("--output" in option.names for option in node.options)
     }
-    # tests/live/test_backup_config.py checks the rows of a command that needs a cluster.
+    # tests/live/test_backup_config.py checks the rows of this command, which needs a cluster.
     assert having == {command for command, _, _ in READ} | PLANS.keys() | {"backup-config"}
 
 
@@ -220,7 +220,7 @@ ELSEWHERE = {
     "saved-topics": "tests/live/test_backup_config.py",
     "group-losses": "tests/live/test_what_if.py",
 }
-"""The schemas that READ does not check, and where they are checked."""
+"""Schemas that the commands of READ do not cover, and the test that checks each."""
 
 
 def test_every_schema_is_checked() -> None:

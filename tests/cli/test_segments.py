@@ -1,4 +1,4 @@
-"""`tierctl segments` as a command, against what brokers' tools and the captured buckets say."""
+"""`tierctl segments` as a command, compared with brokers' tools and captured buckets."""
 
 import json
 import re
@@ -168,7 +168,7 @@ def test_check_names_the_doubled_segment_and_the_divergent_ones(
         divergent = {
             r["segment_id"][:4] for r in found if (r["topic"], r["kind"]) == (topic, "divergent_segment")
         }
-        # By the later stage the brokers had deleted these, and leaked the doubled one.
+        # In the later stage the brokers had deleted these segments, and leaked the duplicate one.
         assert divergent == (expected if stage == "before" else set())
     assert len(found) == (10 if stage == "before" else 2)
 
@@ -187,7 +187,7 @@ def test_check_of_a_healthy_tier_is_clean(
 
 
 def test_offsets_name_what_is_still_to_be_copied(capture: Capture, tmp_path: Path, capsys: Captured) -> None:
-    """Without a cluster: the offset after what was copied, never below the log start (KIP-1023)."""
+    """Without a cluster, it is the offset after the last copied one, at least the log start (KIP-1023)."""
     root = capture("tiered-cluster")
     shutil.copytree(root / "before", tmp_path / "log")
     starts = tmp_path / "log" / "log-start-offset-checkpoint"
@@ -204,7 +204,7 @@ def test_offsets_name_what_is_still_to_be_copied(capture: Capture, tmp_path: Pat
 
 
 def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path, capsys: Captured) -> None:
-    """A log cut below what was copied: Ly >= Ry does not hold any more."""
+    """The log was cut below the copied offsets, so Ly >= Ry does not hold."""
     root = capture("tiered-cluster")
     shutil.copytree(root / "before", tmp_path / "log")
     checkpoint = tmp_path / "log" / "replication-offset-checkpoint"
@@ -236,7 +236,7 @@ def test_a_metadata_record_that_can_not_be_read_is_reported(
 def test_a_deletion_that_no_broker_would_take_is_none(
     capture: Capture, tmp_path: Path, capsys: Captured
 ) -> None:
-    """COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED is no transition, so the segment is still there."""
+    """A change from COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED is not allowed: the segment stays."""
     root = capture("tiered-cluster")
     segment = Tier.of(root / "before", root / "before-remote").segments("clicks")[0]
     topic = topic_in(tmp_path, writable=True)

@@ -1,4 +1,4 @@
-"""Every command refuses a --topic, --partition or --topic-id that matches nothing, and names the nearest."""
+"""Every command refuses a --topic, --partition or --topic-id without a match, and names similar values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ COMMANDS = {
     "delete": ("delete", METADATA, REMOTE),
     "cache build": ("cache", "build", METADATA, "--out={tmp}/flat"),
 }
-"""A command line of each command that takes a selection; `{root}` is a captured cluster, `{tmp}` a folder."""
+"""A command line of each command that has a selection; `{root}` is a captured cluster."""
 
 UNKNOWN = {
     "topic": (("--topic", "oders"), 'unknown topic "oders"', "known topics with similar names: orders"),
@@ -62,7 +62,7 @@ def test_an_unknown_value_is_not_found(
     selection, message, hint = UNKNOWN[unknown]
     ran = tierctl(*args, *selection)
     assert ran.code == 10
-    # format has printed the records of the known topic before it knows that no record names the other.
+    # format prints records of the known topic before it has read all records.
     assert ran.out == "" or (command.startswith("format") and "orders" in selection)
     assert f"error: {message}" in ran.err
     assert hint in ran.err

@@ -46,7 +46,7 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local", "--topic-configs", configs)
     found = rows("status", *where)
     lags = {topic["topic"]: (topic["lag_segments"], topic["lag_bytes"]) for topic in found}
-    # Three rolled segments wait for the open transaction; other topics are not enabled.
+    # Three rolled segments wait for an open transaction; the other topics are not enabled.
     assert lags == {"bills": (None, None), "ledger": (3, 1028871 + 908518 + 908655)}
     ledger = next(topic for topic in found if topic["topic"] == "ledger")
     assert ledger["lag_since_ms"] == 1795257348120
@@ -57,7 +57,7 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
 def test_the_metadata_are_folded_once(
     capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the whole topic, whose dropped events are in no state directory."""
+    """status reads the whole topic once, because a state directory does not contain dropped events."""
     opened: list[object] = []
     open_metadata = metadata_opening.open_metadata
 
@@ -138,7 +138,7 @@ def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -
         if len(waits) >= 2:
             raise KeyboardInterrupt
 
-    # Not the module's own function: other threads of this process sleep, too.
+    # The clock of the module is replaced, because other threads of this process sleep, too.
     monkeypatch.setattr(status, "time", SimpleNamespace(sleep=sleep))
     root = capture("tiered-cluster") / "before"
     ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7")
@@ -160,8 +160,7 @@ def test_a_typo_in_the_tier_or_its_layout_is_refused(typo: tuple[str, ...], capt
 def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:
     ran = tierctl("status", "--metadata", capture("tiered-cluster") / "before")
     assert ran.err == (
-        "note: without --log-dir it is not known how far copies are behind, nor whether KIP-917's limit "
-        "stops them\n"
+        "note: without --log-dir the copy lag is unknown, and also whether KIP-917's limit stops copies\n"
     )
 
 
@@ -177,12 +176,12 @@ def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytes
 
 
 def test_a_lag_without_settings_is_reported(capture: Capture, tmp_path: Path) -> None:
-    """Not of a topic whose settings end its tiering."""
+    """Topics whose settings disable tiering are not reported."""
     root, configs = capture("untiered-broker"), tmp_path / "configs"
     where = ("status", "--metadata", root / "tiered-metadata", "--log-dir", root / "local")
     ran = tierctl(*where)
-    assert "how far copies are behind is not known for bills, events, ledger, as no settings state" in ran.err
+    assert "the copy lag is unknown for bills, events, ledger: no settings state" in ran.err
     configs.write_text("ledger.remote.storage.enable=true\nevents.remote.storage.enable=false\n")
-    assert "is not known for bills, as no" in tierctl(*where, "--topic-configs", configs).err
+    assert "is unknown for bills: no" in tierctl(*where, "--topic-configs", configs).err
     configs.write_text(f"{configs.read_text()}bills.remote.storage.enable=true\n")
     assert tierctl(*where, "--topic-configs", configs).err == ""

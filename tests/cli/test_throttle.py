@@ -1,4 +1,4 @@
-"""--throttle-copy and --throttle-fetch: the summary, the metrics, and signals."""
+"""--throttle-copy and --throttle-fetch in the summary and the metrics, and their reaction to signals."""
 
 import signal
 import subprocess
@@ -27,7 +27,7 @@ def test_a_limited_copy_says_how_long_it_waited(copy: tuple[str, ...], tmp_path:
     metrics = tmp_path / "x.prom"
     begun_s = time.monotonic()
     ran = tierctl(*copy, "--throttle-copy", "2M", "--metrics-file", metrics)
-    # 3.9 MiB less the burst of one second.
+    # 3.9 MiB minus the burst of one second.
     assert time.monotonic() - begun_s > 0.9
     assert (ran.code, ", throttled 1 s (" in ran.summary) == (0, True), ran.summary
     values = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if line[0] != "#")
@@ -76,7 +76,7 @@ def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[s
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err
     if command == "copy":
-        # The next run makes good what was stopped.
+        # The next run completes the copy that was stopped.
         ran = tierctl(*copy)
         assert ran.code == 0, ran.err
         assert tierctl("verify", *copy[1:5], "--deep").code in {0, 3}

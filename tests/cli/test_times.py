@@ -1,4 +1,4 @@
-"""Options that take a time accept the same forms everywhere, also a relative one that begins with a dash."""
+"""All options that take a time accept the same forms, also relative times that begin with a dash."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_every_form_is_accepted(line: str, time: str, capture: Callable[[str], P
 def test_every_form_finds_something_or_nothing(
     line: str, time: str, capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Nothing has a record of the last hour."""
+    """No record is from the last hour."""
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
     ran = tierctl(*line.format(root=capture("tiered-cluster"), tmp=tmp_path).split(), time)
     assert ran.code in {0, 10}, ran.err

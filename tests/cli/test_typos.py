@@ -1,4 +1,4 @@
-"""A typing error in the name of a setting, layout or profile never ends in exit 0, whatever the command."""
+"""A mistyped name of a setting, layout or profile never ends with exit code 0, in any command."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_overrides(command: str, override: str, nearest: str, words: dict[str, s
 
 @pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "delete", "fetch"])
 def test_a_brokers_own_file(command: str, words: dict[str, str], tmp_path: Path) -> None:
-    """A value that Kafka refuses is an error; a name that no Kafka knows is a warning."""
+    """An invalid value is an error; a name that no version of Kafka has is a warning."""
     refused(command, ("--config", f"{TMP}/server.properties"), words, "from 0 to 0.5")
     (tmp_path / "server.properties").write_text("num.io.threads=8\nlog.retention.hour=5\nbroker.id=1\n")
     args = (*SELECTING[command], "--config", f"{TMP}/server.properties")

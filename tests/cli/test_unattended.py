@@ -63,7 +63,7 @@ def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...]) -> No
     ran = tierctl(*sweep, "--log-file", "/dev/full")
     assert ran.code == 0
     assert "sweep: nothing to do" in ran.raw_err
-    assert "--log-file /dev/full: messages are missing there: No space left on device" in ran.raw_err
+    assert "--log-file /dev/full: some messages could not be written: No space left on device" in ran.raw_err
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ HOLDER = (
 
 @pytest.fixture
 def applied(writable: Capture, tmp_path: Path) -> tuple[str, ...]:
-    """A sweep that writes the state directory, which is locked for that."""
+    """Return a sweep command that writes the state directory and therefore locks it."""
     places = ("--metadata", str(writable("tiered-cluster/before")))
     return ("sweep", *places, "--remote", str(writable("tiered-cluster/before-remote")), "--apply")
 
@@ -116,7 +116,7 @@ def let_go(holder: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that holds the lock of the state directory until it reads a line."""
+    """Start a process that holds the lock of the state directory until it reads a line."""
     state = tmp_path / "state"
     state.mkdir()
     command = [sys.executable, "-c", HOLDER, str(state / ".tierctl-state.lock")]

@@ -1,4 +1,4 @@
-"""Servers that refuse connections, on ports of this machine that nothing listens at."""
+"""Servers that refuse connections: ports of this machine without a listener."""
 
 import socket
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def port() -> int:
 
 @pytest.fixture
 def aws(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings of an S3 server that is down."""
+    """Return S3 settings for a server that does not run."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -26,7 +26,7 @@ def aws(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
-    """What stands in the command lines for addresses and files."""
+    """Return the addresses and files that replace the names in the command lines."""
     host = f"127.0.0.1:{port}"
     setting = "rlmm.config.remote.log.metadata.common.client.bootstrap.servers"
     for name, text in (("CLIENT", f"bootstrap.servers={host}\n"), ("SERVER", f"{setting}={host}\n")):

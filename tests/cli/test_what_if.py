@@ -1,4 +1,4 @@
-"""`report --what-if` on captured data: the figures of sweep, the costs, and what can't be calculated."""
+"""`report --what-if` on captured data: sizes as in sweep, costs, and unknown values."""
 
 import json
 from collections.abc import Callable
@@ -83,13 +83,13 @@ def test_what_is_not_known_is_null_and_never_0(where: tuple[object, ...], logs: 
         == {None}
     )
     assert "not known without --log-dir" in ran.err
-    assert "which consumer groups lose records is not known without a cluster" in ran.err
-    # The size of what is only in the log decides about retention.bytes, and no log is given.
+    assert "it is unknown without a cluster which consumer groups would lose records" in ran.err
+    # retention.bytes needs the size of the local log, and no --log-dir is given.
     by_size = changes(*where, "--what-if", "orders.retention.bytes=1M", code=ExitCode.PARTIAL)
     assert by_size["orders"]["changed_bytes"] is by_size["(total)"]["changed_bytes"] is None
     assert by_size["orders"]["undecided_partitions"] == by_size["orders"]["partitions"]
     assert by_size["metrics"]["changed_bytes"] == by_size["metrics"]["now_bytes"]
-    # All segments are from one minute.
+    # All segments are from the same minute.
     young = (*where[:-1], "2026-11-22T06:00:00Z", *logs, "--what-if", "orders.retention.ms=1d")
     ran = tierctl("report", *young, "-o", "json")
     rows = {row["topic"]: row for row in ran.json}
@@ -99,7 +99,7 @@ def test_what_is_not_known_is_null_and_never_0(where: tuple[object, ...], logs: 
 
 
 def test_a_retention_that_nobody_stated_is_named(where: tuple[object, ...], tmp_path: Path) -> None:
-    """As in sweep it deletes nothing, where brokers take a default of their own."""
+    """A retention that is not stated deletes nothing in sweep, but brokers use their default."""
     asked = ("report", *where, "--topic", "orders", "--what-if", "orders.retention.bytes=-1")
     assert "is not stated" not in tierctl(*asked).err
     (tmp_path / "configs").write_text("orders.retention.bytes=-1\nmetrics.retention.ms=864000000\n")
@@ -115,7 +115,7 @@ def test_a_glob_changes_each_topic_and_a_later_change_wins(where: tuple[object, 
 
 
 WRONG = {
-    "no value": ("orders.retention.ms", "this states no value", "expected TOPIC.SETTING=VALUE"),
+    "no value": ("orders.retention.ms", "the value is missing", "expected TOPIC.SETTING=VALUE"),
     "unknown setting": (
         "orders.retention.mss=7d",
         'unknown topic setting "retention.mss"',
@@ -123,7 +123,7 @@ WRONG = {
     ),
     "other setting": (
         "orders.segment.bytes=1",
-        "segment.bytes brings is not calculated",
+        "the effect of segment.bytes can't be calculated",
         "takes retention.ms",
     ),
     "unknown topic": ("order.retention.ms=7d", "no selected topic has the name order", 'mean "orders"?'),

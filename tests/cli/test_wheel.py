@@ -1,4 +1,4 @@
-"""The wheel installs what is not Python, too: man pages, completions, the jar, and files for operations."""
+"""The wheel also installs man pages, completions, the jar, and files for operations."""
 
 import shutil
 import subprocess
@@ -18,12 +18,12 @@ COMPLETIONS = {
     "_tierctl": "share/zsh/site-functions/_tierctl",
     "tierctl.fish": "share/fish/vendor_completions.d/tierctl.fish",
 }
-"""The paths below a prefix, or below ~/.local, at which the shells search."""
+"""The paths below a prefix, or below ~/.local, in which shells search for completions."""
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the wheel is built from; `.gitignore` excludes the jar."""
+    """Return a copy of the files from which the wheel is built; `.gitignore` excludes the jar."""
     folder = tmp_path_factory.mktemp("sources")
     skip = shutil.ignore_patterns("__pycache__", "*.jar")
     for name in ("tierctl", "man", "completions", ".hatch"):
@@ -40,7 +40,7 @@ def built(sources: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def prefix(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment in which the wheel with a jar is installed, without its dependencies."""
+    """Return an environment with the installed wheel and the jar, without its dependencies."""
     (sources / JAR.relative_to(ROOT)).write_bytes(b"the jar")
     folder = tmp_path_factory.mktemp("prefix")
     options = ("--quiet", "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check")
@@ -68,7 +68,7 @@ def test_shared_files_are_installed_where_programs_search(prefix: Path) -> None:
 
 
 def test_man_finds_the_pages(prefix: Path) -> None:
-    """By the folder of the program in PATH alone, as after pipx install."""
+    """man finds the pages because the program's folder is in PATH, as after pipx install."""
     if shutil.which("man") is None:
         pytest.skip("man is not installed")
     env = environment(PATH=f"{prefix / 'bin'}:/usr/bin:/bin", HOME=str(prefix))

@@ -1,4 +1,4 @@
-"""The Python API: names of use cases are functions, and the example of tierctl-python(7) runs."""
+"""The Python API: the names of use cases are functions, and the example of tierctl-python(7) runs."""
 
 import re
 import subprocess
@@ -79,7 +79,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_example_of_the_manual_runs(
     capture_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The example sweeps what `copy` of the README's first run left in the folders `metadata` and `tier`."""
+    """The example sweeps the folders `metadata` and `tier` that the README's `copy` has filled."""
     (example,) = re.findall(r"```python\n(from pathlib.*?)```", MANUAL.read_text(), re.DOTALL)
     assert "from tierctl.commands import SweepRequest, sweep\n" in example
     monkeypatch.chdir(capture_copy)
@@ -99,7 +99,7 @@ def test_the_example_of_the_manual_runs(
 
 @pytest.fixture
 def capture_copy(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with a copy of the captured log directory `broker`."""
+    """Return a folder with a copy of the captured log directory `broker`."""
     source: Path = request.getfixturevalue("capture")("untiered-broker")
     (tmp_path / "broker").symlink_to(source / "local")
     return tmp_path

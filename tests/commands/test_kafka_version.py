@@ -1,4 +1,4 @@
-"""What --kafka-version, and the broker settings of --config, decide and print."""
+"""Decisions and output that depend on --kafka-version and on the broker settings of --config."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LOCAL = "log.remote.copy.lag.ms=-1\nlog.local.retention.ms=7200000\n"
 @pytest.mark.parametrize(
     ("broker", "topic", "version", "copied"),
     [
-        # As the broker did for topics that state the lag: `bytime` has 6 copies, `plain` 8.
+        # The broker decided so for topics that state the lag: `bytime` has 6 copies, `plain` 8.
         ("", "", None, 8),
         (TWO_HOURS, "", None, 6),
         (TWO_HOURS, "", "4.4.0", 6),

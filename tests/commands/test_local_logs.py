@@ -1,4 +1,4 @@
-"""What is noted about log directories: folders that are left out, and the replica that is used."""
+"""Notes about log directories: skipped folders, and the replica that is used."""
 
 from pathlib import Path
 from typing import Any

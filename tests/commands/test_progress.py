@@ -1,4 +1,4 @@
-"""Every phase that can take longer than a second shows a bar, with a total where one is known."""
+"""Every phase that can take longer than a second shows a bar, with a total if it is known."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ Capture = Callable[[str], Path]
 
 @dataclass(slots=True)
 class Recorded(SilentProgress):
-    """The bars by title: unit, total, and the amount done."""
+    """The bars by title: unit, total, and the completed amount."""
 
     bars: dict[str, tuple[str, int | None, int]] = field(default_factory=dict)
 
@@ -146,7 +146,7 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
 
 def test_reading_metadata_advances_with_each_chunk_that_a_slow_store_gives(tmp_path: Path) -> None:
     class SlowTopic(FolderTopic):
-        """Give a record at a time, and note how much was shown as done before each."""
+        """Return one record at a time, and record the shown progress before each."""
 
         def read(self, partition: int, start: int, end: int) -> Iterator[RecordChunk]:
             for offset in range(start, end):

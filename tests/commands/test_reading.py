@@ -1,4 +1,4 @@
-"""The use cases that read, called from Python: typed rows, streams, and messages instead of prints."""
+"""Use cases that only read, called from Python: typed rows, streams, and messages to a Progress."""
 
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -65,9 +65,9 @@ def test_format_reports_bad_records_to_its_caller(tmp_path: Path, capfd: pytest.
 
 
 def test_contradicting_fields_are_refused_before_anything_is_read() -> None:
-    with pytest.raises(UsageError, match="--epoch and --offset go together"):
+    with pytest.raises(UsageError, match="--epoch and --offset must be given together"):
         commands.segments(commands.SegmentsRequest(epoch=1))
-    with pytest.raises(UsageError, match="both say where to begin"):
+    with pytest.raises(UsageError, match="both state where to begin"):
         commands.fetch(commands.FetchRequest(offset="5", from_time_ms=0))
     with pytest.raises(UsageError, match="nothing to read"):
         commands.format_records(commands.FormatRequest())

@@ -1,4 +1,4 @@
-"""`rebuild` of captured tiers into a new metadata topic: what it publishes is what brokers had published."""
+"""`rebuild` of captured tiers into a new metadata topic publishes the same events as the brokers."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ TIERS = {
     "aiven-plain": ("broker-logs", "bucket"),
     "aiven-encrypted": ("broker-logs", "bucket"),
 }
-"""The metadata and the tier of each capture, at a time when no deletion was under way."""
+"""The metadata and the tier of each capture, at a time without running deletions."""
 UNUSED = {"broker_id", "event_timestamp_ms"}
 
 
@@ -79,7 +79,7 @@ def test_the_rebuilt_metadata_are_those_of_the_brokers(capture: Capture, tmp_pat
 
 @pytest.mark.parametrize("with_disks", [False, True])
 def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool) -> None:
-    """Five of fifteen sets a topic are of the leader that lost; one has all offsets of a winner."""
+    """Five of fifteen sets per topic are from the leader that lost; one has all offsets of a winner."""
     root = capture("unclean-leader") / "before"
     logs = [word for number in (1, 2) for word in ("--log-dir", root / f"broker-{number}")]
     ran = tierctl(
@@ -105,7 +105,7 @@ def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool)
 
 
 def test_a_broker_that_lost_the_losers_metadata_only(capture: Capture, tmp_path: Path) -> None:
-    """After the deletions of the later capture, one loser per topic is left that no broker ever deletes."""
+    """After the deletions of the later capture, each topic keeps a set that no broker ever deletes."""
     root = capture("unclean-leader") / "after"
     ran = tierctl(
         *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "remote", "--output", "json"),
@@ -130,7 +130,7 @@ def test_a_topic_id_that_no_disk_has_is_left_unchanged(capture: Capture, tmp_pat
 
 
 def test_a_partition_without_its_log_directory_is_refused(writable: Writable, tmp_path: Path) -> None:
-    """Another partition of its topic shows that the topic exists: its replicas are on other brokers."""
+    """Another partition of the topic shows that it exists: the missing replicas are on other brokers."""
     root = writable("tiered-cluster")
     shutil.rmtree(root / "before" / "clicks-1")
     where = ("rebuild", "--metadata", tmp_path / "new", "--remote", root / "before-remote")
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writabl
         ),
         (("--metadata", "kafka://localhost:1", *remote, "--log-start", "tier"), 2, "stop the brokers"),
         (("--metadata", tmp_path / "new", *remote, "--topic", "oders"), 10, "similar names: orders"),
-        (("--metadata", tmp_path / "new", "--remote", tmp_path / "tier"), 5, "is it mounted"),
+        (("--metadata", tmp_path / "new", "--remote", tmp_path / "tier"), 5, "check that it is mounted"),
     ):
         ran = tierctl("rebuild", *args)
         assert (ran.code, text in ran.err) == (code, True), ran.err
@@ -177,7 +177,7 @@ def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writabl
 
 
 def test_a_tier_that_can_only_be_read_is_enough(writable: Writable, tmp_path: Path) -> None:
-    """No lease, no identity: the run needs no right to write."""
+    """The run needs no lease, no identity and no right to write."""
     remote = writable("untiered-broker/tiered-remote")
     before = digests(remote)
     folders = [remote, *(path for path in remote.rglob("*") if path.is_dir())]
@@ -218,7 +218,7 @@ def test_objects_of_one_id_at_two_offsets_are_not_taken_for_each_other(
 
 
 def logs_of(remote: Path, topic: str) -> list[Path]:
-    """The logs of the segments of partition 0, in order of offsets."""
+    """Return the logs of the segments of partition 0, in order of offsets."""
     return sorted(remote.glob(f"kafka-tiered-storage/{topic}-0-*/*.log"))
 
 
@@ -231,7 +231,7 @@ def flip_bit(path: Path) -> None:
 def test_a_damaged_newest_set_is_not_given_up_while_it_may_be_the_only_copy(
     writable: Writable, tmp_path: Path
 ) -> None:
-    """Published as being deleted, it would be deleted by the next sweep."""
+    """If it were published with DELETE_SEGMENT_STARTED, the next sweep would delete it."""
     root = writable("tiered-cluster")
     remote = root / "before-remote"
     flip_bit(logs_of(remote, "metrics")[-1])
@@ -273,7 +273,7 @@ def test_every_replica_of_the_metadata_topic_gets_the_same_bytes(writable: Writa
             offsets = read_offset_checkpoint((broker / f"{name}-checkpoint").read_bytes())
             assert not [each for each in offsets if each.topic == "__remote_log_metadata" and offsets[each]]
             assert (broker / f"{name}-checkpoint.bak").exists()
-    # A run that was killed before it wrote them is continued, although there is no event to publish.
+    # The run was killed before it wrote the checkpoints: it continues without new events.
     lose(brokers[2])
     assert tierctl(*offline(root), "--apply").code == 0
     assert metadata_bytes(brokers[2]) == found[0]
@@ -286,7 +286,7 @@ def test_replicas_that_differ_are_refused(writable: Writable) -> None:
     ran = tierctl(*offline(root), "--apply")
     assert (ran.code, "the replicas of a metadata partition differ" in ran.err) == (4, True), ran.err
     assert metadata_bytes(root / "broker-2") == before
-    # With the longest as --metadata, the others are completed.
+    # With the longest replica as --metadata, the others are completed.
     args = list(offline(root))
     args[2] = root / "broker-2"
     assert tierctl(*args, "--apply").code == 0
@@ -303,7 +303,7 @@ def test_a_broker_without_the_partitions_of_the_topic_is_no_place_for_a_new_one(
 
 
 def test_a_tier_that_tierctl_filled_belongs_to_the_rebuilt_topic(capture: Capture, tmp_path: Path) -> None:
-    """The tier's identity names its metadata topic; the new one gets that id, and the tier stays as it is."""
+    """The tier's identity names its metadata topic; the new topic gets that id, and the tier is unchanged."""
     logs = capture("untiered-broker") / "local"
     copied = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--log-dir", logs)
     (tmp_path / "metadata").mkdir()
@@ -339,7 +339,7 @@ NOT_READ: dict[str, tuple[int, str, str]] = {
 
 @pytest.mark.parametrize("case", NOT_READ)
 def test_a_rebuild_in_memory_reports_what_it_can_not_read(writable: Writable, case: str) -> None:
-    """Records that the tier has had are missing in the output, so the exit code is that of damage."""
+    """The output lacks records that the tier had, so the exit code is that of corrupt data."""
     at, suffix, message = NOT_READ[case]
     remote = writable("tiered-cluster/before-remote")
     log = logs_of(remote, "metrics")[at]
@@ -351,7 +351,7 @@ def test_a_rebuild_in_memory_reports_what_it_can_not_read(writable: Writable, ca
 
 
 def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(writable: Writable) -> None:
-    """Here the newest set is damaged, and the local log does not join the others."""
+    """The newest set is damaged, and there is a hole between the local log and the others."""
     root = writable("tiered-cluster")
     remote = root / "before-remote"
     flip_bit(logs_of(remote, "metrics")[-1])
@@ -363,11 +363,11 @@ def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(writable: Writa
 def test_rebuild_and_a_metadata_topic_contradict(capture: Capture) -> None:
     remote = capture("untiered-broker") / "tiered-remote"
     both = tierctl("fetch", "--remote", remote, "--rebuild", "--metadata", remote)
-    assert (both.code, "--rebuild reads no metadata topic" in both.err) == (2, True)
+    assert (both.code, "--rebuild can't be used with --metadata" in both.err) == (2, True)
 
 
 def test_segments_that_were_copied_under_another_topic_id(writable: Writable, tmp_path: Path) -> None:
-    """As for a restored topic: the segment ids are the same, and both topics are in the tier."""
+    """Both topics have objects in the tier with the same segment ids, as after restore --new-ids."""
     remote = writable("untiered-broker/tiered-remote")
     once = len(rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote))
     for folder in list((remote / "kafka-tiered-storage").iterdir()):

@@ -17,7 +17,7 @@ Writable = Callable[[str], Path]
 
 @pytest.fixture
 def root(writable: Writable) -> Path:
-    """Three stopped brokers that lost the metadata, and their tier."""
+    """Return three stopped brokers that lost the metadata topic, and their tier."""
     found = writable("unclean-leader/before")
     for broker in brokers_of(found):
         (broker / ".lock").touch()
@@ -68,7 +68,7 @@ def assert_refused(root: Path, *command: object) -> None:
 
 
 def test_replicas_are_not_written_before_the_operator_confirms(root: Path) -> None:
-    """A run that is refused after its plan, or not confirmed, leaves every replica as it was."""
+    """A run that is refused after its plan, or not confirmed, changes no replica."""
     broker = root / "broker-1"
     assert tierctl(*offline(root)[:5], "--log-dir", broker, "--apply").code == 0
     before = metadata_bytes(root / "broker-2")
@@ -99,7 +99,7 @@ def test_unfinished_writes_at_the_ends_of_the_logs(root: Path) -> None:
 def test_metadata_partitions_in_another_directory_are_missing_in_this_one(
     root: Path, apply: tuple[str, ...]
 ) -> None:
-    """As with several log directories a broker, or with fewer replicas than brokers."""
+    """This happens with several log directories per broker, or with fewer replicas than brokers."""
     numbers = range(len(list((root / "broker-1").glob("__remote_log_metadata-*"))))
     shutil.rmtree(root / "broker-1" / f"__remote_log_metadata-{numbers[-1]}")
     before = digests(root)

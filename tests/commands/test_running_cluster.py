@@ -1,4 +1,4 @@
-"""Which brokers are asked before a wave, and what is refused, beside a cluster made up here."""
+"""Which brokers are checked before a wave, and what is refused, with a fake cluster."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ FREE, TIERING = (TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 
 
 @dataclass
 class MixedCluster:
-    """Broker 0 does not tier, broker 1 does, broker 2 leads nothing here."""
+    """Broker 0 does not tier, broker 1 tiers, and broker 2 is no leader."""
 
     tiering: int = 1
     asked: list[set[int] | None] = field(default_factory=list)
@@ -81,7 +81,7 @@ def test_only_leaders_are_asked_and_soon_again() -> None:
     assert cluster.asked == [{0}]
     clock.now_ms += 2_001
     beside.check_fence([FREE])
-    # A clock that was set back makes no answer younger.
+    # Setting the clock back does not extend the validity of an answer.
     clock.now_ms -= 60_000
     beside.check_fence([FREE])
     assert cluster.asked == [{0}] * 3
@@ -99,7 +99,7 @@ def test_a_mixed_cluster() -> None:
 
 
 def test_nothing_of_an_existing_topic_is_deleted() -> None:
-    """Not even where no broker tiers: its mark is a mistake."""
+    """The topic still exists, so its deletion mark is a mistake, even if no broker tiers."""
     beside = live(MixedCluster(tiering=-1), Clock())
     gone = TopicIdPartition(OTHER_ID, "orders", 0)
     beside.check_deleted([gone])
@@ -113,7 +113,7 @@ def test_nothing_of_an_existing_topic_is_deleted() -> None:
 def test_a_broker_id_hides_no_running_broker(
     broker_id: int, own_ids: set[int], is_open: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--broker-id may have the id of a broker; what that broker wrote is not taken for tierctl's."""
+    """--broker-id may equal the id of a broker; the broker's events are not taken for tierctl's."""
     beside = live(MixedCluster(), Clock())
     offsets = {0: 0}
     topic: Any = type("Topic", (), {"beginning_offsets": lambda _: offsets, "end_offsets": lambda _: offsets})
@@ -134,17 +134,17 @@ BY_TIERCTL = replace(ORDERS, broker_id=-1)
 @pytest.mark.parametrize(
     ("cluster", "on_cluster", "segments", "is_own"),
     [
-        # Its brokers tier with this metadata topic.
+        # The brokers of this cluster tier with this metadata topic.
         (MixedCluster().with_metadata_topic(TOPIC_ID), True, [ORDERS], True),
         (MixedCluster().with_metadata_topic(TOPIC_ID), False, [ORDERS], False),
         (MixedCluster().with_metadata_topic(OTHER_ID), True, [ORDERS], False),
         (MixedCluster(), True, [ORDERS], False),
-        # It does not tier: it may only keep the metadata of another cluster.
+        # The cluster does not tier: it may only store the metadata of another cluster.
         (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [ORDERS], False),
-        # It has another topic of the metadata.
+        # The cluster has another topic of the metadata.
         (MixedCluster(tiering=-1, known={OTHER_ID}), False, [ORDERS, BILLS], True),
         (MixedCluster(tiering=-1), False, [ORDERS, BILLS], False),
-        # tierctl alone wrote the metadata, of no other topic.
+        # Only tierctl wrote the metadata, and only for this topic.
         (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL], True),
         (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL, BILLS], False),
         (MixedCluster(tiering=-1).with_metadata_topic(OTHER_ID), True, [BY_TIERCTL], False),

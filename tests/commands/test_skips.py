@@ -1,4 +1,4 @@
-"""One line per reason, however many partitions are left out for it."""
+"""One line per reason, regardless of the number of skipped partitions."""
 
 import pytest
 from tierctl.commands.skips import skip_lines

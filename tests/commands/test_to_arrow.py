@@ -1,4 +1,4 @@
-"""The tables of Arrow that the Python API returns have the rows that the commands print as JSON."""
+"""The Arrow tables of the Python API have the same rows as the commands' JSON output."""
 
 import inspect
 import json
@@ -139,7 +139,7 @@ def where(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Where:
 
 
 def printed(columns: Columns, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a table as JSON prints it; a key that JSON leaves out is null."""
+    """Return a row of a table as JSON prints it; a missing key is null."""
     return {name: _printed(columns.by_name[name].kind, value) for name, value in row.items()}
 
 
@@ -186,7 +186,7 @@ def test_entries_of_an_index(where: Where) -> None:
 
 
 def test_settings_in_force(where: Where) -> None:
-    """Without the options of the command line, which no request has."""
+    """Rows of the command line's options are left out, because a request has none."""
     shown = c.show_config(c.ConfigRequest(topic_configs=where.folder / "configs"), [])
     table = shown.to_arrow()
     assert table.column_names == [column.name for column in tables.SETTINGS.all]
@@ -232,11 +232,11 @@ NO_ROWS = {
     "frozenset": "kinds of findings, not a use case",
     "dict": "one row of findings, not a use case",
 }
-"""The results of public functions without `to_arrow`, and what they are instead."""
+"""The results of public functions without `to_arrow`, and what each contains instead of rows."""
 
 
 def results() -> set[type]:
-    """The classes that the public functions of `tierctl.commands` return."""
+    """Return the classes that the public functions of `tierctl.commands` return."""
     found: set[type] = set()
     for function in filter(inspect.isfunction, (getattr(c, name) for name in c.__all__)):
         result = get_type_hints(function)["return"]

@@ -1,7 +1,7 @@
 """Commands on a metadata topic whose retention deleted its oldest events, compared with a real broker.
 
-Metadata partition 2 begins at offset 28, 0 at offset 1, 1 is whole. `cut` is the disk right after the cut,
-`after` after a broker was restarted on it, which raised log starts.
+Metadata partition 2 begins at offset 28, partition 0 at offset 1, and partition 1 is complete. `cut` is the
+disk right after the cut, `after` the disk after a broker was restarted on it and raised log starts.
 """
 
 import shutil
@@ -22,7 +22,7 @@ from tierctl.verify.findings import Finding
 Capture = Callable[..., Path]
 
 CUT_OFF = {"keeplocal-0": "83", "orders-0": "420", "quiet-0": None}
-"""Partitions that are not complete in `cut`, and the last offset of their lost segments, if others follow."""
+"""Incomplete partitions in `cut`, and the last offset of their lost segments if others follow."""
 
 
 TOPIC_IDS = {"expiring": "r2fo_dYESeun32yKJK4hCA", "orders": "xbWPBMxrRAOZKB4flwOaqg"}
@@ -39,7 +39,7 @@ def named(progress: SilentProgress) -> set[str]:
 
 
 def request_at(root: Path, stage: str, *sources: str) -> dict[str, Any]:
-    """Return where things are at a stage; `sources` are `log_dir` and `remote`."""
+    """Return the location options of a stage; `sources` are `log_dir` and `remote`."""
     tier = root / ("before-remote" if stage == "cut" else f"{stage}-remote")
     found: dict[str, Any] = {"metadata": str(root / stage)}
     if "log_dir" in sources:
@@ -72,7 +72,7 @@ def test_with_accept_sweep_deletes_what_the_broker_deleted(root: Path, stage: st
 
 
 def test_log_starts_show_that_the_remaining_events_are_complete(root: Path) -> None:
-    """The broker raised every log start to the first known segment, or to the local log without one."""
+    """The broker raised each log start to the first known segment, or to the local log if there is none."""
     expected = {line.split()[3] for line in (root / "next-deleted.txt").read_text().splitlines()}
     found, exit_code, progress = sweep(root, "after", "log_dir")
     assert (found, exit_code, progress.problems) == (expected, ExitCode.OK, [])
@@ -104,7 +104,7 @@ def test_partitions_without_their_oldest_events_are_named_with_offsets(root: Pat
     ids=["nothing", "log starts", "objects"],
 )
 def test_evidence_of_a_listing(root: Path, sources: tuple[str, ...], incomplete: set[str]) -> None:
-    """`orders-1` and `recopied-0` have segments from offset 0 on; expiring-0 lost no object."""
+    """`orders-1` and `recopied-0` have segments from offset 0 on; expiring-0 has all its objects."""
     progress = SilentProgress()
     result = commands.segments(commands.SegmentsRequest(**request_at(root, "after", *sources)), progress)
     assert len(result.rows) == 19
@@ -130,7 +130,7 @@ def test_the_objects_of_another_tier_prove_nothing(root: Path, tmp_path: Path) -
 
 
 def copies(root: Path, **more: Any) -> tuple[list[tuple[str, int | None, int | None]], int, set[str]]:
-    """Return what `copy` would copy from the disk right after the cut."""
+    """Return the segments that `copy` would copy from the disk right after the cut."""
     progress = SilentProgress()
     request = commands.CopyRequest(
         **request_at(root, "cut", "log_dir", "remote"), topic_configs=root / "topics.properties", **more
@@ -151,7 +151,7 @@ def test_with_accept_copy_copies_again_what_the_broker_copied_again(root: Path) 
 
 
 def test_a_state_directory_keeps_what_the_topic_lost(root: Path, tmp_path: Path) -> None:
-    """It read the topic before the cut, so that everything is known, and nothing is copied again."""
+    """The state directory read the topic before the cut, so no history is incomplete."""
     before = commands.SegmentsRequest(metadata=str(root / "before"), state_dir=tmp_path)
     whole = commands.segments(before).rows
     for stage in ("cut", "after"):
@@ -187,7 +187,7 @@ def test_verify_distinguishes_leaked_objects_from_damage(root: Path) -> None:
 
 
 def test_verify_and_status_know_what_a_state_directory_knows(root: Path, tmp_path: Path) -> None:
-    """Nothing is leaked and no history is incomplete: the state directory read the topic before the cut."""
+    """The state directory read the topic before the cut: no object is leaked, no history is incomplete."""
     whole = commands.segments(commands.SegmentsRequest(metadata=str(root / "before"), state_dir=tmp_path))
     assert verified(root, "cut", state_dir=tmp_path) == ([], ExitCode.OK)
     request = commands.StatusRequest(**request_at(root, "cut", "log_dir", "remote"), state_dir=tmp_path)
@@ -235,7 +235,7 @@ def test_without_any_event_the_metadata_partitions_are_named(gone: Path) -> None
 
 
 def test_without_any_event_the_logs_name_the_partitions(root: Path, gone: Path) -> None:
-    """keeplocal-0 and recopied-0 have all of their offsets in the local log."""
+    """keeplocal-0 and recopied-0 have all their offsets in the local log."""
     progress = SilentProgress()
     request = commands.SegmentsRequest(metadata=str(gone), log_dir=[root / "before"])
     assert commands.segments(request, progress).exit_code == ExitCode.CORRUPT
@@ -307,7 +307,7 @@ def test_with_accept_sweep_leaves_the_tier_that_the_broker_left(root: Path, own:
 
 
 def test_partition_deletes_wait_for_a_complete_history(own: dict[str, Any]) -> None:
-    """expiring-0 has every object in its events; orders-0 has objects without events."""
+    """Each object of expiring-0 has events; orders-0 has objects without events."""
     marks = [
         commands.DeleteRequest(
             **own,
@@ -361,7 +361,7 @@ def test_the_pipeline_notes_events_that_its_tables_lack(root: Path, tmp_path: Pa
 
 
 def piped(metadata: Path, warehouse: Path) -> list[str]:
-    """Return what a run of the pipeline notes."""
+    """Return the notes of a pipeline run."""
     progress = SilentProgress()
     request = commands.RunPipelineRequest(
         metadata=str(metadata), warehouse=str(warehouse), engine=EngineName.LOCAL
@@ -378,7 +378,7 @@ def test_the_spark_source_reads_no_incomplete_partition_unless_asked(root: Path)
 
     with pytest.raises(MissingEventsError, match="orders-0 is not known to be complete"):
         tasks(topic="orders")
-    # The last task has the row with the error.
+    # The last task returns the row with the error.
     assert tasks(topic="orders", mode="permissive") == 2
     assert tasks(topic="orders", truncated_metadata="accept") == 1
     assert tasks(topic="whole") == 1

@@ -1,4 +1,4 @@
-"""What changed settings leave of a partition: the decisions of a sweep, for random histories of a broker."""
+"""`report --what-if` keeps what sweep keeps, for random histories of a broker."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ def facts_of(broker: KipBroker, present: TopicConfig, changed: TopicConfig) -> l
 
 
 def left_by(plan: Plan, inputs: RetentionInputs) -> Holding:
-    """What the steps of a plan leave of the finished segments, added up one by one."""
+    """Return the finished segments that remain after the steps of a plan, added up one by one."""
     deleted = {step.segment_id for step in plan.steps}
     left = [
         segment
@@ -65,7 +65,7 @@ def left_by(plan: Plan, inputs: RetentionInputs) -> Holding:
 def test_a_change_leaves_what_a_sweep_leaves(
     happened: Happened, retention_ms: int, retention_bytes: int
 ) -> None:
-    """Under both sets of settings: so, without a change, what is there now less what a sweep deletes."""
+    """With both sets of settings, the result is the present size minus what a sweep deletes."""
     broker = run(happened, -1, -1)
     changed = TopicConfig(
         retention_ms=retention_ms, retention_bytes=retention_bytes, remote_storage_enable=True
@@ -83,14 +83,14 @@ def test_a_change_leaves_what_a_sweep_leaves(
 
 
 def _is_undecided(plan: Plan, outlook: Outlook, facts: PartitionFacts) -> bool:
-    """Whether the plan, or the unknown size of the log, says that nothing is decided about the partition."""
+    """Return whether the partition is undecided, because of the plan or an unknown size of the log."""
     return bool(plan.skipped) or (outlook.retention_bytes >= 0 and facts.local_only_bytes is None)
 
 
 @examples(100)
 @given(st.lists(happenings(unclean=False), min_size=3, max_size=30), st.integers(0, 100))
 def test_time_leaves_what_a_sweep_leaves_then(happened: Happened, days: int) -> None:
-    """Without new data: the same sweep in 30, 60 and 90 days."""
+    """Without new data, the result equals that of a sweep in 30, 60 and 90 days."""
     broker = run(happened, -1, -1)
     config = TopicConfig(retention_ms=days * DAY_MS, remote_storage_enable=True)
     for facts in facts_of(broker, PRESENT, config):

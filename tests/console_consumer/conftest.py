@@ -1,4 +1,4 @@
-"""The jar, built once a session, and brokers whose metadata topic holds values of every kind."""
+"""The jar, built once per session, and brokers whose metadata topic has values of every kind."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A broker that doesn't tier, so that nobody but the test reads or writes `TOPIC`; what is in it."""
+    """A broker without tiering, so that only the test reads or writes `TOPIC`, and the values in it."""
 
     broker: Broker
     partitions: Sequence[Sequence[bytes | None]]
@@ -56,7 +56,7 @@ def send(broker: Broker, partitions: Sequence[Sequence[bytes | None]]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
     for number, values in enumerate(partitions):
         for i, value in enumerate(values):
-            # A key, and headers, as later versions of Kafka may write.
+            # Records with keys and headers, as later versions of Kafka may write them.
             more = {"key": b"k", "headers": [("h", b"v")]} if i % 5 == 0 else {}
             producer.produce(TOPIC, value=value, partition=number, **more)
     assert producer.flush(CLIENT_TIMEOUT_S) == 0
@@ -64,7 +64,7 @@ def send(broker: Broker, partitions: Sequence[Sequence[bytes | None]]) -> None:
 
 @pytest.fixture(scope="package")
 def filled(brokers: Brokers) -> Iterator[Filled]:
-    """A broker whose metadata topic has values of every kind."""
+    """Return a broker whose metadata topic has values of every kind."""
     broker = brokers.own(tiered=False)
     broker.create_topic(TOPIC, PARTITIONS)
     values = every_kind()

@@ -1,4 +1,4 @@
-"""Who prints the metadata topic: Kafka's console consumer, and tierctl from the broker's files."""
+"""Print the metadata topic with Kafka's console consumer, and with tierctl from the broker's files."""
 
 import re
 import subprocess
@@ -18,8 +18,8 @@ _PARTITION = re.compile(rb'(?:^partition: ?|"metadata_partition": )(\d+)')
 def stock_consumer(
     filled: Filled, jar: Path, properties: Iterable[str], *flags: str
 ) -> "subprocess.CompletedProcess[bytes]":
-    """The stock console consumer with the jar, in a locale that knows ASCII only."""
-    # 4.2 gave it another name, and complains of the old one on stdout.
+    """Return the command line of Kafka's console consumer with the jar, in an ASCII locale."""
+    # Kafka 4.2 renamed this option, and prints a warning about the old name on stdout.
     flag = "--property" if filled.broker.release.number < (4, 2) else "--formatter-property"
     named = [word for each in properties for word in (flag, each)]
     where = ["--bootstrap-server", filled.broker.bootstrap, "--topic", TOPIC, "--formatter", CLASS_NAME]
@@ -29,7 +29,7 @@ def stock_consumer(
 def run_stock_consumer(
     filled: Filled, jar: Path, arguments: Sequence[str]
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Kafka's kafka-console-consumer.sh with these arguments, and with the jar in its class path."""
+    """Run kafka-console-consumer.sh with these arguments and the jar in its class path."""
     return subprocess.run(
         filled.broker.release.command(_CONSUMER, arguments, jar=jar),
         capture_output=True,
@@ -40,7 +40,7 @@ def run_stock_consumer(
 
 
 def printed(done: "subprocess.CompletedProcess[bytes]") -> list[bytes]:
-    """Its lines; it must have ended well."""
+    """Return the printed lines; the exit code must be 0."""
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.split(b"\n")[:-1]
     assert b"Processed a total of %d messages" % len(lines) in done.stderr
@@ -48,7 +48,7 @@ def printed(done: "subprocess.CompletedProcess[bytes]") -> list[bytes]:
 
 
 def of_files(filled: Filled, properties: Iterable[str]) -> list[bytes]:
-    """The lines tierctl prints of the broker's own files."""
+    """Return the lines that tierctl prints for the broker's files."""
     named = [word for each in properties for word in ("--property", each)]
     version = ("--kafka-version", filled.broker.release.version)
     ran = tierctl("format", "--metadata", filled.broker.log_dir, *version, *named)
@@ -57,7 +57,7 @@ def of_files(filled: Filled, properties: Iterable[str]) -> list[bytes]:
 
 
 def by_partition(lines: Iterable[bytes]) -> dict[int, list[bytes]]:
-    """The lines of each partition, in their order; between partitions there is none."""
+    """Return the lines of each partition in their order; partitions have no order."""
     found: dict[int, list[bytes]] = defaultdict(list)
     for line in lines:
         match = _PARTITION.search(line)

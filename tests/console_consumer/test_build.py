@@ -1,4 +1,4 @@
-"""How the jar is made and found: the same bytes every time, for Java 11, where a wheel takes it from."""
+"""The build of the jar is reproducible and for Java 11, and a wheel contains the jar."""
 
 import shutil
 import subprocess
@@ -44,7 +44,7 @@ def test_it_holds_classes_for_java_11_and_nothing_else(jar: Path) -> None:
 
 @pytest.mark.kafka
 def test_it_needs_nothing_but_kafka_clients(jar: Path) -> None:
-    """Not even what else is on the class path of Kafka's tools, which differs from version to version."""
+    """The class path of Kafka's tools differs between versions, so the jar may only use kafka-clients."""
     done = subprocess.run(
         ["jdeps", "-verbose:package", "--multi-release", "11", "--ignore-missing-deps", str(jar)],
         capture_output=True,

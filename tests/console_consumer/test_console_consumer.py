@@ -1,4 +1,4 @@
-"""Kafka's own console consumer with the jar, against real brokers, beside what tierctl prints."""
+"""Kafka's console consumer with the jar on real brokers, compared with the output of tierctl."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tierctl format --bootstrap-server` with the console consumer's flags, beside that consumer."""
+"""`tierctl format --bootstrap-server` with the console consumer's options, compared with that consumer."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 
 
 def consume(filled: Filled, *flags: object) -> Ran:
-    """In a process of its own: what never ends is ended."""
+    """Start tierctl in a separate process, which is ended after the test."""
     where = ["--bootstrap-server", filled.broker.bootstrap]
     return tierctl_process("format", *where, *flags, timeout_s=WAIT_S)
 
@@ -74,7 +74,7 @@ def test_timeout_ms_ends_what_follows_too(filled: Filled) -> None:
 
 
 def test_what_is_written_is_printed_as_it_comes(filled: Filled) -> None:
-    """Without --from-beginning nothing of what was there; the write is repeated until somebody listens."""
+    """Without --from-beginning no earlier record is printed; the write is repeated until it is printed."""
     value = golden("kafka")[0]
     command = [sys.executable, "-m", "tierctl", "format", "--bootstrap-server", filled.broker.bootstrap]
     with subprocess.Popen(
@@ -113,11 +113,11 @@ def test_ctrl_c_ends_it(filled: Filled) -> None:
     [
         (["--partition", "9"], 10, "has no partition 9: it has 3"),
         (["--offset", "4"], 2, "--offset needs --partition"),
-        (["--partition", "1", "--offset", "4", "--from-beginning"], 2, "two starts"),
+        (["--partition", "1", "--offset", "4", "--from-beginning"], 2, "exclude each other"),
         (["--partition", "1", "--offset", "-4"], 2, "--offset '-4'"),
         (["--partition", "1", "--offset", "first"], 2, "--offset 'first'"),
-        (["--metadata", "folder"], 2, "two inputs"),
-        (["--input", "hex"], 2, "two inputs"),
+        (["--metadata", "folder"], 2, "can't be used with --metadata or files"),
+        (["--input", "hex"], 2, "can't be used with --metadata or files"),
         (["--command-config", "missing.properties"], 2, "missing.properties"),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_a_cluster_in_the_environment_is_read_when_nothing_else_is_named(filled: Filled) -> None:
-    """It is there for other commands, too: what the command line names is read instead."""
+    """The environment may name the cluster for other commands; inputs on the command line win."""
     env = environment(TIERCTL_BOOTSTRAP_SERVER=filled.broker.bootstrap)
     flags = ["--style", "json", "--partition", "1", "--from-beginning", "--max-messages", "2"]
     assert len(tierctl("format", *flags, env=env).lines) == 2

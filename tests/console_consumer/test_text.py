@@ -1,4 +1,4 @@
-"""The jar's text beside that of `tierctl format`, byte for byte, in Kafka 3.9's and 4.3's class path."""
+"""The jar prints the same bytes as `tierctl format`, in the class path of Kafka 3.9 and 4.3."""
 
 import itertools
 import subprocess
@@ -24,7 +24,7 @@ Settings = dict[str, str]
 
 
 def every_setting() -> list[Settings]:
-    """All combinations of KIP-405's properties, and the styles that have none."""
+    """Return all combinations of KIP-405's properties, and the styles without properties."""
     flags = [
         dict(zip(FLAGS, values, strict=True)) for values in itertools.product(("false", "True"), repeat=4)
     ]

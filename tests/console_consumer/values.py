@@ -1,4 +1,4 @@
-"""Values of every kind for the formatter: golden ones, hostile ones, and broken ones."""
+"""Values for the formatter: golden, malicious and damaged ones."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ HOSTILE = (
 
 
 def hostile() -> Iterator[bytes]:
-    """Records of both dialects about topics with names that no topic may have."""
+    """Return records of both dialects about topics with illegal names."""
     for dialect in Dialect:
         for value in golden(dialect)[:40]:
             event = decode(value)
@@ -43,7 +43,7 @@ def hostile() -> Iterator[bytes]:
 
 
 def tagged() -> Iterator[bytes]:
-    """Records with tagged fields that nobody knows yet, in every place that has them."""
+    """Return records with unknown tagged fields in every place that can have them."""
     for value in golden("kafka")[:60]:
         event: Any = decode(value)
         event = replace(event, unknown_tags=((5, b"\x01\x02"), (1 << 20, b"")))
@@ -55,7 +55,7 @@ def tagged() -> Iterator[bytes]:
 
 
 def unusual() -> Iterator[bytes]:
-    """Numbers at their ends, epochs out of order and twice, custom metadata that is empty."""
+    """Return records with extreme numbers, unordered and repeated epochs, and empty custom metadata."""
     for dialect in Dialect:
         for value in golden(dialect)[:200]:
             event: Any = decode(value)
@@ -74,7 +74,7 @@ def unusual() -> Iterator[bytes]:
 
 
 def broken(count: int, seed: int = SEED) -> Iterator[bytes]:
-    """Values cut, lengthened and overwritten, and bytes that were never a value."""
+    """Return values that are cut, extended or overwritten, and random bytes."""
     rng = random.Random(seed)
     good = [value for dialect in Dialect for value in golden(dialect) if len(value) < 400]
     good += list(hostile())
@@ -103,7 +103,7 @@ def _broken(rng: random.Random, value: bytearray) -> bytes:
     return bytes(value)
 
 
-# Values that no random damage finds.
+# Values that random damage does not produce.
 ODD: Sequence[bytes | None] = (
     None,
     b"",

@@ -1,1 +1,1 @@
-"""What `make demo` shows."""
+"""The steps of `make demo`."""

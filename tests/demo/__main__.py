@@ -1,6 +1,6 @@
-"""`make demo`: the whole flow on a captured broker's log directory, in a folder that is thrown away.
+"""`make demo`: all commands on a captured broker's log directory, in a temporary folder.
 
-Every command is run as it is shown; the demo fails when one of them ends otherwise than it should.
+Each command is run as it is shown; the demo fails if a command ends with an unexpected exit code.
 """
 
 import os
@@ -28,7 +28,7 @@ TOPICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One command: what is said before it, how much of its output is shown, how it must end."""
+    """One command: the text before it, how much of its output is shown, and its exit code."""
 
     title: str
     text: str
@@ -124,7 +124,7 @@ def _show(text: str = "") -> None:
 
 
 def _run(number: int, step: Step, folder: Path) -> bool:
-    """Whether the step ended as it should."""
+    """Run a step; return whether it ended with the expected exit code."""
     _show(f"\n{number}. {step.title}\n")
     _show(textwrap.fill(step.text, WIDTH, initial_indent="   ", subsequent_indent="   "))
     _show(f"\n   $ {step.command}")
@@ -142,13 +142,13 @@ def _run(number: int, step: Step, folder: Path) -> bool:
 
 
 def _delete_topic(folder: Path, topic: str) -> None:
-    """As a broker does when a topic is deleted: its folders go."""
+    """Delete the folders of a topic, as a broker does when the topic is deleted."""
     for path in (folder / "broker").glob(f"{topic}-*"):
         shutil.rmtree(path)
 
 
 def main() -> int:
-    """Runs every step; 1 when one of them failed."""
+    """Run every step; return 1 if one of them failed."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tierctl-demo-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""The demo passes, and shows what it promises."""
+"""The demo passes and prints what it announces."""
 
 import subprocess
 import sys

@@ -21,30 +21,30 @@ class Command:
 
     @property
     def asks_cluster(self) -> bool:
-        """Whether it names a broker."""
+        """Return whether the command line names a broker."""
         return "broker1:9092" in self.line
 
     @property
     def runs_spark(self) -> bool:
-        """Whether it starts Spark itself."""
+        """Return whether the command line starts Spark."""
         return "--master local" in self.line
 
     @property
     def is_stock_consumer(self) -> bool:
-        """Whether it belongs to Kafka's console consumer with the formatter of tierctl."""
+        """Return whether the command line runs Kafka's console consumer with tierctl's formatter."""
         return "CLASSPATH" in self.line or self.line.startswith("kafka-console-consumer.sh")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A Markdown file, with generated lists in place."""
+    """A Markdown file, with its generated lists."""
 
     name: str
     text: str
 
     @property
     def commands(self) -> list[Command]:
-        """The command lines in its blocks of the language `console`, in their order."""
+        """Return the command lines in its blocks of the language `console`, in their order."""
         return [each for block in self.blocks("console") for each in self._commands(block)]
 
     def blocks(self, language: str) -> list[str]:
@@ -54,20 +54,20 @@ class Document:
 
     @property
     def spans(self) -> list[str]:
-        """The text of every code span, also of those in tables."""
+        """Return the text of every code span, also of those in tables."""
         tokens = MarkdownIt().enable("table").parse(self.text)
         children = [child for each in tokens for child in each.children or ()]
         return [child.content for child in children if child.type == "code_inline"]
 
     @property
     def prose(self) -> str:
-        """The text without blocks of code."""
+        """Return the text without blocks of code."""
         return re.sub(r"^```.*?^```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
 
     def _commands(self, block: str) -> Iterator[Command]:
         for part in re.split(r"^\$ ", _LINE_CONTINUED.sub(" ", block), flags=re.MULTILINE)[1:]:
             line, *shown = part.splitlines()
-            # A line of `...` stands for output that is left out, and a comment is about the next command.
+            # A line of `...` stands for omitted output, and a comment belongs to the next command.
             output = (each for each in shown if each not in {"", "..."} and not each.startswith("# "))
             yield Command(self.name, line, tuple(output))
 
@@ -78,7 +78,7 @@ assert _BAD_DAY is not None
 
 README = Document("README.md", _TEXT.replace(_BAD_DAY[0], ""))
 BAD_DAY = Document("README.md, On a bad day", _BAD_DAY[0])
-"""The page whose commands run on a cluster that is lost (tests/live/test_bad_day.py)."""
+"""The page whose commands run on a lost cluster (tests/live/test_bad_day.py)."""
 DOCUMENTS = (
     README,
     *(Document(path.name, with_lists(path.read_text())) for path in sorted(SOURCES.glob("*.md"))),

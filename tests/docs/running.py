@@ -1,4 +1,4 @@
-"""Run the command lines of a document in their order, in one folder, with real data for what they name."""
+"""Run the command lines of a document in their order, in one folder, with real data for their names."""
 
 import re
 import shlex
@@ -15,17 +15,18 @@ _VARIES = (
     (re.compile(r" +"), " "),
 )
 _OTHER_CODES = {"--detailed-exitcode": 9, "tierctl doctor": 3, "tierctl restore --check": 3}
-"""Exit codes that are no failure, by a part of the command line.
+"""Expected exit codes other than 0, by a part of the command line.
 
-doctor has warnings about captured data; restore --check finds that the broker of these tests tiers nothing.
+doctor has warnings about captured data; restore --check finds that the broker of these tests has tiered no
+segment.
 """
 _SHELL = ("printf", "echo")
 
 
 def run_all(commands: Iterable[Command], names: Mapping[str, object], folder: Path) -> None:
-    """Run commands; fail if one ends otherwise than the document shows, or prints something else.
+    """Run commands; fail if an exit code or the output differs from the document.
 
-    `names` has what stands for a name in a command line, as `s3://archive`.
+    `names` has the values that replace names in a command line, such as `s3://archive`.
     """
     for command in commands:
         program, *words = shlex.split(_replaced(command.line, names))
@@ -38,7 +39,7 @@ def run_all(commands: Iterable[Command], names: Mapping[str, object], folder: Pa
 
 
 def check(command: Command, ran: Ran, names: Mapping[str, object]) -> None:
-    """Fail if the run is not what the document shows of it."""
+    """Fail if the run differs from what the document shows of it."""
     where = f"{command.document}: {command.line}\n{ran.err}"
     if any(line.startswith("error: ") for line in command.shown):
         assert ran.code not in {0, 1}, where
@@ -56,7 +57,7 @@ def _replaced(line: str, names: Mapping[str, object]) -> str:
 
 
 def _unvaried(line: str, names: Mapping[str, object]) -> str:
-    """Return a line of output without what differs between runs, and with the names of the document."""
+    """Return a line of output without the parts that vary between runs, and with the document's names."""
     for name, real in names.items():
         line = line.replace(str(real), name)
     for pattern, text in _VARIES:

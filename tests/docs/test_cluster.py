@@ -1,4 +1,4 @@
-"""Every command line that names a broker runs beside a real one that does not tier, with its tier in S3."""
+"""Every command line that names a broker runs with a real broker that does not tier, and a tier in S3."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ TOPICS = ("orders", "payments", "deleted")
 
 @pytest.fixture(scope="module")
 def broker(brokers: Brokers) -> Iterator[Broker]:
-    """A broker with segments to copy."""
+    """Return a broker with segments to copy."""
     made = brokers.own(tiered=False, replica_high_watermark_checkpoint_interval_ms="200")
     made.create_topic("__remote_log_metadata", METADATA_PARTITIONS)
     for topic in TOPICS:
@@ -35,7 +35,7 @@ def broker(brokers: Brokers) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]]:
-    """What stands for names in command lines, one tier for all documents."""
+    """Return the values that replace names in command lines, with one tier for all documents."""
     with pytest.MonkeyPatch.context() as environment:
         bucket = f"s3://{found(s3_session, environment).bucket()}"
         where = ("--metadata", f"kafka://{broker.bootstrap}", "--remote", f"{bucket}/tier")
@@ -66,7 +66,7 @@ def test_command_lines_run(
 
 @pytest.mark.matrix
 def test_examples_and_questions_run(names: Mapping[str, object], tmp_path: Path) -> None:
-    """Those of the help and of the README's table that name a broker."""
+    """Run the examples of the help and of the README's table that name a broker."""
     examples = [each.command for node in load_commands().walk() for each in node.examples]
     lines = [*examples, *(each.command for each in questions("first", "more"))]
     commands = [Command("examples.toml", line, ()) for line in lines]

@@ -1,4 +1,4 @@
-"""Every command line that names no broker runs on captured data as the document shows it."""
+"""Every command line without a broker runs on captured data, with the output that the document shows."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -25,12 +25,12 @@ FOLDERS = {
     "/var/lib/tierctl": "state",
     "/var/lib/prometheus/node-exporter": "node-exporter",
 }
-"""The folders that stand for the names in command lines."""
+"""The folders that replace names in command lines."""
 
 
 @pytest.fixture
 def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object]:
-    """Copies of captured data, and folders that are empty; `broker` is the log directory of the first run."""
+    """Return copies of captured data and empty folders; `broker` is the log directory of the first run."""
     sources = {
         "data": capture("tiered-cluster") / "before",
         "tier-of-data": capture("tiered-cluster") / "before-remote",
@@ -64,7 +64,7 @@ def test_command_lines_run(document: Document, names: Mapping[str, object], tmp_
 
 
 def test_questions_are_answered(names: Mapping[str, object], tmp_path: Path) -> None:
-    """With the profile of the README, in their order; captured data stand for its cluster."""
+    """Run them with the profile of the README, in their order, with captured data instead of its cluster."""
     write_profile(README, {**names, "kafka://broker1:9092": tmp_path / "data"}, tmp_path)
     env = environment(HOME=str(tmp_path), TIERCTL_TOPIC_CONFIGS="topics.properties")
     assert tierctl("cache", "build", cwd=tmp_path, env=env).code == 0

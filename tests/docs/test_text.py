@@ -32,19 +32,19 @@ _PAGE = re.compile(r"\b(tierctl-[a-z-]+)\((\d)\)")
 
 @cache
 def generated() -> dict[Path, str]:
-    """What `make docs` writes."""
+    """Return the files that `make docs` writes."""
     return files()
 
 
 def manual_of_commands() -> list[Document]:
-    """The man pages of section 1 as documents; their examples are in examples.toml."""
+    """Return the man pages of section 1 as documents; their examples are in examples.toml."""
     pages = {path: text for path, text in generated().items() if path.suffix == ".1"}
     return [Document(path.name, re.sub(r"\\[&efB]|\\\(aq|\\", "", text)) for path, text in pages.items()]
 
 
 @cache
 def measured() -> str:
-    """Every figure that `make bench` wrote: the table of the README."""
+    """Return every figure that `make bench` wrote into the README's table."""
     return report.readme_section(json.loads(report.BENCH_JSON.read_text()))
 
 
@@ -56,20 +56,20 @@ def test_figures_are_those_of_the_benchmark(document: Document) -> None:
 
 
 def options_of(node: Node) -> set[str]:
-    """The options of a command, or of all commands below a group."""
+    """Return the options of a command, or of all commands below a group."""
     return {name for each in node.walk() for option in each.options for name in option.names}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_commands_in_the_text_exist(document: Document) -> None:
-    """Command lines in prose are not run: their commands and options exist."""
+    """Command lines in prose are not run; their commands and options must exist."""
     for span in document.spans:
         program, *words = span.replace("'", "").split() or [""]
         if program == "tierctl" and words:
             node = load_commands()
             while words and (child := node.child(words[0])) is not None:
                 node, words = child, words[1:]
-            # After `--` come the options of another command.
+            # The words after `--` are options of another command.
             known = options_of(load_commands() if "--" in words else node)
             named = {word for word in words if re.fullmatch(r"--[a-z][a-z-]+", word)}
             assert span.startswith("tierctl COMMAND") or (node.path and named <= known), span

@@ -1,4 +1,4 @@
-"""Runs doctor, and finds the results of one check."""
+"""Run doctor and find the results of one check."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -39,7 +39,7 @@ def kinds(diagnosis: Diagnosis, check: Check) -> set[str]:
 
 @pytest.fixture(scope="module")
 def wrong(brokers: Brokers) -> Broker:
-    """A broker that tiers, with settings that no operator should have."""
+    """Return a broker that tiers, with wrong settings."""
     return brokers.own(log_cleanup_policy="compact", unclean_leader_election_enable="true")
 
 
@@ -50,7 +50,7 @@ def test_settings_of_a_broker_and_its_topics(wrong: Broker) -> None:
     found = doctor(where)
     assert kinds(found, Check.BROKER_CONFLICTS) == {"test_storage_manager", "tiering_default_compacted"}
     assert kinds(found, Check.METADATA_SETTINGS) == {"metadata_few_replicas", "metadata_unclean_election"}
-    # Before Kafka 4.0 a topic accepts timestamps of any later time by default (KIP-1030).
+    # Before Kafka 4.0, topics accept timestamps in the future by default (KIP-1030).
     by_default = {"future_timestamps"} if wrong.release.number < (4, 0) else set()
     assert kinds(found, Check.TOPIC_CONFLICTS) == {"unclean_leader_election"} | by_default
     assert found.exit_code is ExitCode.PARTIAL
@@ -150,7 +150,7 @@ SAME = {"remote.log.storage.system.enable": "true", "remote.log.manager.task.int
     ],
 )
 def test_brokers_that_differ(other: dict[str, str] | MetadataError, outcome: Outcome) -> None:
-    """Of a double: a second broker takes ten seconds."""
+    """Use a fake cluster, because starting a second broker takes ten seconds."""
     both = [
         broker_checks.Broker(name="broker 1", settings=SAME),
         broker_checks.Broker(name="broker 2", settings=other),
@@ -165,7 +165,7 @@ def test_brokers_that_differ(other: dict[str, str] | MetadataError, outcome: Out
 def test_replicas_of_the_metadata_topic(
     leader: int | None, in_sync: tuple[int, ...], outcome: Outcome
 ) -> None:
-    """Of a double: it needs three brokers, some of them down."""
+    """Use a fake cluster, because the check needs three brokers, some of them down."""
     whole = PartitionFacts(partition=0, leader=1, replicas=(1, 2, 3), in_sync=(1, 2, 3))
     other = PartitionFacts(partition=1, leader=leader, replicas=(1, 2, 3), in_sync=in_sync)
     facts = TopicFacts(

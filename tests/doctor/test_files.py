@@ -23,7 +23,7 @@ Capture = Callable[[str], Path]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that every user can enter: pytest's own can't be."""
+    """Return a folder that every user can enter, unlike pytest's own."""
     made = Path(tempfile.mkdtemp(prefix="tierctl-test-"))
     made.chmod(0o755)
     yield made

@@ -1,4 +1,4 @@
-"""Checks of stores: each once with the fault, and once without, on real servers where they have it."""
+"""Checks of stores, each once with the fault and once without, on real servers where possible."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ READ_ONLY = (Check.STORE_LIST, Check.STORE_CLOCK, Check.STORE_VERSIONING, Check.
 
 
 class Answer(BytesIO):
-    """The body of a response, as urllib3 has it."""
+    """The body of a response, with the attributes that urllib3's responses have."""
 
     def stream(self, **_: object) -> Iterator[bytes]:
         yield self.read()
@@ -34,14 +34,14 @@ class Answer(BytesIO):
 
 @pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server that can keep versions."""
+    """Return a server that supports versioning."""
     with s3_running(tmp_path_factory.mktemp("versioned"), versioned=True) as running:
         yield found(running, monkeypatch)
 
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Lets the store's client see another answer to an operation than the server's."""
+    """Replace the server's response to one operation by another one."""
 
     def answer(operation: str, status: int, body: str) -> None:
         def made(*args: Any) -> Any:
@@ -78,7 +78,7 @@ def test_s3_without_faults(server: S3Server) -> None:
     for check in (*PROBED, *READ_ONLY, Check.STORE_READ):
         assert worst(results, check).outcome is OK, check
     assert keys(bucket) == []
-    # What the server does not implement, and what needs an object, is not fine.
+    # Features that the server does not implement, and checks that need an object, do not count as ok.
     assert worst(results, Check.STORE_LIFECYCLE).outcome is NOT_CHECKED
     results = doctor(DoctorRequest(remote=remote)).results
     for check in (*PROBED, Check.STORE_READ):
@@ -253,7 +253,7 @@ def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch, s3_server: S3Ser
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """A tier on local disk with one object."""
+    """Return a tier on local disk with one object."""
     folder = tmp_path / "kafka-tiered-storage" / "t-0-AAAAAAAAAAAAAAAAAAAAAA"
     folder.mkdir(parents=True)
     (folder / "object").write_text("x")
@@ -270,7 +270,7 @@ def test_a_folder_without_faults(tier: Path) -> None:
 
 
 def test_a_folder_with_faults(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # root may write everything, and every disk here has locks: doubles stand for others.
+    # root may write everywhere, and all disks here support locks, so these cases use fakes.
     monkeypatch.setattr(store_checks.os, "access", lambda path, _: "t-0" not in str(path))
     assert examined(Check.STORE_WRITE, remote=str(tier)).outcome is PROBLEM
     assert examined(Check.STORE_DELETE, remote=str(tier)).outcome is PROBLEM

@@ -1,4 +1,4 @@
-"""A topic on a cluster as tests look at it."""
+"""Open and read topics of a cluster for tests."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ from tests.support.broker import Broker
 
 
 class Open(Protocol):
-    """Opens a topic of a broker for writing; `more` are client settings."""
+    """Open a topic of a broker for writing; `more` are client settings."""
 
     def __call__(
         self,
@@ -31,7 +31,7 @@ def name_of(request: pytest.FixtureRequest) -> str:
 
 
 def rows(chunks: Sequence[RecordChunk]) -> list[tuple[int, int, bytes | None]]:
-    """(offset, timestamp, value) of every record."""
+    """Return (offset, timestamp, value) of every record."""
     return [
         row
         for chunk in chunks
@@ -54,6 +54,6 @@ def whole(topic: MetadataTopic, partition: int = 0) -> list[RecordChunk]:
 
 
 def on_disk(broker: Broker, topic: str, partition: int = 0) -> list[RecordChunk]:
-    """The same partition of any topic, by the reader of log directories."""
+    """Return the records of a partition in the broker's files, read as a log directory."""
     log = PartitionLog(broker.log_dir / f"{topic}-{partition}", partition)
     return list(log.read(0, log.end_offset()))

@@ -1,4 +1,4 @@
-"""Settings of Kafka's clients and brokers: what is understood, what is refused; secrets stay secret."""
+"""Settings of Kafka's clients: which are accepted or refused; secrets are never logged."""
 
 import logging
 from collections.abc import Iterator
@@ -191,7 +191,7 @@ class TestClientSettings:
 
 
 class TestStores:
-    """Trust and key stores, in all the forms Kafka takes; both clients get the same certificates."""
+    """Trust and key stores in all formats that Kafka accepts; both clients get the same certificates."""
 
     def tls(self, certificates: Certificates, **settings: str) -> Any:
         given = {key.replace("_", "."): value for key, value in settings.items()}
@@ -385,7 +385,7 @@ class TestTokens:
 
 @pytest.fixture(autouse=True)
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """No secret reaches a log, whatever its level."""
+    """Check that no secret is logged, at any level."""
     with caplog.at_level(logging.DEBUG):
         yield
     assert SECRET not in caplog.text

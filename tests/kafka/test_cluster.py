@@ -1,4 +1,4 @@
-"""What is asked of a cluster, against what Kafka's own tools and the brokers' own files say."""
+"""Answers of a cluster, compared with Kafka's own tools and the brokers' files."""
 
 import base64
 import time
@@ -70,7 +70,7 @@ class TestFacts:
         assert facts.latest_tiered_offset is not None
         assert facts.log_start_offset < (facts.local_log_start_offset or 0) <= facts.latest_tiered_offset + 1
         assert local.latest_tiered_offset is None
-        # The open transaction holds the last stable offset back.
+        # The open transaction limits the last stable offset.
         assert local.high_watermark - local.last_stable_offset == 5
         assert facts.last_stable_offset == facts.high_watermark == 2500
 
@@ -86,7 +86,7 @@ class TestFacts:
             assert log.leader == NODE_ID
             bases = sorted(int(path.stem) for path in folder.glob("*.log"))
             assert log.local_log_start_offset == bases[0]
-            # All that is local lies above the tier here, so reading it is measuring the files.
+            # Here all local records lie above the tier, so the size is that of the files.
             assert log.latest_tiered_offset == bases[0] - 1
             measured = cluster.batch_bytes(
                 log.topic_partition, bases[0], log.high_watermark, bytes_max=1 << 30
@@ -131,7 +131,7 @@ class TestFacts:
         assert (facts.retention_ms, facts.retention_bytes) == (3_600_000, -1)
         assert facts.remote_storage_enable is True
         assert facts.cleanup_policy == {"delete"}
-        # Kafka's default says nothing of what the operator wants.
+        # The default value of a setting does not show what the operator wants.
         assert configs["local-facts"].remote_storage_enable is None
         (broker,) = cluster.brokers()
         assert (broker.broker_id, broker.tiers, broker.unreadable) == (NODE_ID, True, None)
@@ -145,7 +145,7 @@ class TestFacts:
         first, second = TopicPartition(name, 0), TopicPartition(name, 1)
         assert cluster.delete_records({first: 20, second: 0}) == {first: 20, second: 0}
         assert cluster.partition_offsets([first])[first].log_start_offset == 20
-        # Raising only ever raises.
+        # DeleteRecords never lowers a log start.
         assert cluster.delete_records({first: 10}) == {first: 20}
         with pytest.raises(UsageError, match="above its high watermark"):
             cluster.delete_records({first: 51})
@@ -195,7 +195,7 @@ def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers)
         assert cluster.leader_epochs(partition) == (EpochEntry(0, 0),)
         broker.restart()
         broker.produce("lineage", 20)
-        # The same clients find their way back.
+        # The same clients reconnect.
         assert cluster.leader_epochs(partition)[-1].start_offset == 10
         # A leader epoch without records.
         broker.restart()
@@ -203,7 +203,7 @@ def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers)
             if before is not None:
                 broker.delete_records("lineage", 0, before)
             ours = cluster.leader_epochs(partition)
-            # Brokers write it down a moment after they answered.
+            # Brokers write the checkpoint a moment after they responded.
             broker.wait_for(
                 "the same on disk",
                 lambda ours=ours: ours == read_leader_epoch_checkpoint(checkpoint.read_bytes()),  # type: ignore[misc]
@@ -242,7 +242,7 @@ def test_a_broker_that_went_away(brokers: Brokers, tmp_path_factory: pytest.Temp
 
 
 class TestLineage:
-    """`lineage_of` against a leader's epoch cache, written after LeaderEpochFileCache.endOffsetFor."""
+    """`lineage_of` compared with a leader's epoch cache (after LeaderEpochFileCache.endOffsetFor)."""
 
     @staticmethod
     def ends(entries: list[EpochEntry], log_end: int, latest: int) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What consumer groups committed: offsets, and what a broker did not say."""
+"""Committed offsets of consumer groups, and errors of the broker."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -12,11 +12,11 @@ from tierctl.model import TopicPartition
 ASKED = [TopicPartition("t", number) for number in range(4)]
 REFUSED = SimpleNamespace(str=lambda: "the offset is not stable")
 ANSWERED = ((0, 7, None), (1, -1001, REFUSED), (2, -1001, None), (9, -1001, REFUSED))
-"""Partition, offset and error: committed, in error, never committed, and one that nobody asked for."""
+"""Partition, offset and error: committed, failed, never committed, and not requested."""
 
 
 class Client:
-    """One group in a cluster that allows all operations."""
+    """A fake client of a cluster with one group, which allows all operations."""
 
     def list_consumer_groups(self, *, request_timeout: float) -> Any:
         assert request_timeout > 0

@@ -1,4 +1,4 @@
-"""SASL and TLS against a real broker, by both client libraries; what is wrong ends with exit 11."""
+"""SASL and TLS with a real broker and both client libraries; wrong settings end with exit code 11."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ _BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 @pytest.fixture(scope="module")
 def secured(brokers: Brokers) -> Broker:
-    """A broker with SASL_SSL and SSL listeners, which tiers."""
+    """Return a broker that tiers, with SASL_SSL and SSL listeners."""
     broker = brokers.shared(secured=True)
     broker.create_topic("guarded")
     broker.wait_for(
@@ -47,7 +47,7 @@ def certificates(secured: Broker) -> Certificates:
 
 @pytest.fixture(autouse=True)
 def unsaid(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """No password reaches a log or a terminal."""
+    """Check that no password is logged or printed."""
     with caplog.at_level(logging.DEBUG):
         yield
     said = caplog.text + "".join(capfd.readouterr())
@@ -73,7 +73,7 @@ def trust(certificates: Certificates) -> dict[str, str]:
 
 
 def write(folder: Path, settings: dict[str, str]) -> Path:
-    """A client.properties as an operator writes it."""
+    """Write a client.properties as an operator does."""
     path = folder / "client.properties"
     lines = [f"{key}={value.replace(chr(92), chr(92) * 2)}" for key, value in settings.items()]
     path.write_text("\n".join(["request.timeout.ms=5000", *lines]).replace("\n-----", "\\n-----"))
@@ -81,7 +81,7 @@ def write(folder: Path, settings: dict[str, str]) -> Path:
 
 
 def use(uri: str, config: Path, number: int) -> None:
-    """Publish, read back, and ask what only kafka-python can ask."""
+    """Publish, read back, and send a request that only kafka-python supports."""
     manager = manager_at(f"kafka://{uri}", writable=True, command_config=config)
     event = started(number)
     manager.publish([event])
@@ -130,7 +130,7 @@ def test_client_certificates_in_the_settings(
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": certificates.ca.read_text(),
     }
-    # Lines of PEM in a .properties file end with a backslash: they are continued.
+    # Lines of PEM in a .properties file end with a backslash, which continues the line.
     path = tmp_path / "client.properties"
     path.write_text(
         "".join(

@@ -1,4 +1,4 @@
-"""What librdkafka leaves to its user when a broker goes away: a silent leader, a controller that is gone."""
+"""Failures that librdkafka leaves to its user: a silent leader, a controller that is down."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def done(value: Any) -> "Future[Any]":
 
 
 class Client:
-    """Answers with one list of offsets after the other; describes topics once it has looked around."""
+    """A fake client that returns prepared lists of offsets, and describes topics after a metadata refresh."""
 
     def __init__(self, *offsets: list[int]) -> None:
         self.offsets = list(offsets)

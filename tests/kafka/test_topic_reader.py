@@ -1,4 +1,4 @@
-"""Reading a topic of a real broker: what is missing from it is told, and a restart in between is not seen."""
+"""Read a topic of a real broker: missing records are reported, and a broker restart has no effect."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def alone(brokers: Brokers) -> Broker:
-    """A broker that tests stop and start."""
+    """Return a broker that tests stop and start."""
     return brokers.disturbed()
 
 
@@ -36,18 +36,18 @@ class TestWhatIsMissing:
             tiered.produce(name, 2)
         tiered.produce_transaction(name, 3)
         topic = on(tiered, name)
-        # Markers are written after the producer was told that its transaction ended.
+        # The producer learns that its transaction ended before the markers are written.
         tiered.wait_for("the last marker", lambda: topic.end_offsets()[0] == 4 * 8 + 4)
         chunks = whole(topic)
         assert missing(chunks) == []
         assert rows(chunks) == rows(on_disk(tiered, name))
         assert len(rows(chunks)) == 4 * 7 + 3
         assert chunks[-1].next_offset == 4 * 8 + 4
-        # Ranges that are nothing but a control record.
+        # Ranges that contain only a control record.
         for offset in set(range(36)) - {offset for offset, _, _ in rows(chunks)}:
             (control,) = topic.read(0, offset, offset + 1)
             assert (rows([control]), control.next_offset, control.damage) == ([], offset + 1, ())
-        # Nor does a transaction that is still open hold anything back.
+        # An open transaction does not limit what is read.
         with tiered.transaction(name, 3, transactional_id=name) as producer:
             patient = on(tiered, name, stall_timeout_ms=5000)
             assert [offset for offset, _, _ in rows(list(patient.read(0, 36, 39)))] == [36, 37, 38]
@@ -87,7 +87,7 @@ class TestWhatIsMissing:
         topic = on(tiered, name)
         assert (topic.beginning_offsets(), topic.end_offsets()) == ({0: 4}, {0: 10})
         assert [offset for offset, _, _ in rows(whole(topic))] == list(range(4, 10))
-        with pytest.raises(MetadataError, match="offset 2 is not there any more"):
+        with pytest.raises(MetadataError, match="offset 2 no longer exists"):
             list(topic.read(0, 2, 10))
 
     def test_an_end_that_never_comes_is_a_stall_with_facts(
@@ -97,7 +97,7 @@ class TestWhatIsMissing:
         tiered.create_topic(name)
         tiered.produce(name, 3)
         topic = on(tiered, name, stall_timeout_ms=1500)
-        with pytest.raises(MetadataError, match=r"nothing came for 1500 ms at offset 3, and the end is 9"):
+        with pytest.raises(MetadataError, match=r"no data arrived for 1500 ms at offset 3, and the end is 9"):
             list(topic.read(0, 0, 9))
 
     def test_damage_on_the_brokers_disk_is_told_and_passed(
@@ -147,7 +147,8 @@ class TestRestarts:
         found: list[int] = []
         worker = threading.Thread(target=lambda: found.extend(topic.append(wave)))
         alone.stop()
-        # What was known of the topic is asked again first, so the wave begins before the broker is back.
+        # The client first refreshes the topic's metadata, so the publication begins before the broker is
+        # back.
         worker.start()
         time.sleep(0.5)
         alone.start()
@@ -169,7 +170,7 @@ class TestRestarts:
         first.close()
         manager = manager_at(uri, writable=True, command_config=config)
         manager.refresh()
-        # The broker goes away between the look at the topic and the append.
+        # The broker stops between the client's metadata refresh and the append.
         publisher = manager._topic._publisher  # type: ignore[attr-defined]
         append = publisher.append
         monkeypatch.setattr(publisher, "append", lambda records: alone.stop() or append(records))

@@ -1,4 +1,4 @@
-"""The check for dead code finds code that nothing uses, and names that need no exception any more."""
+"""The check for dead code finds unused code, and exceptions that are no longer needed."""
 
 from pathlib import Path
 

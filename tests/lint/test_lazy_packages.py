@@ -1,4 +1,4 @@
-"""Packages import their modules when a public name is first used, and small commands import few of them."""
+"""Packages import their modules when a public name is first used, so that small commands start fast."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Command lines against a running broker, and what its tier holds."""
+"""Run command lines with a running broker, and list the objects in its tier."""
 
 import json
 import shutil
@@ -25,24 +25,24 @@ sys.exit(run({args!r}))
 
 
 def where(broker: Broker) -> tuple[object, ...]:
-    """The options that name a broker's metadata topic and its tier."""
+    """Return the options that name a broker's metadata topic and its tier."""
     return ("--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir)
 
 
 def assumed(*topics: str) -> tuple[str, ...]:
-    """The options that copy these topics although tiering is not enabled for them."""
+    """Return the options that copy these topics although tiering is not enabled for them."""
     return (*(word for topic in topics for word in ("--topic", topic)), "--assume-enabled")
 
 
 def rows(*args: object) -> list[dict[str, Any]]:
-    """The rows of a command that must end well."""
+    """Return the rows of a command that must succeed."""
     ran = tierctl(*args, "--output", "jsonl")
     assert ran.code == 0, ran.err
     return [json.loads(line) for line in ran.lines]
 
 
 def plan(*args: object) -> dict[str, Any]:
-    """The plan, or with --apply the outcomes, of a command that must end well."""
+    """Return the plan, or with --apply the outcomes, of a command that must succeed."""
     ran = tierctl(*args, "--output", "json")
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
@@ -50,7 +50,7 @@ def plan(*args: object) -> dict[str, Any]:
 
 
 def killed(label: str, moment: str, *args: object) -> bool:
-    """Run in a process that ends as if by kill -9 at that moment; whether it came there."""
+    """Run a command that kills itself at that side effect; return whether it was killed."""
     script = _KILLED.format(label=label, moment=moment, args=[str(arg) for arg in args])
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment(), capture_output=True, check=False, timeout=120
@@ -60,27 +60,27 @@ def killed(label: str, moment: str, *args: object) -> bool:
 
 
 def objects(broker: Broker, topic: str) -> set[str]:
-    """Names of what the tier holds of topics of that name."""
+    """Return the names of the tier's objects of topics with that name."""
     folders = broker.remote_dir.glob(f"kafka-tiered-storage/{topic}-[0-9]*-*")
     return {f"{folder.name}/{file.name}" for folder in folders for file in folder.iterdir()}
 
 
 def base_offsets(broker: Broker, topic: str) -> list[int]:
-    """Where the segments in the tier start."""
+    """Return the start offsets of the segments in the tier."""
     return sorted(int(Path(name).name[:20]) for name in objects(broker, topic) if name.endswith(".log"))
 
 
 def local_start(broker: Broker, topic: str) -> int:
-    """Where the broker's own copy of partition 0 begins."""
+    """Return the start offset of the broker's local log of partition 0."""
     return min(int(log.stem) for log in (broker.log_dir / f"{topic}-0").glob("*.log"))
 
 
 def first_offset(broker: Broker, topic: str, start: int) -> int:
-    """The offset of the first record a stock consumer gets that seeks to `start`."""
+    """Return the offset of the first record that Kafka's console consumer reads from `start` on."""
     from confluent_kafka import Consumer, TopicPartition
 
     config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error"}
-    # Behind `start` there may be nothing but a transaction that was left open, and aborted meanwhile.
+    # There may be only an aborted transaction above `start`.
     config |= {"isolation.level": "read_uncommitted"}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "log_level": 0, **config})
     try:
@@ -97,7 +97,7 @@ def first_offset(broker: Broker, topic: str, start: int) -> int:
 def fetched(
     broker: Broker, topic: str, partition: int, isolation: str, *more: object
 ) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """What `tierctl fetch` prints, in the form of `Broker.records`."""
+    """Return the output of `tierctl fetch` in the form of `Broker.records`."""
     found = rows(
         *("fetch", *where(broker), "--topic", topic, "--partition", partition),
         *("--isolation", isolation, "--binary", "hex", *more),
@@ -110,7 +110,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def twin_of(broker: Broker, folder: Path) -> Broker:
-    """A stopped broker's copy, with tiering on; only one of them may run at a time."""
+    """Return a copy of a stopped broker, with tiering enabled; only one of them may run at a time."""
     assert not broker.is_running
     shutil.copytree(broker.folder, folder)
     return Broker(

@@ -1,4 +1,4 @@
-"""A broker with tiered topics of three leader epochs, what it served, and what must be served again."""
+"""A broker with tiered topics of three leader epochs, and checks that it serves the same records again."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 SEEKS_MIN = 40
 """Seeks by which a missing leader epoch, which a scan does not show, is found."""
 DELETED_BEFORE = 700
-"""Where DeleteRecords let plain-1 start, within its first segment."""
+"""The log start offset of plain-1 after DeleteRecords, within its first segment."""
 
 Records = dict[tuple[str, int, str], list[tuple[int, int, bytes | None, bytes | None]]]
 
@@ -46,7 +46,7 @@ def served(broker: Broker) -> Records:
 
 
 def made_history(broker: Broker) -> Cluster:
-    """Make the topics on a new broker, which goes on running, and read what it serves."""
+    """Make the topics on a new broker, which keeps running, and read their records."""
     for topic, count in TOPICS.items():
         broker.create_topic(topic, count, tiered=True)
     fill(broker, seed=1)
@@ -61,13 +61,13 @@ def made_history(broker: Broker) -> Cluster:
 
 
 def tier_ends(broker: Broker) -> dict[tuple[str, int], int]:
-    """The offset after the last one in the tier, by partition."""
+    """Return the offset after the last one in the tier, by partition."""
     tiered = broker.offsets("latest-tiered", *TOPICS)
     return {key: tiered[key] + 1 for key in PARTITIONS}
 
 
 def lose_metadata(broker: Broker) -> None:
-    """Empty the metadata partitions; only the topic's id stays."""
+    """Empty the metadata partitions; the topic keeps its id."""
     for folder in broker.log_dir.glob("__remote_log_metadata-*"):
         for path in folder.iterdir():
             if path.name != "partition.metadata":
@@ -96,13 +96,13 @@ def batch_ends(log: bytes) -> list[int]:
 
 
 def tier(broker: Broker) -> dict[str, int]:
-    """Names and sizes of everything in the tier, tierctl's own objects included."""
+    """Return names and sizes of all objects in the tier, including those of tierctl."""
     files = (path for path in broker.remote_dir.rglob("*") if path.is_file())
     return {str(path.relative_to(broker.remote_dir)): path.stat().st_size for path in files}
 
 
 def offset_for_time(consumer: Consumer, asked: TopicPartition) -> TopicPartition:
-    """Ask again while the broker answers that it ran out of time, as it may on a loaded machine."""
+    """Return the offset for a time; repeat the request while the broker times out, as on a loaded machine."""
     for _ in range(5):
         (found,) = consumer.offsets_for_times([asked], timeout=20)
         if found.error is None:
@@ -112,9 +112,9 @@ def offset_for_time(consumer: Consumer, asked: TopicPartition) -> TopicPartition
 
 
 def seeks(broker: Broker, expected: Records, epochs: dict[tuple[str, int], list[int]]) -> None:
-    """Seek to offsets around each epoch's start and through the whole log; by time, too."""
+    """Seek to offsets around the start of each epoch and through the whole log, and by time."""
     config = {"bootstrap.servers": broker.bootstrap, "group.id": "seeks", "auto.offset.reset": "error"}
-    # Without it the client leaves out aborted records.
+    # Without this isolation level, the client leaves out aborted records.
     config["isolation.level"] = "read_uncommitted"
     consumer = Consumer({**config, "log_level": 0, "fetch.wait.max.ms": 20})
     made = 0
@@ -155,7 +155,7 @@ def epoch_starts(broker: Broker) -> dict[tuple[str, int], list[int]]:
 
 
 def check_everything(broker: Broker, cluster: Cluster, before: dict[str, int]) -> None:
-    """Everything is served as before; new records are tiered; retention and deletion work to the end."""
+    """Check that all records are served as before, and that tiering, retention and deletion work."""
     broker.await_idle()
     assert before.items() <= tier(broker).items()
     earliest = broker.offsets("earliest", *TOPICS)
@@ -175,7 +175,7 @@ def check_new_records_to_deletion(broker: Broker) -> None:
     assert base_offsets(broker, "plain")[: len(starts)] == starts
     assert len(base_offsets(broker, "plain")) > len(starts)
     broker.alter_topic("plain", retention_bytes="1500000")
-    # What retention leaves: the last megabyte and a half of each partition.
+    # Retention keeps the last megabyte and a half of each partition.
     broker.wait_for("retention", lambda: len(base_offsets(broker, "plain")) <= 4)
     for topic in TOPICS:
         broker.delete_topic(topic)

@@ -1,4 +1,4 @@
-"""A broker with an authorizer, and what its user may do there."""
+"""A broker with an authorizer, and the rights of its user."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from tests.support.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, ja
 
 
 def allow(broker: Broker, rights: Collection[Right]) -> None:
-    """USER may do this and nothing else, from now on."""
+    """Give USER these rights and no others."""
     from confluent_kafka.admin import AclBindingFilter
 
     everything = AclBindingFilter("any", None, "any", f"User:{USER}", None, "any", "any")
@@ -24,7 +24,7 @@ def allow(broker: Broker, rights: Collection[Right]) -> None:
     acls = [_acl(right) for right in rights]
     for future in broker.admin.create_acls(acls).values():
         future.result(30)
-    # The controller answers before the broker hears of it.
+    # The controller responds before the broker has the new rights.
     broker.wait_for("the rights", lambda: len(broker.admin.describe_acls(everything).result(30)) == len(acls))
 
 
@@ -65,14 +65,14 @@ def login(broker: Broker, folder: Path) -> Path:
 
 
 def forget_tier(broker: Broker) -> None:
-    """Delete the metadata topic and its tier: what another test wrote there fences the partition."""
+    """Delete the metadata topic and its tier, because events of another test would fence the partition."""
     if METADATA_TOPIC in broker.admin.list_topics(timeout=10).topics:
         broker.delete_topic(METADATA_TOPIC)
         shutil.rmtree(broker.remote_dir)
 
 
 def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
-    """A topic that tierctl itself tiers, beside a broker that does not."""
+    """Copy a topic with tierctl, with a broker that does not tier."""
     topic_id = broker.create_topic(name)
     broker.produce(name, 3500)
     settings = folder / "server.properties"

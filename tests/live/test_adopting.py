@@ -1,4 +1,4 @@
-"""What tierctl copied a broker adopts: copies none of it again, drops its own copies, serves every record."""
+"""A broker that starts to tier uses tierctl's copies: it copies none again and serves every record."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -18,7 +18,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 @pytest.fixture
 def untiered(brokers: Brokers) -> Iterator[Broker]:
-    """A broker without tiering: a plain topic and one with transactions, both of two leader epochs."""
+    """Return a broker without tiering: a plain topic and one with transactions, both of two leader epochs."""
     broker = brokers.own(tiered=False, replica_high_watermark_checkpoint_interval_ms="200")
     for topic in TOPICS:
         broker.create_topic(topic)
@@ -43,7 +43,7 @@ def served(broker: Broker) -> dict[tuple[str, str], list[object]]:
 
 
 def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
-    """While the broker runs on, without tiering, to a metadata topic that tierctl makes there."""
+    """Copy to a metadata topic that tierctl creates, while the broker runs without tiering."""
     settings = tmp_path / "server.properties"
     prefix = "rlmm.config.remote.log.metadata.topic"
     settings.write_text(
@@ -65,7 +65,7 @@ def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
-    """To the metadata log on the stopped broker's disk, which it made when its tiering was first on."""
+    """Copy to the metadata log on the stopped broker's disk, which its first start with tiering created."""
     broker.restart(tiered=True)
     broker.wait_for("the metadata topic", lambda: len(partitions_in(broker.log_dir)) == METADATA_PARTITIONS)
     broker.stop()
@@ -83,7 +83,7 @@ def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
     assert plan(*command, "--apply")["steps"] == []
     said = len(broker.said())
     broker.start()
-    # A broker that has to rebuild an index of its metadata log says so at ERROR.
+    # A broker that rebuilds an index of its metadata log logs that at ERROR.
     assert "index" not in broker.said()[said:]
     return list(done["outcomes"])
 
@@ -111,7 +111,7 @@ def test_a_broker_adopts_what_was_copied(target: str, untiered: Broker, tmp_path
         )
         broker.await_idle()
         assert served(broker) == before
-    # None of it was copied again, and what it tiers itself goes on from there.
+    # The broker copied no segment again, and its own copies continue from there.
     for topic in TOPICS:
         assert base_offsets(broker, topic)[: len(copied[topic])] == copied[topic]
         spans = [
@@ -119,7 +119,7 @@ def test_a_broker_adopts_what_was_copied(target: str, untiered: Broker, tmp_path
             for row in rows("segments", *where(broker)[:2], "--topic", topic)
         ]
         assert all(start == end + 1 for (_, end), (start, _) in pairwise(spans))
-        # A seek into each epoch, not only a scan: an epoch that the metadata leave out is out of range.
+        # Also seek into each epoch: an offset of an epoch that the metadata lacks is out of range.
         for start, end in spans:
             for offset in (start, (start + end) // 2, end):
                 assert first_offset(broker, topic, offset) >= offset

@@ -1,4 +1,4 @@
-"""`backup-config` beside a broker: the file has what Kafka's own tools say of the topics."""
+"""The file of `backup-config` has the same settings and ids as the output of Kafka's tools."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SETTINGS = {"retention_ms": "604800000", "segment_bytes": "1048576", "cleanup_po
 
 @pytest.fixture(scope="module")
 def topics(broker: Broker) -> dict[str, int]:
-    """Names and partition counts: one with few settings, one tiered, one with a list."""
+    """Return topic names with partition counts: with few settings, tiered, and with a list."""
     found = {"saved-plain": 2, "saved.tiered": 3, "saved_list": 1}
     broker.create_topic("saved-plain", 2)
     broker.create_topic("saved.tiered", 3, tiered=True)
@@ -29,7 +29,7 @@ def topics(broker: Broker) -> dict[str, int]:
 
 
 def described(broker: Broker, topic: str) -> tuple[str, int]:
-    """Topic id and partition count as kafka-topics prints them."""
+    """Return topic id and partition count from kafka-topics."""
     said = broker.tool("org.apache.kafka.tools.TopicCommand", "--describe", "--topic", topic)
     match = re.search(r"TopicId: (\S+)\s+PartitionCount: (\d+)", said)
     assert match, said
@@ -37,8 +37,8 @@ def described(broker: Broker, topic: str) -> tuple[str, int]:
 
 
 def configured(broker: Broker, topic: str) -> dict[str, str]:
-    """Settings of the topic itself as kafka-configs prints them."""
-    # Maven Central lacks the jar of 4.4.0 that has this tool; that of an older release asks any broker.
+    """Return the topic's own settings from kafka-configs."""
+    # Maven Central has no 4.4.0 jar with this tool; the jar of an older release works with any broker.
     release = broker.release if broker.release.number < (4, 4) else fetch_release("4.3.0")
     options = ("--describe", "--entity-type", "topics", "--entity-name", topic)
     said = release.run("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *options)

@@ -1,4 +1,4 @@
-"""The README's page "On a bad day": its commands and steps run in order on a cluster that is really lost."""
+"""The README's page "On a bad day": its commands and steps run in order on a cluster that was lost."""
 
 import re
 import shlex
@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 PARTITIONS = [("orders", 0), ("orders", 1), ("payments", 0)]
 TOPICS = ("orders", "payments")
 THEN = 1500
-"""Where the page ends orders-0 when it restores the topic as it was."""
+"""The offset before which the page ends orders-0 when it restores an earlier state of the topic."""
 
 
 def lines(text: str) -> Iterator[str]:
-    """The command lines and the steps, which begin with `# `, of the page's blocks."""
+    """Return the command lines of the page's blocks, and the steps, which begin with `# `."""
     joined = re.sub(r" *\\\n\s*", " ", text)
     for line in joined.splitlines():
         if line.startswith(("$ ", "# ")):
@@ -33,7 +33,7 @@ def lines(text: str) -> Iterator[str]:
 def records(
     broker: Broker, starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]
 ) -> Records:
-    """The records below `ends`."""
+    """Return the records below `ends`."""
     found: Records = {}
     for topic, number in PARTITIONS:
         for how in ISOLATIONS:
@@ -44,7 +44,7 @@ def records(
 
 @dataclass
 class Story:
-    """The cluster to which the steps of the page happen, and what it served before them."""
+    """The cluster on which the steps of the page are carried out, and the records that it served before."""
 
     brokers: Brokers
     broker: Broker
@@ -72,7 +72,7 @@ class Story:
 
     @property
     def names(self) -> dict[str, str]:
-        """What stands for the names of the page."""
+        """Return the values that replace the names of the page."""
         return {
             "broker1:9092": self.broker.bootstrap,
             "s3://archive/tier": str(self.broker.remote_dir),
@@ -82,7 +82,7 @@ class Story:
         }
 
     def steps(self) -> dict[str, Callable[[], None]]:
-        """What the page asks the operator to do, or says that happened."""
+        """Return the steps of the page: actions of the operator, and events."""
         return {
             "The metadata topic is lost: stop the brokers, and start none.": self.lose_metadata,
             "Start the brokers.": self.start,
@@ -121,7 +121,7 @@ class Story:
         assert records(self.broker, self.starts, self.ends) == self.before
 
     def lose_cluster(self) -> None:
-        """Only the tier is left."""
+        """Delete everything except the tier."""
         self.broker.stop()
         node = self.brokers.own(start=False)
         node.remote = self.broker.remote_dir
@@ -153,7 +153,7 @@ class Story:
 
 
 def run(line: str, story: Story) -> None:
-    """Run a command line of the page, which must end well."""
+    """Run a command line of the page, which must succeed."""
     for name in sorted(story.names, key=len, reverse=True):
         line = line.replace(name, story.names[name])
     program, *words = shlex.split(line)

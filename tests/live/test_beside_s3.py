@@ -1,7 +1,7 @@
-"""A real broker beside a tier in S3, in both layouts: swept, deleted from, and adopted by way of a folder.
+"""A real broker and a tier in S3, in both layouts: sweep, delete, and use of the copies by the broker.
 
-LocalTieredStorage reads no bucket, so what a broker serves at the end came through one: log directory → S3 →
-the folder of its tier.
+LocalTieredStorage can't read a bucket, so segments are copied from the log directory to S3, and from there to
+the folder of the broker's tier.
 """
 
 from itertools import pairwise
@@ -35,7 +35,7 @@ OVERRIDES = (
 
 @pytest.fixture
 def broker(brokers: Brokers) -> Any:
-    """A broker without tiering, with two leader epochs and one topic in transactions for each layout."""
+    """Return a broker without tiering: two leader epochs, and per layout one topic with transactions."""
     made = brokers.own(
         tiered=False,
         replica_high_watermark_checkpoint_interval_ms="200",
@@ -72,7 +72,7 @@ class Tier:
         return ("--metadata", self.metadata, *self.remote, *self.more)
 
     def holds(self) -> dict[str, list[int]]:
-        """Where each topic's segments start; every object of the bucket is of one of them."""
+        """Check where the segments of each topic start, and that every object belongs to a topic."""
         manager = manager_at(self.metadata)
         known = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
         manager.close()
@@ -88,13 +88,13 @@ class Tier:
 
 
 def log_sizes(broker: Broker, topic: str) -> dict[int, int]:
-    """Bytes of each of the broker's own segments, by where it starts; the last is the active one."""
+    """Return the size of each local segment of the broker by its base offset; the last one is active."""
     files = sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
     return {int(file.stem): file.stat().st_size for file in files}
 
 
 def kept_by_size(sizes: dict[int, int], retention_bytes: int) -> list[int]:
-    """What retention.bytes leaves: whole segments go, oldest first, while as much would still be left."""
+    """Return the segments that retention.bytes keeps; the oldest are deleted first."""
     starts, excess = list(sizes), sum(sizes.values()) - retention_bytes
     while excess >= sizes[starts[0]]:
         excess -= sizes[starts.pop(0)]
@@ -119,7 +119,7 @@ def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> No
     left = kept_by_size(log_sizes(broker, SWEPT), RETENTION_BYTES)
     assert 0 < len(left) < len(rolled[SWEPT])
     live = ("--bootstrap-server", broker.bootstrap)
-    # The broker looks at its own log later: it is sweep that decides.
+    # The broker applies retention to its own log later; sweep decides here.
     broker.alter_topic(SWEPT, retention_bytes=str(RETENTION_BYTES))
     leaked_id = broker.topic_id(LEAKED)
     broker.delete_topic(LEAKED)
@@ -140,7 +140,7 @@ def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> No
 
 
 def adopt(broker: Broker, tiers: dict[str, Tier], tmp_path: Path) -> None:
-    """From S3 to the broker's own tier, each layout its topic; the broker serves all of it from there."""
+    """Copy from S3 to the broker's own tier, one topic per layout; the broker then serves all records."""
 
     def served() -> dict[tuple[str, str], list[object]]:
         return {

@@ -1,4 +1,4 @@
-"""DeleteRecords moves log starts across leader epochs: sweep plans what the broker then deletes."""
+"""DeleteRecords moves log starts across leader epochs: sweep plans the deletes that the broker makes."""
 
 import os
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ TASKS = "remote.log.manager.task.interval.ms"
 
 @pytest.fixture(params=["idle", "copying"])
 def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
-    """A broker that tiered topics of three leader epochs, and whose tasks now wait for an hour.
+    """Return a broker that tiered topics of three leader epochs, and whose tasks now wait for an hour.
 
-    Each epoch ends with a restart of an idle broker, or with kill -9 of one that copies of each topic.
+    Each epoch ends with a restart of an idle broker, or with kill -9 of a broker that is copying each topic.
     """
     made = brokers.own()
     for topic in DELETED_BEFORE:
@@ -50,9 +50,9 @@ def fill(broker: Broker) -> None:
 
 
 def cut_off_copies(broker: Broker) -> None:
-    """Let the broker hang in the copy of a segment of each topic; kill it there, and start it again.
+    """Block the broker in the copy of a segment of each topic, kill it there, and start it again.
 
-    It copies the file by its name, and waits for a writer where that is a named pipe.
+    The broker opens the file by its name, and blocks because the file is replaced by a named pipe.
     """
     known = len(segments(broker))
     active = [max((broker.log_dir / f"{topic}-0").glob("*.log")) for topic in DELETED_BEFORE]
@@ -75,7 +75,7 @@ def segments(broker: Broker) -> list[dict[str, Any]]:
 
 
 def segment_ids(broker: Broker) -> dict[str, set[str]]:
-    """The segments that are not deleted, by topic."""
+    """Return the segments that are not deleted, by topic."""
     found: dict[str, set[str]] = {topic: set() for topic in DELETED_BEFORE}
     for row in segments(broker):
         found[row["topic"]].add(row["segment_id"])
@@ -112,7 +112,7 @@ def test_sweep_plans_what_the_broker_deletes(broker: Broker, tmp_path: Path) -> 
     broker.await_idle()
     left = segment_ids(broker)
     deleted = {topic: found - left[topic] for topic, found in before.items()}
-    # Where a segment ends depends on the producer's batches, and so does their number.
+    # The ends of segments, and their number, depend on the producer's batches.
     assert not deleted["within"]
     assert 1 <= len(deleted["second"]) < len(deleted["third"])
     assert offline == deleted

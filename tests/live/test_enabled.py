@@ -1,4 +1,4 @@
-"""Tiering is opt-in on a cluster, too: `copy` asks the brokers which topics are enabled."""
+"""`copy` asks the brokers which topics are enabled for tiering."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ rlmm.config.remote.log.metadata.topic.min.isr=1
 
 @pytest.fixture(scope="module")
 def compacting(brokers: Brokers) -> Iterator[Broker]:
-    """A broker without tiering, whose topics are compacted unless they state another policy."""
+    """Return a broker without tiering, whose topics are compacted unless they state another policy."""
     settings = {"log_cleanup_policy": "compact", "replica_high_watermark_checkpoint_interval_ms": "200"}
     broker = brokers.own(tiered=False, **settings)
     broker.create_topic(PLAIN, cleanup_policy="delete")
@@ -58,7 +58,7 @@ def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) 
     ):
         ran = tierctl(*copy, *options)
         assert (ran.code, message in ran.err, events()) == (4, True, 0), ran.err
-    # What a file says does not override the cluster.
+    # Settings in a file do not override those of the cluster.
     enabled = tmp_path / "topics.properties"
     enabled.write_text(f"{PLAIN}.remote.storage.enable=true\n")
     ran = tierctl(*copy, "--topic", PLAIN, "--topic-configs", enabled)

@@ -1,4 +1,4 @@
-"""Every command beside a cluster that tiers, and what is copied there: the copy lag, as the broker has it."""
+"""Every command with a cluster that tiers, and the copy lag as the broker applies it."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from tests.support.broker import Broker, Brokers
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "all-commands"
 HOUR_MS = "3600000"
-# Topics by what keeps their segments back; the broker's own default of remote.copy.lag.ms is an hour.
+# Topics by the setting that delays their segments; the broker's default copy lag is an hour.
 LAGS: dict[str, dict[str, str]] = {
     TOPIC: {"remote_copy_lag_ms": "0"},
     "lag-default": {},
@@ -26,7 +26,7 @@ LAGS: dict[str, dict[str, str]] = {
 
 @pytest.fixture(scope="module")
 def broker(brokers: Brokers) -> Iterator[Broker]:
-    """A broker that tiered all that its version and the copy lags let it."""
+    """Return a broker that has tiered all segments that its version and the copy lags allow."""
     made = brokers.own(start=False)
     has_lag = made.release.number >= (4, 4)
     if has_lag:
@@ -42,7 +42,7 @@ def broker(brokers: Brokers) -> Iterator[Broker]:
 
 
 def test_what_the_broker_copied_is_what_copy_plans(broker: Broker, tmp_path: Path) -> None:
-    """Decided by the cluster's settings, for a tier that has nothing yet."""
+    """Plan a copy to an empty tier from the cluster's settings."""
     (tmp_path / "metadata").mkdir()
     ran = tierctl(
         *("copy", "--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier"),
@@ -90,7 +90,7 @@ def test_commands_that_read(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_commands_that_change_something(broker: Broker, tmp_path: Path) -> None:
-    """They leave the cluster's own tier to its brokers, and work on another tier that is copied from it."""
+    """They do not change the cluster's own tier, and work on another tier that is copied from it."""
     before = base_offsets(broker, TOPIC)
     mine = (*where(broker), "--topic", TOPIC)
     for command in (

@@ -1,4 +1,4 @@
-"""`explain` beside a broker that tiers: its answer for each segment, and what the broker then does."""
+"""`explain` with a broker that tiers: its answer for each segment, and the broker's later actions."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from tests.support.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 KEPT = {"tiered": True, "local_retention_bytes": "-2"}
-"""The log directory keeps what is in the tier."""
+"""The local log keeps the segments that are in the tier."""
 DAY_MS = 86_400_000
 RETENTION_MS = 20_000
 _Row = dict[str, Any]
@@ -24,7 +24,7 @@ def explained(broker: Broker, topic: str, *more: object) -> list[_Row]:
 
 
 def starts(found: list[_Row], *, location: str, kind: str | None = None) -> list[int]:
-    """Start offsets of the segments in that location, with that kind of reason."""
+    """Return the start offsets of the segments in that location, with that kind of reason."""
     own = [row for row in found if row["location"] == location]
     return [row["start_offset"] for row in own if kind in {None, row["reason_kind"]}]
 
@@ -47,7 +47,7 @@ def test_an_open_transaction(broker: Broker) -> None:
         assert len(waiting) >= 2
         first = next(row for row in found if row["start_offset"] == waiting[0])
         seen = facts(first)
-        # Kafka's own tool names the same producer, and the offset from which on its transaction is open.
+        # Kafka's own tool reports the same producer and the same start of its open transaction.
         named = ("describe-producers", "--topic", topic, "--partition", "0")
         header, values = broker.tool("org.apache.kafka.tools.TransactionsCommand", *named).splitlines()
         kafkas = dict(zip(header.split(), values.split(), strict=True))
@@ -112,7 +112,7 @@ def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> No
     setting = {"name": "retention.ms", "value": str(RETENTION_MS), "source": "topic"}
     assert all(setting in row["settings"] for row in (*expected, *stalled))
     first_ms = expected[0]["expires_at_ms"]
-    # Before Kafka 4.3 a segment expires when it is exactly as old as retention.ms, since then a moment later.
+    # Before Kafka 4.3 a segment expires at exactly retention.ms, since 4.3 a moment later.
     after_ms = 0 if broker.release.number < (4, 3) else 1
     assert first_ms == expected[0]["max_timestamp_ms"] + RETENTION_MS + after_ms
     for now_ms, action in ((first_ms - 1, "none"), (first_ms, "delete")):
@@ -131,7 +131,7 @@ def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> No
 
 @pytest.mark.matrix
 def test_retention_by_size(broker: Broker, tmp_path: Path) -> None:
-    """Decided from the broker's files for a limit that the broker gets afterwards."""
+    """explain decides from the broker's files for a limit that is set on the broker afterwards."""
     topic, limit = "explained-size", "2200000"
     broker.create_topic(topic, **KEPT, retention_ms="-1")
     broker.produce(topic, 5500)
@@ -162,7 +162,7 @@ def _listed(broker: Broker, topic: str) -> list[str]:
 
 
 def _deletes_begun(broker: Broker, topic: str) -> dict[str, int]:
-    """When the broker began to delete each segment, by id, in the order of the events."""
+    """Return when the broker began to delete each segment, by id, in the order of the events."""
     named = ("--topic", topic, "--state", "DELETE_SEGMENT_STARTED", "--output", "jsonl")
     ran = tierctl("format", *where(broker)[:2], *named)
     found = [json.loads(line) for line in ran.lines]

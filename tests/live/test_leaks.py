@@ -1,4 +1,4 @@
-"""A topic is deleted while its store refuses: the broker leaks, tierctl delete finds, marks and removes."""
+"""A topic is deleted while its store refuses deletes: tierctl delete finds, marks and removes the leak."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.support.broker import CLUSTER_ID, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
-# As runs meet them; each is killed before and after. The broker itself has begun to delete every segment.
+# Side effects in the order of a run; runs are killed before and after each. All deletes were started.
 MARK_LABELS = ("delete.marked.publish",)
 DELETE_LABELS = (
     "delete.partition_started.publish",
@@ -24,7 +24,7 @@ DELETE_LABELS = (
 
 
 def obstruct(broker: Broker, topic: str) -> list[Path]:
-    """Put a folder where each segment's log is: LocalTieredStorage deletes no such thing."""
+    """Replace each segment's log by a folder, which LocalTieredStorage can't delete."""
     logs = list(broker.remote_dir.glob(f"kafka-tiered-storage/{topic}-[0-9]*-*/*.log"))
     for log in logs:
         log.rename(log.with_suffix(".held"))
@@ -39,11 +39,11 @@ def clear(logs: list[Path]) -> None:
 
 
 REFUSED_BY_STORE = re.compile("Found unexpected directory|Failed to delete remote log segment")
-"""What a broker says of the obstructed store, in one version or another."""
+"""Log messages of brokers of several versions about the store that can't delete."""
 
 
 def leak(broker: Broker, topic: str) -> Uuid:
-    """Tier a topic of two partitions and delete it in vain; return its id. Then the store works again."""
+    """Tier and delete a topic while the store refuses deletes; repair the store; return the topic id."""
     topic_id = broker.create_topic(topic, 2, tiered=True)
     broker.produce(topic, 3500)
     broker.produce(topic, 2500, partition=1)
@@ -59,7 +59,7 @@ def leak(broker: Broker, topic: str) -> Uuid:
 
 
 def mark_refused(broker: Broker, topic: str, topic_id: Uuid, *more: object) -> str:
-    """The reason why the topic is not marked, by its name, by its id, and even by the operator's word."""
+    """Check that the topic is not marked by its name, id or --i-know-it-is-deleted; return the reason."""
     for named in (("--topic", topic), ("--topic-id", topic_id, "--i-know-it-is-deleted", topic_id)):
         ran = tierctl("delete", *where(broker), "--mark", *named, *more, "--apply")
         assert ran.code == 4, ran.err
@@ -67,14 +67,14 @@ def mark_refused(broker: Broker, topic: str, topic_id: Uuid, *more: object) -> s
 
 
 def check_evidence(broker: Broker, topic_id: Uuid) -> None:
-    """The cluster's answer is evidence, and so is its only log directory if it is said to be that."""
+    """Check that the cluster's answer is evidence, and also its only log directory with --all-log-dirs."""
     mark = ("delete", "--mark", "--topic-id", topic_id)
     assert len(plan(*mark, *where(broker))["steps"]) == 2
     offline = ("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
     assert tierctl(*mark, *offline).code == 4
     broker.wait_for("the folders to go", lambda: not list(broker.log_dir.glob("*-delete")))
     assert len(plan(*mark, *offline, "--all-log-dirs")["steps"]) == 2
-    # A formatted directory of the same cluster says nothing of a topic; one of another cluster even less.
+    # A directory without topics, or of another cluster, is no evidence.
     foreign = broker.folder / "foreign"
     foreign.mkdir(exist_ok=True)
     properties = (broker.log_dir / "meta.properties").read_text()
@@ -84,7 +84,7 @@ def check_evidence(broker: Broker, topic_id: Uuid) -> None:
 
 
 def found_by_verify(broker: Broker, topic: str) -> set[str]:
-    """Kinds of what is found of whole partitions."""
+    """Return the kinds of findings about whole partitions."""
     ran = tierctl("verify", *where(broker), "--topic", topic, "--output", "jsonl")
     assert ran.code == 3
     return {f["kind"] for f in map(json.loads, ran.lines) if f["segment_id"] is None}
@@ -123,7 +123,7 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     assert rows(*delete, "--find") == []
     assert {row["topic_id"] for row in rows("segments", *where(broker)[:2], "--topic", topic)} == {new_id}
 
-    # The broker runs on, and so does its topic.
+    # The broker still runs and still has the topic.
     last = broker.offsets("latest-tiered")[topic, 0]
     broker.produce(topic, 2500, seed=3)
     broker.wait_for("the broker to tier on", lambda: broker.offsets("latest-tiered")[topic, 0] > last)
@@ -132,7 +132,7 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
 
 @pytest.mark.matrix
 def test_metadata_on_another_cluster_than_the_data(brokers: Brokers) -> None:
-    """KIP-405's future work: the topics are those of --bootstrap-server, wherever their metadata are."""
+    """The topics are those of --bootstrap-server, wherever their metadata topic is (KIP-405, future work)."""
     metadata, data = brokers.shared(), brokers.shared(tiered=False)
     topic = "elsewhere"
     metadata.create_topic(topic, tiered=True)
@@ -143,7 +143,7 @@ def test_metadata_on_another_cluster_than_the_data(brokers: Brokers) -> None:
     ran = tierctl(*find, "--bootstrap-server", data.bootstrap)
     assert (ran.code, len(ran.lines)) == (0, 1)
     assert "the cluster knows none of the" in ran.err
-    # Every topic looks deleted from there: its answer is no evidence.
+    # Every topic looks deleted on that cluster, so its answer is no evidence.
     for more in ((), ("--apply",)):
         ran = tierctl(*find, "--mark", "--bootstrap-server", data.bootstrap, *more)
         assert (ran.code, ran.out, "--bootstrap-server" in ran.err) == (4, "", True)

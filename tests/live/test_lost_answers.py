@@ -1,4 +1,4 @@
-"""Between tierctl and the broker: acknowledgements are lost, the broker restarts mid-run; reruns converge."""
+"""Lost acknowledgements and broker restarts during a run: later runs finish the work."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def broker(brokers: Brokers) -> Broker:
-    """It may be stopped, and is come to through a proxy; it tiers none of the topics here."""
+    """Return a broker that may be stopped, behind a proxy; it tiers none of these topics."""
     found = brokers.disturbed()
     found.wait_for("the metadata topic", lambda: METADATA_TOPIC in found.admin.list_topics(timeout=5).topics)
     return found
@@ -45,7 +45,7 @@ def through(broker: Broker) -> str:
 
 
 def test_a_lost_acknowledgement_is_asked_for_again(broker: Broker, proxy: KafkaProxy) -> None:
-    """The broker knows the batch by the producer's id and sequence: it is there once, and acknowledged."""
+    """The broker recognises the batch by producer id and sequence: it is stored once and acknowledged."""
     broker.create_topic("acked", 2)
     clients = MetadataClients.same(ClientSettings(bootstrap_servers=(through(broker),)))
     topic = ClusterTopic(clients, topic="acked", writable=True)
@@ -68,7 +68,7 @@ def test_an_acknowledgement_that_never_comes_is_unknown(broker: Broker, proxy: K
     with pytest.raises(MetadataWriteUnknown, match="may or may not be written"):
         topic.append([(0, b"once")])
     proxy.faults = []
-    # It was written, once; the next append is by a producer of its own.
+    # It was written once; the next append uses a new producer.
     assert topic.append([(0, b"twice")]) == [1]
     assert [record[3] for record in broker.records("unacked")] == [b"once", b"twice"]
     topic.close()
@@ -76,7 +76,7 @@ def test_an_acknowledgement_that_never_comes_is_unknown(broker: Broker, proxy: K
 
 @dataclass
 class Disturbed:
-    """Runs commands on a topic while something goes wrong, and again until nothing is left to do."""
+    """Run a command on a topic with a fault, and again until no work is left."""
 
     broker: Broker
     proxy: KafkaProxy
@@ -93,7 +93,7 @@ class Disturbed:
         return (*where, *patient, "--wave-size", 1)
 
     def run(self, label: str, *args: object) -> None:
-        """Disturbed at the first `label`; reruns come to their end, and nothing is done twice."""
+        """Inject the fault at the first `label`; later runs finish, and no work is done twice."""
         with self._disturbed(label) as happened:
             ran = tierctl(*args, *self.where, "--apply")
         assert happened, "nothing was disturbed"
@@ -103,7 +103,7 @@ class Disturbed:
 
     @property
     def survives(self) -> bool:
-        """Whether the run itself comes to its end."""
+        """Return whether the run itself finishes."""
         return self.kind in {"restart", "one lost"}
 
     @contextmanager
@@ -139,11 +139,11 @@ class Disturbed:
         self.broker.launch()
 
     def check_events(self) -> None:
-        """No state of a segment is in the topic twice, and none that Kafka would refuse."""
+        """Check that no state of a segment is published twice, and that Kafka accepts every event."""
         printed = tierctl("format", "--style", "json", *self.where[:2], "--topic", self.topic)
         events = [json.loads(line) for line in printed.lines]
         times = Counter((event.get("segment_id"), event["partition"], event["state"]) for event in events)
-        # What was written though nobody was told is written once more by the rerun, as brokers do.
+        # An event whose acknowledgement was lost is published again by the next run, as brokers do.
         assert max(times.values()) <= (1 if self.survives else 2)
         said = tierctl("verify", *self.where[:4], "--topic", self.topic, "--output", "jsonl")
         kinds = {json.loads(line)["kind"] for line in said.lines}

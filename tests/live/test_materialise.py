@@ -1,4 +1,4 @@
-"""A cluster is lost, and its topics come back from the tier as local logs of a new cluster (d0)."""
+"""A cluster is lost, and its topics are restored from the tier as local logs of a new cluster (d0)."""
 
 import time
 from bisect import bisect_left
@@ -25,14 +25,14 @@ from tests.support.signing import is_signed, signing_key
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 BLOCK = 200 + 1 + 30
-"""Offsets of a transaction, its marker and the records after it, as `fill` produces them."""
+"""Number of offsets of a transaction, its marker and the records after it, as `fill` produces them."""
 THEN = 1717
-"""Where plain-0 ends when it is restored up to an offset, within a batch."""
+"""The end of plain-0 when it is restored up to an offset, within a batch."""
 
 
 @pytest.fixture(scope="module")
 def lost(brokers: Brokers) -> tuple[Cluster, dict[tuple[str, int], int]]:
-    """A stopped cluster with tiered topics of two leader epochs, and where the tier ends."""
+    """A stopped cluster with tiered topics of two leader epochs, and the ends of its tier."""
     found = made_history(brokers.own())
     ends = tier_ends(found.broker)
     found.broker.stop()
@@ -44,13 +44,13 @@ def restore(broker: Broker, *more: object) -> tuple[object, ...]:
 
 
 def open_transaction(topic: str, end: int) -> int | None:
-    """The first offset of the transaction that has no marker below `end`."""
+    """Return the first offset of the transaction that has no marker below `end`."""
     started, within = divmod(end, BLOCK)
     return started * BLOCK if topic == "tx" and 0 < within <= 200 else None
 
 
 def expected(cluster: Cluster, ends: dict[tuple[str, int], int]) -> Records:
-    """The records below the ends; of an open transaction none is committed."""
+    """Return the records below the ends; records of an open transaction are not committed."""
     found: Records = {}
     for (topic, number, how), records in cluster.records.items():
         end = ends[topic, number]
@@ -112,7 +112,7 @@ def test_d0_a_new_cluster_serves_and_tiers_the_records(
 
 
 def erase(broker: Broker, remote: tuple[object, ...], records: Records, folder: Path) -> set[bytes]:
-    """Write every topic once more, without the records of some keys; return the keys."""
+    """Restore every topic again without the records of some keys; return the keys."""
     keys = {
         found[at][2] or b""
         for topic, number in PARTITIONS
@@ -134,7 +134,7 @@ def erase(broker: Broker, remote: tuple[object, ...], records: Records, folder: 
 def check_erased(
     broker: Broker, wanted: Records, starts: dict[tuple[str, int], int], keys: set[bytes]
 ) -> None:
-    """The same offsets and timestamps; records of the keys are empty, and all others are equal."""
+    """Check that offsets and timestamps are equal, and only records of the keys are empty."""
     for topic, number in PARTITIONS:
         for how in ISOLATIONS:
             found = broker.records(f"{topic}-erased", number, isolation=how, start=starts[topic, number])
@@ -145,10 +145,10 @@ def check_erased(
 
 
 def dump_everything(broker: Broker) -> None:
-    """Kafka's own tool finds every segment and index sound."""
+    """Check every segment and index with Kafka's own tool."""
     whole = [broker.log_dir / f"{topic}-{number}" for topic, number in (*PARTITIONS, ("then", 0))]
     erased = [broker.log_dir / f"{topic}-erased-{number}" for topic, number in PARTITIONS]
-    # The first segment of each erased log has records of the keys.
+    # The first segment of each restored log has records of the keys.
     firsts = [min(folder.glob("*.log")) for folder in erased]
     for log in (*(log for folder in whole for log in sorted(folder.glob("*.log"))), *firsts):
         said = broker.release.dump_log(log, "--deep-iteration")
@@ -161,7 +161,7 @@ def dump_everything(broker: Broker) -> None:
 
 
 def check_served(broker: Broker, wanted: Records, starts: dict[tuple[str, int], int]) -> None:
-    """Both isolation levels begin with the records; seeks by offset and by time find them."""
+    """Check that both isolation levels serve the records, and that seeks by offset and time find them."""
     assert broker.offsets("earliest", *TOPICS) == starts
     for topic, number in PARTITIONS:
         for how in ISOLATIONS:

@@ -1,4 +1,4 @@
-"""The names that --metrics-file gives Kafka's metrics are those of a real broker's MBeans."""
+"""Kafka's metrics in --metrics-file have the names of a real broker's MBeans."""
 
 import re
 import socket
@@ -13,7 +13,7 @@ from tests.support.kafka import KafkaRelease
 _BEAN = re.compile(r"kafka\.server:type=(?P<type>\w+),name=(?P<name>\w+)(?:,topic=\w+)?:(?P<attribute>\w+)")
 _ATTRIBUTE = re.compile(r"kafka\.server:type=(?P<type>RemoteLogManager):(?P<attribute>[\w-]+)")
 _RATE = "200000"
-# Below the size of one segment a second: the broker has metrics of waits only once it waited.
+# The limit is below one segment per second, because the broker only has the metrics after a wait.
 _LIMITS = {
     "remote_log_manager_copy_max_bytes_per_second": _RATE,
     "remote_log_manager_copy_quota_window_num": "2",
@@ -24,7 +24,7 @@ _LIMITS = {
 
 @pytest.fixture
 def jmx_port(monkeypatch: pytest.MonkeyPatch) -> int:
-    """A port of this machine at which the JVMs that a test starts answer JMX."""
+    """Return a free port, on which the JVMs that a test starts serve JMX."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     facts = {
@@ -41,7 +41,7 @@ def jmx_port(monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.fixture
 def busy(jmx_port: int, brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    """A broker that copied segments of a topic to its tier, and read them, faster than its limits."""
+    """Return a broker that copied and read segments of a topic faster than its limits."""
     del jmx_port
     broker = brokers.own(**_LIMITS)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS")

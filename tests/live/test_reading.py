@@ -1,4 +1,4 @@
-"""What a broker tiered: tierctl tells the offsets of Kafka's tools, and the records a consumer gets."""
+"""tierctl prints the same offsets as Kafka's tools, and the same records as a consumer."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ FORMATTER = (
 
 @pytest.fixture(scope="module")
 def tiered(broker: Broker) -> Broker:
-    """A plain topic, one of whose log starts was raised, and one with transactions, some aborted."""
+    """Return a plain topic with a raised log start, and a topic with transactions, some aborted."""
     if TOPICS[0] in broker.admin.list_topics(timeout=10).topics:
         return broker
     broker.create_topic("read-plain", 2, tiered=True)
@@ -91,7 +91,7 @@ def test_records_are_a_consumers(tiered: Broker, isolation: str) -> None:
         served = tiered.records(topic, partition, isolation=isolation, start=starts[topic, partition])
         wanted = [record for record in served if record[0] <= lasts[topic, partition]]
         assert fetched(tiered, topic, partition, isolation) == wanted
-        # The running broker's log above the tier; its files are only read.
+        # The files of the running broker's log above the tier are only read.
         above = fetched(tiered, topic, partition, isolation, "--log-dir", tiered.log_dir)
         assert above[: len(wanted)] == wanted
 
@@ -107,7 +107,7 @@ def test_nothing_is_wrong(tiered: Broker) -> None:
 
 @pytest.mark.matrix
 def test_a_leader_that_knows_more_than_the_metadata(brokers: Brokers, tmp_path: Path) -> None:
-    """Metadata as they were an hour ago: by them nobody copied what the broker has deleted since."""
+    """With metadata of an hour ago, nobody copied the segments that the broker has deleted since."""
     broker, topic = brokers.shared(), "read-later"
     broker.create_topic(topic, tiered=True)
     for number in range(2):

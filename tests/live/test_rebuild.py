@@ -1,7 +1,7 @@
-"""The metadata of a broker's tier are lost, and rebuilt from its objects: the broker serves everything again.
+"""The metadata of a broker's tier is lost and rebuilt from its objects: the broker serves all records.
 
-The cases are those of the design's table: a1 the brokers were not started since the loss, a2r one was, a4 a
-rebuild beside the running broker, a8 only the newer events were lost. test_fatal_variants.py has the others.
+The cases are those of the design's table: a1 the brokers were not started since the loss, a2r a broker was,
+a4 a rebuild while the broker runs, a8 only the newer events were lost. test_fatal_variants.py has the others.
 """
 
 import shutil
@@ -41,7 +41,7 @@ def cluster(brokers: Brokers) -> Cluster:
 
 @pytest.fixture
 def twin(cluster: Cluster, tmp_path: Path) -> Iterator[Broker]:
-    """A copy of the cluster for one test."""
+    """Return a copy of the cluster for one test."""
     made = twin_of(cluster.broker, tmp_path / "twin")
     yield made
     made.stop()
@@ -95,7 +95,7 @@ def log_starts(broker: Broker) -> dict[tuple[str, int], int]:
 
 @pytest.mark.matrix
 def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -> None:
-    """It raised the log starts, cut the leader epochs, and copied what it still had once more."""
+    """The broker raised the log starts, cut the leader epochs, and copied its local segments again."""
     before = tier(twin)
     lose_metadata(twin)
     twin.start()
@@ -123,7 +123,7 @@ def test_a2r_a_broker_ran_with_the_empty_topic(cluster: Cluster, twin: Broker) -
 def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
     cluster: Cluster, twin: Broker
 ) -> None:
-    """The fatal variant: nor does a plan get through that was made before the broker ran."""
+    """A plan that was made before the broker ran is refused, too."""
     lose_metadata(twin)
     saved = twin.folder / "rebuild.plan"
     plan(*offline(twin, "--plan-out", saved))
@@ -142,11 +142,11 @@ def test_a2_publishing_without_the_checkpoints_is_refused_with_the_reason(
 
 
 def lose_newer(broker: Broker) -> None:
-    """Cut every metadata log in its middle, at a batch: one batch per record."""
+    """Cut every metadata log in the middle, at a batch; each batch has one record."""
     for log in broker.log_dir.glob("__remote_log_metadata-*/*.log"):
         data = log.read_bytes()
         ends = batch_ends(data)
-        # A STARTED and its FINISHED stay together.
+        # The STARTED and FINISHED events of a segment are both kept or both cut.
         log.write_bytes(data[: ends[(len(ends) - 1) // 4 * 2]])
         for suffix in (".index", ".timeindex"):
             log.with_suffix(suffix).unlink(missing_ok=True)
@@ -154,7 +154,7 @@ def lose_newer(broker: Broker) -> None:
 
 @pytest.mark.matrix
 def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> None:
-    """The broker ran on with the older ones, copied again what it had, and the others are published to it."""
+    """The broker ran with the older events and copied again; the other events are published to it."""
     before = tier(twin)
     lose_newer(twin)
     twin.start()

@@ -1,4 +1,4 @@
-"""Beside brokers that do the work themselves tierctl refuses: exit 4, with the reason and the way out."""
+"""If brokers tier, tierctl refuses to change anything: exit code 4, with the reason and a hint."""
 
 import shutil
 import time
@@ -25,7 +25,7 @@ TOPIC = "guarded"
 
 @pytest.fixture(scope="module")
 def led(broker: Broker) -> tuple[Broker, Uuid]:
-    """A broker that tiers and leads the topic, of which everything but a tail is in the tier."""
+    """Return a broker that tiers and leads the topic, and has tiered all rolled segments."""
     if TOPIC not in broker.admin.list_topics(timeout=10).topics:
         broker.create_topic(TOPIC, tiered=True)
         broker.produce(TOPIC, 2500)
@@ -35,7 +35,7 @@ def led(broker: Broker) -> tuple[Broker, Uuid]:
 
 @pytest.fixture
 def replica(led: tuple[Broker, Uuid], tmp_path: Path) -> Path:
-    """A copy of the broker's log directory, on which nobody runs."""
+    """Return a copy of the broker's log directory, on which no broker runs."""
     broker, _ = led
     folder = tmp_path / "replica"
     shutil.copytree(broker.log_dir / f"{TOPIC}-0", folder / f"{TOPIC}-0")
@@ -78,7 +78,7 @@ def test_a_running_brokers_own_files(led: tuple[Broker, Uuid], tmp_path: Path) -
     broker, _ = led
     copy = ("copy", "--remote", broker.remote_dir, *assumed(TOPIC), "--log-dir", broker.log_dir)
     assert "broker 7 leads it and tiers" in refused(*copy, "--metadata", f"kafka://{broker.bootstrap}")
-    # Without a cluster to ask, its metadata topic shows that the broker may tier.
+    # Without a cluster, the metadata topic in its log directory shows that the broker may tier.
     aside = tmp_path / "metadata"
     ran = tierctl(*copy, "--metadata", aside, "--apply", "--allow-live-brokers")
     assert (ran.code, "is the tier of another metadata topic" in ran.err) == (4, True), ran.err
@@ -86,7 +86,7 @@ def test_a_running_brokers_own_files(led: tuple[Broker, Uuid], tmp_path: Path) -
     assert "may tier these partitions itself" in refused(*copy, "--metadata", aside, "--assume-enabled")
     asked = ("--metadata", aside, "--bootstrap-server", broker.bootstrap)
     assert "broker 7 leads it and tiers" in refused(*copy, *asked)
-    # Nothing makes tierctl write the files of a running broker's metadata topic.
+    # No option makes tierctl write the files of a running broker's metadata topic.
     for flags in ((), ("--allow-live-brokers",)):
         ran = tierctl(*copy, "--metadata", broker.log_dir, "--apply", *flags)
         assert (ran.code, "no option overrides this check" in ran.err) == (4, True)
@@ -102,7 +102,7 @@ def test_a_kept_plan_is_fenced_too(led: tuple[Broker, Uuid], tmp_path: Path) -> 
 
 @pytest.fixture
 def secured(brokers: Brokers) -> Broker:
-    """A broker that does not tier, and by an authorizer tells USER no broker's settings."""
+    """Return a broker that does not tier, and whose authorizer hides broker settings from USER."""
     broker = brokers.guarded()
     allow(broker, [Right("All", "*"), Right("Describe"), Right("Create")])
     return broker
@@ -132,7 +132,7 @@ def test_two_copies_with_different_metadata_into_one_tier(secured: Broker, tmp_p
 def test_settings_that_cannot_be_read_and_other_writers(
     secured: Broker, led: tuple[Broker, Uuid], tmp_path: Path
 ) -> None:
-    # The last test of this broker: what a stranger wrote fences its metadata partition for ten minutes.
+    # This test is the last one with this broker: its event fences the metadata partition for ten minutes.
     topic_id = copied_topic(secured, "told", tmp_path)
     sweep = ("sweep", "--topic", "told", "--log-start-offset", "told-0=1100", "--remote", secured.remote_dir)
     open_listener = ("--metadata", f"kafka://{secured.bootstrap}")
@@ -143,7 +143,7 @@ def test_settings_that_cannot_be_read_and_other_writers(
     elsewhere = tierctl("apply", kept, *other, "--apply")
     assert (elsewhere.code, "the plan's metadata_topic_id: expected" in elsewhere.err) == (4, True)
 
-    # The same cluster, seen by somebody whom it tells no broker's settings.
+    # The same cluster, for a user who may not read the brokers' settings.
     by_user = (
         "--metadata",
         f"kafka://{secured.bootstrap_sasl}",
@@ -152,7 +152,7 @@ def test_settings_that_cannot_be_read_and_other_writers(
     )
     assert "settings can't be read" in refused(*sweep, *by_user)
 
-    # Another broker id that wrote to the same metadata partition a moment ago, about whatever.
+    # Another broker id wrote to the same metadata partition a moment ago.
     stranger = RemoteLogSegmentMetadataUpdate(
         topic="told",
         topic_id=topic_id,
@@ -175,7 +175,7 @@ def test_settings_that_cannot_be_read_and_other_writers(
     apply = ("apply", kept, "--remote", secured.remote_dir, *open_listener, "--allow-live-brokers", "--apply")
     done = plan(*apply)
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"]
-    # The log start was raised on the cluster, before anything was deleted.
+    # The log start was raised on the cluster before the first deletion.
     assert secured.offsets("earliest", "told") == {("told", 0): 1100}
     assert len(base_offsets(secured, "told")) == 2
     again = plan(*apply)

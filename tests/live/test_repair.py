@@ -1,4 +1,4 @@
-"""Repairs beside a broker: what was damaged while it was down is repaired, and it serves every record."""
+"""Damage made while the broker was down is repaired, and the broker serves every record."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def copy_as(tier: Spoilt, segment: Any, new_id: Uuid, *, moved: bool = False) ->
 
 
 def damage(broker: Broker) -> None:
-    """Half a copy of a broker that is gone, a lost FINISHED, an orphan, a stuck delete of a second copy."""
+    """Add an unfinished copy, a lost FINISHED event, an orphan, and an unfinished delete of a second copy."""
     tier = Spoilt(broker.log_dir, broker.remote_dir)
     segments = tier.segments(TOPIC)
     assert len(segments) == 5
@@ -123,7 +123,7 @@ def test_beside_a_broker_that_tiers_only_the_operator_allows_repairs(broker: Bro
 
 
 def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path: Path) -> None:
-    """No broker does this work, but one may delete the segment meanwhile: the operator answers for that."""
+    """Brokers never do this work, but may delete the segment meanwhile: --allow-live-brokers is needed."""
     tier = Spoilt(broker.log_dir, broker.remote_dir)
     segment = tier.segments(TOPIC)[2]
     paths = [tier.object(segment, suffix) for suffix in (".index", ".timeindex", ".snapshot")]
@@ -149,7 +149,7 @@ def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path
 
 @pytest.mark.matrix
 def test_a_broker_that_forgot_the_log_start_judges_no_object(broker: Broker, tmp_path: Path) -> None:
-    """Its log starts behind the tier, but nothing of the tier is needless."""
+    """The broker's log starts above the tier, but all objects of the tier are needed."""
     damage(broker)
     broker.tiered = False
     broker.start()

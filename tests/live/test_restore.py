@@ -1,4 +1,4 @@
-"""A cluster is lost; a newly formatted node serves its topics from the tier, under their old ids (b1)."""
+"""A cluster is lost; a newly formatted node serves its topics from the tier, under the old ids (b1)."""
 
 import shutil
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
 @dataclass(frozen=True)
 class Lost:
-    """A stopped cluster, the end of its tier by partition, and the file that was saved while it ran."""
+    """A stopped cluster, the end of its tier by partition, and the file of `backup-config`."""
 
     cluster: Cluster
     ends: dict[tuple[str, int], int]
@@ -50,7 +50,7 @@ def lost(brokers: Brokers) -> Lost:
 
 
 def new_node(lost: Lost, brokers: Brokers) -> Broker:
-    """A formatted node with a copy of the tier."""
+    """Return a formatted node with a copy of the tier."""
     node = brokers.own(start=False)
     node.remote = shutil.copytree(lost.cluster.broker.remote_dir, node.folder / "tier")
     node.format()
@@ -131,7 +131,7 @@ def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Br
     node = new_node(lost, brokers)
     before = tier(node)
     refused = tierctl(*restore(lost, node, "--apply"))
-    assert (refused.code, "nothing proves that the objects" in refused.err) == (4, True), refused.err
+    assert (refused.code, "it is not proven that the objects" in refused.err) == (4, True), refused.err
     assert not list(node.log_dir.glob("*-0/*.log"))
     ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
     assert ran.code == 0, ran.err
@@ -148,7 +148,7 @@ def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Br
     node.start()
     node.await_idle()
     assert tier(node) == before, "copying is disabled, and nothing is deleted"
-    # Topics that have nothing in the tier: tiered ones come with their partitions, others do not.
+    # Topics without objects in the tier: tiered ones are restored with their partitions, others are not.
     assert {("unused", 0), ("unused", 1)} == set(node.offsets("latest", "unused"))
     assert not node.offsets("latest", "local")
     refused = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))

@@ -1,4 +1,4 @@
-"""`restore --check` beside brokers: clean after a rebuild and a restore, and every fatal variant is found."""
+"""`restore --check` with brokers: no problem after a rebuild or restore, and every fatal fault is found."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ EVERYWHERE = {(topic, number) for topic, number in PARTITIONS}
 
 @pytest.fixture(scope="module")
 def cluster(brokers: Brokers) -> Broker:
-    """A stopped broker with tiered topics of three leader epochs."""
+    """Return a stopped broker with tiered topics of three leader epochs."""
     broker = brokers.own()
     for topic, count in TOPICS.items():
         broker.create_topic(topic, count, tiered=True)
@@ -55,7 +55,7 @@ def cluster(brokers: Brokers) -> Broker:
 
 @pytest.fixture
 def twin(cluster: Broker, tmp_path: Path) -> Iterator[Broker]:
-    """A copy of the cluster for one test."""
+    """Return a copy of the cluster for one test."""
     made = twin_of(cluster, tmp_path / "twin")
     yield made
     made.stop()
@@ -63,7 +63,7 @@ def twin(cluster: Broker, tmp_path: Path) -> Iterator[Broker]:
 
 @dataclass
 class Checked:
-    """What a check found: results by verdict and check."""
+    """The results of a check by verdict and kind of check."""
 
     code: int
     err: str
@@ -85,7 +85,7 @@ class Checked:
 
 
 def where(broker: Broker) -> tuple[object, ...]:
-    """The options of a check beside a running broker."""
+    """Return the options of a check with a running broker."""
     return (
         *("restore", "--check", "--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir),
         *("--log-dir", broker.log_dir, "--output", "jsonl"),
@@ -97,7 +97,7 @@ def check(broker: Broker, *more: object) -> Checked:
 
 
 def check_over_restart(broker: Broker, *more: object) -> Checked:
-    """Run the check, and restart the broker when it says that consumers hold their positions."""
+    """Run the check, and restart the broker when the consumers hold their positions."""
     words = [str(word) for word in (*where(broker), "--election-timeout", "3m", *more)]
     process = subprocess.Popen(
         [sys.executable, "-m", "tierctl", *words],
@@ -121,7 +121,7 @@ def check_over_restart(broker: Broker, *more: object) -> Checked:
 
 
 def listing(broker: Broker) -> Path:
-    """Write the listing of the tier from before the broker starts."""
+    """Write the listing of the tier before the broker starts."""
     path = broker.folder / "before.listing"
     ran = tierctl("restore", "--check", "--remote", broker.remote_dir, "--listing-out", path)
     assert ran.code == 0, ran.err
@@ -129,7 +129,7 @@ def listing(broker: Broker) -> Path:
 
 
 def log_of(broker: Broker, since: int) -> Path:
-    """What the broker said after so many characters."""
+    """Return the broker's log after the first `start` characters."""
     path = broker.folder / "server.log"
     path.write_text(broker.said()[since:])
     return path
@@ -177,7 +177,7 @@ def test_a_rebuilt_cluster_is_clean(twin: Broker) -> None:
 
 
 def cut_epochs(broker: Broker, topic: str) -> None:
-    """Leave only the last leader epoch of partition 0, as a start without metadata does."""
+    """Keep only the last leader epoch of partition 0, as a start without metadata does."""
     path = broker.log_dir / f"{topic}-0" / "leader-epoch-checkpoint"
     last = read_leader_epoch_checkpoint(path.read_bytes())[-1]
     path.write_text(f"0\n1\n{last.epoch} {last.start_offset}\n")
@@ -198,7 +198,7 @@ def test_a7_lost_epochs_and_the_deletions_that_follow_are_found(twin: Broker) ->
     assert failed["deletions"] == {("plain", 0)}
     assert failed["objects"] == failed["broker_logs"] == {(None, None)}
     assert "segments were deleted: plain-0 segment" in found.text("objects")
-    # Without what was there before, the tier that is left is one log.
+    # Without the earlier listing, the remaining objects look like a complete log.
     assert ("tx", 0) in found.found("ok")["records"]
 
 
@@ -207,9 +207,9 @@ def metadata_folders(broker: Broker) -> list[Path]:
 
 
 def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
-    """Restore plain-0 of a stopped broker under a new topic id, as if all of it were of leader epoch 0.
+    """Restore plain-0 of a stopped broker under a new topic id, with leader epoch 0 for all offsets.
 
-    The batches keep their epochs, which are above those that the new topic has for a while.
+    The batches keep their epochs, which are above those of the new topic for a while.
     """
     topic_id = broker.create_topic("plain", 1, tiered=True)
     broker.wait_for("the metadata topic", lambda: len(metadata_folders(broker)) == METADATA_PARTITIONS)
@@ -243,7 +243,7 @@ def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
 
 
 def test_c1hi_batches_of_epochs_above_those_of_the_log_are_found(twin: Broker, brokers: Brokers) -> None:
-    """Every record is served, and every seek is right; consumers see a truncation at the next election."""
+    """All records are served and all seeks are right, but consumers see a truncation at the next election."""
     assert len(epoch_starts(twin)["plain", 0]) > 3
     broker = brokers.own()
     restore_with_one_epoch(twin, broker)

@@ -100,7 +100,7 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     checked = tierctl("restore", "--check", *where, *ids_of, "--output", "json")
     assert {row["verdict"] for row in checked.json} <= {"ok", "not_checked"}, checked.out
 
-    # What the lost cluster had is left to the operator, and so is the identity that tierctl gave the tier.
+    # The objects of the lost cluster and the tier's identity are left for the operator.
     (node.remote_dir / ".tierctl-identity").unlink()
     ids = {str(node.topic_id(topic)) for topic in (*TOPICS, "other")}
     for folder in (node.remote_dir / "kafka-tiered-storage").iterdir():

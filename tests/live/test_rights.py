@@ -1,4 +1,4 @@
-"""A right that is missing ends with exit 11 and is named; nothing was begun that it is needed for."""
+"""If a right is missing, the run ends with exit code 11 and names it, before it changes anything."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -21,12 +21,12 @@ RIGHTS = frozenset(
         Right("DescribeConfigs"),
     }
 )
-"""All that copy, sweep and delete need: what README says."""
+"""All rights that copy, sweep and delete need, as the manual states them."""
 
 
 @pytest.fixture(scope="module")
 def guarded(brokers: Brokers) -> Broker:
-    """Its metadata topic is not there yet; a tier belongs to the metadata topic of its first copy."""
+    """Return a broker without a metadata topic; a tier belongs to the topic of its first copy."""
     broker = brokers.guarded()
     forget_tier(broker)
     return broker
@@ -77,12 +77,12 @@ def test_rights(guarded: Broker, tmp_path: Path) -> None:
     allow(guarded, without({"Delete"}, TOPIC))
     ran = tierctl(*sweep, *mine)
     assert (ran.code, Right("Delete", TOPIC).hint in ran.err) == (ExitCode.AUTHENTICATION, True), ran.err
-    # Nothing is half done: not even the log start was raised.
+    # Nothing was changed, not even the log start.
     assert guarded.offsets("earliest", TOPIC) == {(TOPIC, 0): 0}
     listed = rows("segments", *where(guarded)[:2], "--topic", TOPIC)
     assert [row["state"] for row in listed] == ["COPY_SEGMENT_FINISHED"] * 3
 
-    # The others are enough.
+    # The other rights are sufficient.
     allow(guarded, RIGHTS)
     done = plan(*sweep, *mine)
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"]

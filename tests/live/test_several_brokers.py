@@ -1,4 +1,4 @@
-"""Three brokers, the metadata topic on all of them: one goes away mid-run, one of them tiers."""
+"""Three brokers with the metadata topic: one stops during a run, or one of them tiers."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ METADATA_SETTINGS = {
 
 @pytest.fixture
 def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
-    """Nodes 1, 2 and 3, none of which tiers."""
+    """Return nodes 1, 2 and 3, none of which tiers."""
     made = brokers.cluster(3)
     for broker in made:
         broker.settings |= METADATA_SETTINGS
@@ -37,12 +37,12 @@ def leader_of(asked: Broker, topic: str, partition: int) -> int:
 
 
 def in_sync(asked: Broker, topic: str) -> int:
-    """Replicas in sync of the partition that has the fewest."""
+    """Return the smallest number of in-sync replicas of a partition."""
     return min(len(part.isrs) for part in asked.admin.list_topics(topic).topics[topic].partitions.values())
 
 
 def replicas_on_disk(nodes: list[Broker]) -> int:
-    """Partitions of the topic whose high watermark its broker has written down."""
+    """Return the partitions of the topic whose high watermark is in the broker's checkpoint."""
     texts = [(node.log_dir / "replication-offset-checkpoint").read_text() for node in nodes]
     return sum(f"{TOPIC} {number} 2500" in text for text in texts for number in range(3))
 
@@ -77,18 +77,18 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
     logs = [option for node in nodes for option in ("--log-dir", node.log_dir)]
     observe(kill_the_leader)
     try:
-        # The killed broker led a partition of the topic, too: who leads it next is not known.
+        # The killed broker also led a partition of the topic, whose next leader is not known.
         copied = plan(*copy, *logs, "--allow-live-brokers", "--apply")
     finally:
         observe(None)
     (killed,) = gone
-    # Two of three are enough for the metadata: all of it was published and read back.
+    # Two of three brokers are enough: all events were published and read back.
     assert [outcome["status"] for outcome in copied["outcomes"]] == ["done"] * 6
     alive = next(node for node in nodes if node is not killed)
     assert leader_of(alive, METADATA_TOPIC, first) not in {killed.node_id, -1}
     listed = rows("segments", *where[:2])
     assert [row["state"] for row in listed] == ["COPY_SEGMENT_FINISHED"] * 6
-    # The one replica of a partition went away with its broker; nothing else is wrong.
+    # The only replica of a partition is on the stopped broker; there is no other fault.
     found = [json.loads(line) for line in tierctl("verify", *where, *logs, "--output", "jsonl").lines]
     assert [(f["kind"], leader_of(alive, TOPIC, f["partition"])) for f in found] == [("unseen_leader", -1)]
 
@@ -104,7 +104,7 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
     assert f"{TOPIC}-{free[0]}" not in refused.err
     assert len(base_offsets(alive, TOPIC)) == 6
 
-    # What the plan leaves alone keeps nobody out.
+    # Partitions that are not in the plan do not fence the run.
     assert plan(*sweep)["outcomes"] == []
     swept = plan(*sweep, "--log-start-offset", asked[1])
     assert [(o["partition"], o["status"]) for o in swept["outcomes"]] == [(free[0], "done")]

@@ -1,4 +1,4 @@
-"""Retention beside brokers whose tiering is off deletes what their twins, whose tiering is on, delete."""
+"""sweep with brokers whose tiering is off deletes the same segments as their copies with tiering on."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-# "kept" has everything on the broker, too; of "gone" the broker has only what the tier lacks.
+# The broker has all segments of "kept" locally, and of "gone" only those that are not in the tier.
 TOPICS = ("kept", "gone")
 SHORTENED = {"log.retention.bytes": "3300000"}
 TASKS = "remote.log.manager.task.interval.ms"
@@ -21,7 +21,7 @@ TASKS = "remote.log.manager.task.interval.ms"
 
 @pytest.fixture
 def broker(brokers: Brokers) -> Iterator[Broker]:
-    """A stopped broker that tiered five segments of each topic, nothing of which was to expire."""
+    """Return a stopped broker that tiered five segments of each topic; none had expired."""
     made = brokers.own(log_retention_bytes="-1")
     made.create_topic("kept", tiered=True, local_retention_bytes="-2")
     made.create_topic("gone", tiered=True)
@@ -35,11 +35,11 @@ def broker(brokers: Brokers) -> Iterator[Broker]:
 
 
 def what_a_broker_deletes(broker: Broker, folder: Path) -> dict[str, list[int]]:
-    """Where the segments start that are left of each topic once a broker's twin has expired the rest."""
+    """Return the starts of the segments of each topic after the broker's copy has deleted expired ones."""
     twin = twin_of(broker, folder)
     try:
         twin.start()
-        # Before a broker knows what was copied, its size retention deletes too much (KAFKA-20732).
+        # Until a broker knows what was copied, its size retention deletes too much (KAFKA-20732).
         twin.wait_for(
             "the twin to know its tier", lambda: len(twin.offsets("latest-tiered", *TOPICS)) == len(TOPICS)
         )
@@ -63,7 +63,7 @@ def test_sweep_deletes_what_a_broker_would(interrupted: str, broker: Broker, tmp
     broker.settings |= SHORTENED | {TASKS: "500"}
     broker.tiered = False
     broker.start()
-    # Ten intervals after the broker's last event.
+    # Ten task intervals after the broker's last event.
     time.sleep(5)
     ends = {topic: tier_end(broker, topic) for topic in TOPICS}
     assert broker.offsets("earliest", "gone") == {("gone", 0): ends["gone"]}, "it forgot the tier"
@@ -82,7 +82,7 @@ def test_sweep_deletes_what_a_broker_would(interrupted: str, broker: Broker, tmp
     assert broker.offsets("earliest", "kept")["kept", 0] >= left["kept"][0]
     assert {row["state"] for row in rows("segments", *where(broker)[:2])} == {"COPY_SEGMENT_FINISHED"}
 
-    # The rest is the topic: a broker that tiers again serves it.
+    # The remaining segments are the topic: a broker that tiers again serves them.
     broker.settings |= {"log.retention.bytes": "-1"}
     broker.restart(tiered=True)
     start = left["gone"][0]
@@ -98,7 +98,7 @@ def tier_end(broker: Broker, topic: str) -> int:
 
 
 def killed_at_each_step(sweep: tuple[object, ...]) -> None:
-    """Two segments a topic are to go, one a wave: that is room for four kills that leave something."""
+    """Two segments per topic expire, one per wave, so four kills still leave work."""
     for label, moment in (
         ("sweep.log_start.write", "after"),
         ("sweep.started.publish", "after"),
@@ -110,7 +110,7 @@ def killed_at_each_step(sweep: tuple[object, ...]) -> None:
 
 
 def restarted_meanwhile(broker: Broker, sweep: tuple[object, ...], tmp_path: Path) -> None:
-    """The broker dies between an object's end and its DELETE_SEGMENT_FINISHED, and comes back."""
+    """The broker stops between an object's deletion and its DELETE_SEGMENT_FINISHED, and restarts."""
     hasty = tmp_path / "client.properties"
     hasty.write_text("request.timeout.ms=2000\ndelivery.timeout.ms=3000\ndefault.api.timeout.ms=3000\n")
 

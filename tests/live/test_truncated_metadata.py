@@ -1,4 +1,4 @@
-"""A cluster's metadata topic loses its oldest events: before and after the broker notices at its restart."""
+"""A metadata topic loses its oldest events: before and after the broker's restart."""
 
 import json
 from pathlib import Path

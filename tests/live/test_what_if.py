@@ -1,4 +1,4 @@
-"""`report --what-if` beside a broker: it predicts what the broker does once the setting is changed."""
+"""`report --what-if` predicts what a broker does after the setting is changed."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ RIGHTS = frozenset(
 
 
 def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
-    """Let a consumer group commit an offset, as if it had read up to there."""
+    """Commit an offset of a consumer group, as if it had read up to there."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
@@ -89,7 +89,7 @@ def test_what_a_user_may_not_see_is_said(brokers: Brokers, tmp_path: Path) -> No
     asked = (*asked, "--topic", GUARDED, "--show", "groups", "-o", "json")
     cluster, group = Right("Describe"), Right("Describe", group="unseen")
     for rights, said, losses in (
-        (RIGHTS, f"may describe were asked; for all: {cluster.command}", 0),
+        (RIGHTS, f"may describe were examined; to examine all: {cluster.command}", 0),
         (RIGHTS | {cluster}, group.hint, 0),
         (RIGHTS | {group}, "only the 1 consumer groups", 1),
     ):

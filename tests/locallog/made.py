@@ -1,4 +1,4 @@
-"""Log directories made in tests."""
+"""Log directories that tests create."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,9 +36,9 @@ def write_log(
     snapshots: Mapping[int, Sequence[ProducerEntry]] | None = None,
     interval_bytes: int = 200,
 ) -> Path:
-    """A partition of these segments (their batches) in `directory`; gives the partition's folder.
+    """Write a partition with these segments (lists of batches) to `directory`; return the partition's folder.
 
-    Segments must not be empty but for the last, which is then named by the end of the one before.
+    Only the last segment may be empty; its name is then the end offset of the segment before it.
     """
     folder = directory / str(partition)
     folder.mkdir(parents=True)

@@ -76,7 +76,7 @@ TWICE = pytest.mark.parametrize(
 
 @pytest.fixture
 def twice(tmp_path: Path) -> Callable[..., list[Path]]:
-    """Two log directories with a log of one partition, each with its meta.properties (None: without)."""
+    """Return two log directories with a log of one partition, each with its meta.properties or None."""
 
     def make(first: str | None, second: str | None) -> list[Path]:
         for name, meta in (("a", first), ("b", second)):
@@ -115,7 +115,7 @@ def test_two_logs_of_one_partition_and_one_broker_are_refused_as_by_the_broker(
 def test_a_folder_that_a_running_broker_has_renamed_meanwhile_is_no_duplicate(
     twice: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that has moved a partition renames the new folder first, and then the old one."""
+    """A broker that moves a partition first renames the new folder, and then the old one."""
     dirs = twice(V1.format(1, "c"), V1.format(1, "c"))
     read = read_log_dirs.__globals__["read_log"]
 

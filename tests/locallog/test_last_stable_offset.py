@@ -1,4 +1,4 @@
-"""The last stable offset, against a reading of whole logs that knows neither snapshots nor indexes."""
+"""The last stable offset, compared with a scan of whole logs that uses neither snapshots nor indexes."""
 
 import shutil
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
 from tests.support.amounts import examples
 from tests.wire.batches.samples import marker
 
-# What a history is made of: (kind, producer); every step takes one offset.
+# The steps of a history: (kind, producer); every step takes one offset.
 Step = tuple[str, int]
 
 
@@ -43,7 +43,7 @@ def _encode(offset: int, kind: str, producer: int) -> bytes:
 
 
 def _open_at(history: list[Step], offset: int) -> dict[int, int]:
-    """By producer, where its transaction open at `offset` began."""
+    """Return for each producer the first offset of its transaction that is open at `offset`."""
     began: dict[int, int] = {}
     for at, (kind, producer) in enumerate(history[:offset]):
         if kind == "data":
@@ -130,7 +130,7 @@ def test_aborted_transactions_are_those_in_the_brokers_indexes(capture: Callable
 
 
 def test_a_broken_batch_leaves_what_follows_undecided(tmp_path: Path) -> None:
-    """Its marker may be the one that is missing: nothing from there on may leave the broker."""
+    """The batch may contain a transaction marker, so no record from there on may be copied."""
     history: list[Step] = [("data", 1), ("plain", 0), ("commit", 1), ("plain", 0), ("data", 2), ("commit", 2)]
     folder = _write(tmp_path, history, [4], [], 6)
     path = folder / f"{0:020d}.log"
@@ -141,7 +141,7 @@ def test_a_broken_batch_leaves_what_follows_undecided(tmp_path: Path) -> None:
 
 
 def test_a_marker_nobody_can_read_decides_nothing(tmp_path: Path) -> None:
-    """Whose transaction it ended, and how, is unknown: what is before it is still decided."""
+    """It is unknown which transaction the marker ended; records before the marker are still decided."""
     unreadable = encode_batch(
         [Record(2, TIME_MS, b"\x00", b"")], producer_id=9, producer_epoch=0, transactional=True, control=True
     )
@@ -156,13 +156,13 @@ def test_what_lies_below_the_log_start_is_forgotten(tmp_path: Path, log_start: i
     folder = _write(directory, history, [], [], 5)
     (directory / "log-start-offset-checkpoint").write_text(f"0\n1\n{PARTITION.topic} 0 {log_start}\n")
     assert _read(directory).last_stable_offset == expected
-    # A snapshot at or below the log start is what a broker throws away.
+    # A broker deletes a snapshot at or below the log start.
     (folder / f"{log_start:020d}.snapshot").write_bytes(b"junk")
     assert _read(directory).last_stable_offset == expected
 
 
 def test_damage_to_any_file_is_named_or_harmless(tmp_path: Path) -> None:
-    """Every file of a small log, cut and flipped everywhere: an error of ours, or offsets in order."""
+    """Cut or flip bits in every file of a small log: the result is an expected error or ordered offsets."""
     kinds: list[Step] = [("data", 1), ("plain", 0), ("data", 2), ("abort", 1), ("plain", 0), ("data", 3)]
     folder = _write(tmp_path, kinds * 2, [4, 8], [4, 8, 12], 12)
     whole = _read(tmp_path)

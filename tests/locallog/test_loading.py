@@ -1,4 +1,4 @@
-"""Log directories as facts: captured ones against what brokers made of them, damaged ones as in recovery."""
+"""Captured log directories as brokers loaded them, and damaged ones as in a broker's recovery."""
 
 import os
 from collections.abc import Callable
@@ -238,7 +238,7 @@ def test_every_truncation_of_the_active_segment(tmp_path: Path) -> None:
         assert log.high_watermark == min(50, log.log_end_offset)
 
 
-# An entry at a place where no batch begins.
+# An index entry at a position where no batch begins.
 _NOWHERE = bytes.fromhex("000000010000000100000002000000337fffffff7fffffff")
 _DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda data: data[:-3],
@@ -305,7 +305,7 @@ def test_a_broken_unflushed_segment_ends_the_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["recovery point", "clean shutdown"])
 def test_flushed_segments_are_not_read_again(tmp_path: Path, how: str) -> None:
-    """What a broker trusts is trusted; a copy checks every byte anyway."""
+    """Segments below the recovery point are trusted as in a broker; a copy checks every byte anyway."""
     folder = write_log(tmp_path, _segments(), recovery_point=40 if how == "recovery point" else 0)
     if how == "clean shutdown":
         (tmp_path / ".kafka_cleanshutdown").touch()

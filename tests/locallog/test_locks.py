@@ -1,4 +1,4 @@
-"""The lock of a broker on its log directory: querying it, and holding it against a broker."""
+"""The lock of a broker on its log directory: query it, and hold it against a broker."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_a_held_lock_is_seen_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_asking_does_not_take_the_lock(tmp_path: Path) -> None:
-    """A broker that starts at this moment must not fail because somebody looked."""
+    """A broker that starts at this moment must not fail because of the query."""
     (tmp_path / ".lock").touch()
     is_locked(tmp_path)
     with running_broker(tmp_path):

@@ -19,7 +19,7 @@ def _three_segments(folder: Path) -> Path:
 
 
 def test_a_segment_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retention deletes the first segment after the folder was listed: the log is read again."""
+    """Retention deletes the first segment after the folder was listed, so the log is read again."""
     folder = _three_segments(tmp_path)
     find_log_end = loading.find_log_end
     reads: list[int] = []
@@ -44,7 +44,7 @@ def test_a_file_that_stays_missing(tmp_path: Path) -> None:
 
 
 def test_a_topic_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker renames the folder of a deleted topic: the partition is gone, which is no error."""
+    """A broker renames the folder of a deleted topic: the partition is missing, without an error."""
     folder = _three_segments(tmp_path)
     write_log(tmp_path / "other", [[batch(0)]])
 
@@ -60,7 +60,7 @@ def test_a_topic_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_two_segments_added_during_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """readdir may return only the later one: the segment before it would seem to reach up to there."""
+    """readdir may return only the later one; the segment before it would seem to reach up to that offset."""
     folder = _three_segments(tmp_path)
     listings = [[0, 40], [0, 20, 40], [0, 20, 40], *([[n] for n in range(100)])]
     shown: Iterator[list[int]] = iter(listings)

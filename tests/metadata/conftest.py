@@ -14,7 +14,7 @@ from tests.support.broker import Broker
 
 @pytest.fixture
 def on(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Opens a topic of a broker for writing; closed with the test."""
+    """Return a function that opens a topic of a broker for writing until the end of the test."""
     opened: list[ClusterTopic] = []
 
     def open_topic(
@@ -32,7 +32,7 @@ def on(request: pytest.FixtureRequest) -> Iterator[Open]:
 
 @pytest.fixture(scope="module")
 def tiered(broker: Broker) -> Broker:
-    """The shared broker, which has tiered something."""
+    """Return the shared broker, which has tiered segments."""
     if "tiered-a" not in broker.admin.list_topics(timeout=10).topics:
         broker.create_topic("tiered-a", 2, tiered=True)
         broker.produce("tiered-a", 3500)

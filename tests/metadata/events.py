@@ -15,14 +15,14 @@ FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 def segment_id(number: int) -> Uuid:
-    """A segment id."""
+    """Return a segment id."""
     return Uuid.from_bytes(number.to_bytes(16, "big"))
 
 
 def started(
     number: int, *, partition: int = 0, topic: str = "orders", topic_id: Uuid = TOPIC_ID
 ) -> RemoteLogSegmentMetadata:
-    """COPY_SEGMENT_STARTED of the segment with offsets from 100·number."""
+    """Return COPY_SEGMENT_STARTED of the segment with offsets from 100·number on."""
     return RemoteLogSegmentMetadata(
         topic=topic,
         topic_id=topic_id,
@@ -41,7 +41,7 @@ def started(
 def update(
     number: int, state: RemoteLogSegmentState = FINISHED, *, partition: int = 0
 ) -> RemoteLogSegmentMetadataUpdate:
-    """A later state of the same segment."""
+    """Return a later event of the same segment."""
     return RemoteLogSegmentMetadataUpdate(
         topic="orders",
         topic_id=TOPIC_ID,
@@ -56,7 +56,7 @@ def update(
 def partition_delete(
     state: RemotePartitionDeleteState, *, partition: int = 0
 ) -> RemotePartitionDeleteMetadata:
-    """The partition's delete state."""
+    """Return an event with the partition's delete state."""
     return RemotePartitionDeleteMetadata(
         topic="orders",
         topic_id=TOPIC_ID,

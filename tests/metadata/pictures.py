@@ -1,4 +1,4 @@
-"""A folded state as plain data: two are equal when nobody can tell the states apart."""
+"""A folded state as plain data; equal data means that no query distinguishes the states."""
 
 import re
 from array import array
@@ -15,7 +15,7 @@ _DERIVED = {"__weakref__", "_sorted", "_rebuilt", "_generation"}
 
 
 def picture(state: TierState) -> dict[str, Any]:
-    """Everything in the state, anomalies and quarantined records in their order."""
+    """Return everything in the state, anomalies and quarantined records in their order."""
     return {field.name: _plain(getattr(state, field.name)) for field in fields(state)}
 
 
@@ -34,7 +34,7 @@ def _plain(value: Any) -> Any:
         case _:
             names = [name for name in _attributes(value) if name not in _DERIVED]
             if isinstance(value, EpochIndex):
-                # The cache that holds the index shows the same columns.
+                # The cache that owns the index shows the same columns.
                 names.remove("columns")
             found = {name: _plain(getattr(value, name)) for name in names} if names else value
     return found
@@ -51,5 +51,5 @@ _MODIFIED = re.compile(rb", \d{18,}(?=\])")
 
 
 def without_times(data: bytes) -> bytes:
-    """Return the content of a file of a state directory without the times at which others were written."""
+    """Return a state directory file without the modification times of other files."""
     return _MODIFIED.sub(b"", data)

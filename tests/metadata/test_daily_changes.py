@@ -1,4 +1,4 @@
-"""Bytes by day: each state of a segment counts once, and what the topic does not say is not guessed."""
+"""Bytes by day: each state of a segment counts once, and unknown facts are left out."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ TODAY = 1_700_000_200_000 // DAY_MS
 
 
 def a_chunk_per_record(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
-    """As a large topic is read: in many chunks."""
+    """Read the topic in many chunks, like a large topic."""
     for partition, end in end_offsets.items():
         for offset in range(end):
             yield from topic.read(partition, offset, offset + 1)
@@ -33,7 +33,7 @@ def test_each_state_of_a_segment_counts_once(
         monkeypatch.setattr(daily_changes, "record_chunks", a_chunk_per_record)
     topic = topic_in(tmp_path, writable=True)
     events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, DELETED)]
-    # The first event of segment 9 is gone, and segment 3 was never finished.
+    # The first event of segment 9 is missing, and segment 3 was never finished.
     events += [update(1, DELETED), started(3), update(9)]
     topic.append([(4, encode(event)) for event in events])
     topic.append([(4, b"no record")])

@@ -136,7 +136,7 @@ def test_the_present_state_counts_not_the_one_at_opening(tmp_path: Path) -> None
 
 
 def test_the_last_check_before_the_append_sees_what_was_read(tmp_path: Path) -> None:
-    """It is called after the metadata were read, and its error prevents the append."""
+    """The check is called after the metadata was read; its error prevents the append."""
     manager = manager_on(tmp_path)
     manager.publish([started(0)])
     before = dict(manager.refresh().read)

@@ -1,4 +1,4 @@
-"""Who wrote to a metadata partition lately."""
+"""The brokers that wrote to a metadata partition recently."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_recent_writers(tmp_path: Path, before: int) -> None:
     end = topic.end_offsets()[3]
     written_ms = next(iter(topic.read(3, end - 1, end))).timestamps_ms.tolist()[0]
     found = recent_writers(topic, 3, 0, end, written_ms - 60_000)
-    # All of it was written just now, whatever the events' own times say.
+    # The records were written just now, whatever times the events state.
     assert set(found) == {7, -1, 8} | ({5} if before else set())
     assert set(others(found, {-1, 5})) == {7, 8}
     assert recent_writers(topic, 3, 0, end, written_ms + 60_000) == {}

@@ -1,4 +1,4 @@
-"""Metadata topics and managers as tests open them."""
+"""Open metadata topics and managers for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from tierctl.model.location import TopicLocation
 
 
 def at(where: Path | str, *, command_config: Path | None = None, config: Path | None = None) -> TopicLocation:
-    """The location of a folder or a URI."""
+    """Return the location of a folder or a URI."""
     return TopicLocation(
         uri=where if isinstance(where, str) else where.absolute().as_uri(),
         command_config=None if command_config is None else str(command_config),
@@ -19,14 +19,14 @@ def at(where: Path | str, *, command_config: Path | None = None, config: Path | 
 
 
 def if_missing(location: TopicLocation, *, writable: bool) -> IfMissing:
-    """A folder's topic is made, or reads as empty; a cluster's is not made."""
+    """Return the behaviour for a missing topic: a folder is created or read as empty, a cluster fails."""
     if location.is_on_cluster:
         return IfMissing.FAIL
     return IfMissing.CREATE if writable else IfMissing.EMPTY
 
 
 def topic_in(folder: Path, *, writable: bool = False, **settings: Any) -> MetadataTopic:
-    """The whole topic of a folder, made when writable; `settings` are FolderSettings."""
+    """Open the whole topic of a folder and create it if writable; `settings` are FolderSettings."""
     location = at(folder)
     return open_topic(
         location,
@@ -45,7 +45,7 @@ def manager_at(
     config: Path | None = None,
     **more: Any,
 ) -> RemoteLogMetadataManager:
-    """The manager over a folder's topic, or a URI's; `more` are arguments of open_metadata."""
+    """Open the manager of a folder's topic, or a URI's; `more` are arguments of open_metadata."""
     location = at(where, command_config=command_config, config=config)
     missing = if_missing(location, writable=writable)
     return open_metadata(location, writable=writable, if_missing=missing, **more)

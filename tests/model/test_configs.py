@@ -1,4 +1,4 @@
-"""The settings of a topic: what brokers' defaults and versions make of them."""
+"""The settings of a topic with the defaults and versions of brokers."""
 
 from collections.abc import Mapping
 
@@ -15,12 +15,12 @@ DAY_MS = 24 * 60 * 60 * 1000
     [
         ({}, {}, CopyLag(ms=0)),
         ({}, {"log.remote.copy.lag.ms": "5"}, CopyLag(ms=5)),
-        # Kafka's default of the lag in ms is 0: a lag in bytes alone delays nothing.
+        # Kafka's default of the lag in ms is 0, so a lag in bytes alone has no effect.
         ({}, {"log.remote.copy.lag.bytes": "5"}, CopyLag(ms=0)),
         ({}, {"log.remote.copy.lag.ms": "5", "log.remote.copy.lag.bytes": "0"}, CopyLag(ms=0)),
         ({"remote.copy.lag.ms": "0"}, {"log.remote.copy.lag.ms": "5"}, CopyLag(ms=0)),
         ({"remote.copy.lag.bytes": "7"}, {"log.remote.copy.lag.ms": "5"}, CopyLag(ms=5, bytes=7)),
-        # -1 is the local retention: the topic's, else the broker's, and of these -2 is the retention.
+        # -1 means the local retention of the topic or the broker; if that is -2, it means the retention.
         ({}, {"log.remote.copy.lag.ms": "-1", "log.local.retention.ms": "9"}, CopyLag(ms=9)),
         ({"local.retention.ms": "8"}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=8)),
         ({}, {"log.remote.copy.lag.ms": "-1"}, CopyLag(ms=7 * DAY_MS)),

@@ -65,7 +65,7 @@ def kinds(conflicts: Iterable[Conflict]) -> list[ConflictKind]:
 )
 def test_topics(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
     assert kinds(topic_conflicts(TIERED | settings)) == expected
-    # What is not tiered can't be at fault.
+    # A topic that is not tiered has no conflict.
     assert kinds(topic_conflicts(TIERED | settings | {"remote.storage.enable": "false"})) == []
 
 
@@ -78,7 +78,7 @@ def test_settings_of_later_versions_do_not_count() -> None:
         )
         == []
     )
-    # Before 4.0 every timestamp is accepted unless a limit is set.
+    # Before Kafka 4.0 every timestamp is accepted unless a limit is set.
     assert kinds(topic_conflicts(TIERED, KafkaVersion(3, 9))) == [K.FUTURE_TIMESTAMPS]
 
 

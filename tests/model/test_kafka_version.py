@@ -1,4 +1,4 @@
-"""Versions of Kafka: their names, their feature levels, and which of them have what."""
+"""Versions of Kafka: their names, their feature levels, and their features."""
 
 import pytest
 from tierctl.errors import ExitCode, UsageError

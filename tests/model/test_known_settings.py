@@ -1,4 +1,4 @@
-"""Names and values of a broker's settings: what no Kafka knows, and what Kafka refuses."""
+"""Names and values of broker settings: unknown names, and values that Kafka refuses."""
 
 import pytest
 from tierctl.errors import UsageError

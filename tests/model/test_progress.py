@@ -1,4 +1,4 @@
-"""The progress that shows nothing."""
+"""The progress that prints nothing."""
 
 from tierctl.errors import UsageError
 from tierctl.model.progress import Progress, SilentProgress

@@ -1,4 +1,4 @@
-"""Tables of selection requests: the partitions they select, and the error for a value that matches none."""
+"""Tables of selection requests: the selected partitions, and the error for a value without a match."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ SELECTED: list[tuple[SelectionRequest, str]] = [
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A request of which one value matches nothing, with the message and the hint."""
+    """A request with one value that matches nothing, with the message and the hint."""
 
     request: SelectionRequest
     message: str
@@ -69,7 +69,7 @@ UNMATCHED = [
     Unmatched(
         SelectionRequest.of(topics=["c*"], topic_ids=[ORDERS]),
         f'topic id {ORDERS} belongs to topic "orders", which --topic leaves out',
-        "a partition must meet both --topic and --topic-id: leave one out",
+        "a partition must match both --topic and --topic-id: leave one out",
     ),
     Unmatched(
         SelectionRequest.of(topic_ids=[LONELY]),
@@ -84,7 +84,7 @@ UNMATCHED = [
     Unmatched(
         SelectionRequest.of(topics=["orders"], topic_ids=[CLICKS]),
         f'topic id {CLICKS} belongs to topic "clicks", which --topic leaves out',
-        "a partition must meet both --topic and --topic-id: leave one out",
+        "a partition must match both --topic and --topic-id: leave one out",
     ),
     Unmatched(
         SelectionRequest.of(topics=["orders", "clicks"], topic_ids=[ORDERS]),

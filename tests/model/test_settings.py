@@ -1,4 +1,4 @@
-"""The registry of settings, and that nothing else in tierctl names a setting of Kafka."""
+"""The registry of settings; no other module names a setting of Kafka."""
 
 import ast
 import re
@@ -100,15 +100,15 @@ OTHER_LIBRARIES = {
     "kafka/python_client.py": "settings of kafka-python by the names that --command-config has",
     "kafka/topic_publisher.py": "settings of librdkafka's producer",
 }
-"""Files that may name settings of other libraries, and why."""
+"""Files that may name settings of other libraries, with the reason."""
 
 NAME = re.compile(r"[a-z0-9.]+[a-z0-9]")
 FAMILIES = ("remote.", "rlmm.", "rsm.", "log.retention.", "log.local.", "local.retention.", "ssl.", "sasl.")
-"""Names that begin so are Kafka's settings."""
+"""Prefixes of Kafka's setting names."""
 
 
 def _named_settings(file: Path) -> set[str]:
-    """The settings that string literals of a module name: those in the registry, and others of a family."""
+    """Return the settings in string literals of a module: registered ones, and others with a prefix."""
     names = {row.name for row in SETTINGS}
     literals = {
         node.value

@@ -1,4 +1,4 @@
-"""Reports of long waits: when, of which, and how often."""
+"""Reports of long waits: when they are printed, for which waits, and how often."""
 
 import sys
 import threading

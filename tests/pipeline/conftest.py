@@ -1,4 +1,4 @@
-"""Topics of the pipeline's tests."""
+"""Metadata topics for the tests of the pipeline."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from tests.state.histories import S
 
 @pytest.fixture
 def no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for a disk shows nothing where no power cut is played."""
+    """Replace fsync by a no-op: these tests cut no power."""
     monkeypatch.setattr("os.fsync", lambda _fd: None)
 
 
 @pytest.fixture
 def topic(tmp_path: Path) -> Path:
-    """Four metadata partitions with a little of everything."""
+    """Return four metadata partitions with events of all kinds."""
     folder = tmp_path / "topic"
     odd = [update(77), update(0, S.DELETE_SEGMENT_FINISHED), update(0, S.DELETE_SEGMENT_FINISHED)]
     mark = partition_delete(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, partition=2)

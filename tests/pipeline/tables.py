@@ -1,4 +1,4 @@
-"""The pipeline's tables as rows, and small metadata topics to make them of."""
+"""The pipeline's tables as rows, and small metadata topics from which they are made."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,29 +25,29 @@ Rows = dict[str, list[Any]]
 
 
 def delta(warehouse: Path | str, table: str, version: int | None = None) -> DeltaTable:
-    """A table, as deltalake reads it."""
+    """Open a table with deltalake."""
     spec = WarehouseSpec.of(warehouse if isinstance(warehouse, str) else warehouse.as_uri())
     opened = spec.open()
     return DeltaTable(f"{opened.tables_uri}/{table}", version, opened.table_options())
 
 
 def read(warehouse: Path | str, table: str, version: int | None = None) -> pa.Table:
-    """A table's rows."""
+    """Return the rows of a table."""
     return delta(warehouse, table, version).to_pyarrow_table()
 
 
 def rows_of(warehouse: Path | str) -> Rows:
-    """Every table's rows in an order of their own; `batch` says how it came about, not what is there."""
+    """Return the sorted rows of every table, without `batch`, which depends on the number of runs."""
     return {table: ordered(read(warehouse, table).to_pylist()) for table in TABLES}
 
 
 def ordered(rows: Iterable[dict[str, Any]]) -> list[Any]:
-    """Rows without the batch, in one order."""
+    """Return sorted rows without the batch."""
     return sorted(({k: v for k, v in row.items() if k != "batch"} for row in rows), key=repr)
 
 
 def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
-    """Append events, or what is none, to a metadata topic of COUNT partitions; None makes the topic only."""
+    """Append events, or invalid records, to a metadata topic of COUNT partitions; None only creates it."""
     records = []
     for event in events:
         if isinstance(event, bytes):
@@ -62,7 +62,7 @@ def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
 
 
 def pipeline(topic: Path, warehouse: Path | str, *, now_ms: int = 10**13, **how: Any) -> Pipeline:
-    """From a folder to a folder or a bucket."""
+    """Return the request of a run from a folder to a folder or a bucket."""
     uri = warehouse if isinstance(warehouse, str) else warehouse.as_uri()
     return Pipeline(
         location=TopicLocation(uri=topic.as_uri()),
@@ -73,7 +73,7 @@ def pipeline(topic: Path, warehouse: Path | str, *, now_ms: int = 10**13, **how:
 
 
 def run(topic: Path, warehouse: Path | str, **how: Any) -> int:
-    """One run to the end; the number of its last commit."""
+    """Run the pipeline to the end; return the number of its last commit."""
     with pipeline(topic, warehouse, **how).opened() as opened:
         return opened.step().commit
 
@@ -82,7 +82,7 @@ Effect = Callable[[str], None]
 
 
 def lives(numbers: range, partitions: int = 3) -> list[MetadataEvent]:
-    """Segments copied, the first of them deleted."""
+    """Return events of copied segments, the first of which are deleted."""
     events: list[MetadataEvent] = []
     for number in numbers:
         for partition in range(partitions):
@@ -93,7 +93,7 @@ def lives(numbers: range, partitions: int = 3) -> list[MetadataEvent]:
 
 
 def moved(event: Any, partition: int) -> MetadataEvent:
-    """The event in another partition; nobody else's segment has its id."""
+    """Return the event for another partition, with another segment id."""
     whose = Uuid.from_bytes(bytes([partition]) + event.segment_id.bytes[1:])
     moved: MetadataEvent = replace(event, partition=partition, segment_id=whose)
     return moved

@@ -1,4 +1,4 @@
-"""--follow: each event once over many commits, a clean end on a signal, and a restart that goes on."""
+"""--follow: each event once over many commits, a clean end on a signal, and a restart that continues."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ WAIT_S = 120
 
 @contextmanager
 def following(topic: Path, warehouse: Path, log: Path, *how: str) -> Iterator["Follower"]:
-    """A process that follows; killed at the end if it is still there."""
+    """Return a process that follows; it is killed at the end if it still runs."""
     command = [sys.executable, "-m", "tierctl", "pipeline", "run", "--follow", "--interval-s", "1", *how]
     command += ["--metadata", str(topic), "--warehouse", str(warehouse), "--now", str(10**13)]
     with log.open("wb") as stderr:
@@ -45,20 +45,20 @@ class Follower:
         self._log = log
 
     def commit(self) -> Any:
-        """The next commit it tells of."""
+        """Return the next commit that it prints."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._log.read_text()
         return json.loads(line)
 
     def end(self, number: int) -> int:
-        """The exit code after a signal."""
+        """Return the exit code after a signal."""
         self._process.send_signal(number)
         return self._process.wait(WAIT_S)
 
 
 def events_until(follower: Follower, count: int) -> int:
-    """How many events its next commits tell of, once there are so many."""
+    """Read commits until they have so many events; return the number of their events."""
     found = 0
     while found < count:
         found += follower.commit()["events"]
@@ -96,7 +96,7 @@ def test_each_event_once(engine: str, tmp_path: Path) -> None:
 
 
 def test_not_over_spark_connect(tmp_path: Path) -> None:
-    """Told before a server is asked."""
+    """The error comes before a connection is tried."""
     write(tmp_path / "topic", [None])
     where = ("--metadata", tmp_path / "topic", "--warehouse", tmp_path / "warehouse")
     ran = tierctl("pipeline", "run", "--follow", *where, "--master", "sc://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The tables of regular histories, made in columns, are those that a cache of each user partition gives."""
+"""Tables made in columns for regular histories equal those made from a cache of each user partition."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.state.histories import ORDERS, histories, regular_histories
 from tests.support.amounts import examples
 
 METADATA_PARTITION = 3
-"""The one that `folded` folds events into."""
+"""The metadata partition into which `folded` folds events."""
 NOW_MS = 1_700_000_150_000 + 86_400_000
 NAMES = [
     ORDERS,
@@ -32,7 +32,7 @@ def whose(number: int) -> TopicIdPartition:
 
 
 def of_partition(number: int, event: Any) -> Any:
-    """The event of another user partition; its segment is another one."""
+    """Return the event for another user partition, with another segment id."""
     name = whose(number)
     moved = replace(event, topic=name.topic, topic_id=name.topic_id, partition=number)
     own = Uuid.from_bytes(bytes([number]) + moved.segment_id.bytes[1:])

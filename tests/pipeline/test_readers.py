@@ -1,4 +1,4 @@
-"""The pipeline's tables are read as they are stored, and answer the queries of tierctl-warehouse(7)."""
+"""The pipeline's tables are readable by other programs, and answer the queries of tierctl-warehouse(7)."""
 
 import datetime as dt
 import re
@@ -33,7 +33,7 @@ BIGGEST, GROWTH, ORPHANS, SMALL, EXPIRING = QUERIES
 def life(
     number: int, topic: str, size_bytes: int, newest_ms: int, states: list[RemoteLogSegmentState]
 ) -> list[MetadataEvent]:
-    """A segment whose records end at a time, copied two hours later, and its further states a day each."""
+    """Return events of a segment that was copied two hours after its end, with one later state per day."""
     own: dict[str, Any] = {"topic": topic, "topic_id": OTHER_ID if topic == "audit" else started(0).topic_id}
     begun = replace(
         started(number),
@@ -50,7 +50,7 @@ def life(
 
 
 LIVES = [
-    # retention.ms of the page: 3 days for orders, 90 days for audit, 7 for the rest.
+    # The page's retention.ms: 3 days for orders, 90 days for audit, 7 days for others.
     life(1, "orders", 50 * MIB, TOMORROW_MS - 3 * DAY_MS, [S.COPY_SEGMENT_FINISHED]),
     life(2, "orders", 20 * MIB, TOMORROW_MS - 2 * DAY_MS, [S.COPY_SEGMENT_FINISHED]),
     life(3, "orders", 3 * MIB, NOW_MS - 30 * DAY_MS, []),
@@ -63,14 +63,14 @@ LIVES = [
         NOW_MS - 60 * DAY_MS,
         [S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED],
     ),
-    # A copy that failed was never in the tier.
+    # The copy failed, so the segment was never in the tier.
     life(7, "orders", 9 * MIB, NOW_MS - 50 * DAY_MS, [S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED]),
 ]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `warehouse`, of two commits."""
+    """Return a folder with `warehouse`, which has two commits."""
     folder = tmp_path_factory.mktemp("readers")
     for lives in (LIVES[:4], LIVES[4:]):
         write(folder / "topic", [event for events in lives for event in events])
@@ -80,11 +80,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the extension that it otherwise downloads; it checks the signature of the file."""
+    """Return DuckDB with the extension installed from a package, whose signature DuckDB checks."""
     connection = duckdb.connect()
     (extension,) = Path(duckdb_extension_delta.__file__).parent.glob("extensions/*/delta.duckdb_extension")
     connection.execute(f"LOAD '{extension}'")
-    # Far from UTC, in which the tables count.
+    # A time zone far from UTC, in which the tables count days.
     connection.execute("SET TimeZone = 'Pacific/Auckland'")
     yield connection
     connection.close()
@@ -115,7 +115,7 @@ def test_readers(
 
 
 def test_spark_reads_the_files(folder: Path, spark: "SparkSession") -> None:
-    """Every column is in the files of a table, so that Spark also reads them without the jars of Delta."""
+    """Every column is in the files of a table, so Spark can read them without Delta's jars."""
     for table in TABLES:
         expected = read(folder / "warehouse", table)
         found = spark.read.parquet(*delta(folder / "warehouse", table).file_uris())
@@ -142,7 +142,7 @@ def test_biggest_topics(answer: Callable[[str], list[Any]]) -> None:
 
 
 def week(at_ms: int) -> Any:
-    """The Monday of a time."""
+    """Return the Monday of the week of a time."""
     day = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).date()
     return day - dt.timedelta(days=day.weekday())
 

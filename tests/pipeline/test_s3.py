@@ -1,4 +1,4 @@
-"""A warehouse in a bucket: the same tables as in a folder, after whatever stopped a run on the way."""
+"""A warehouse in a bucket has the same tables as one in a folder, after any interruption of a run."""
 
 import pickle
 from contextlib import nullcontext
@@ -28,7 +28,7 @@ def topic(tmp_path: Path) -> Path:
 
 
 def stopped_at(nth: int, topic: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run, and stop before the nth change of the bucket; whether there were so many."""
+    """Run, and stop before the nth change of the bucket; return whether there were so many changes."""
     from tierctl.storage.stores.s3.store import S3Store
 
     changes = 0
@@ -78,7 +78,7 @@ def test_the_same_tables_wherever_it_stops(
 
 
 def test_a_table_that_becomes_empty(tmp_path: Path, s3_server: S3Server) -> None:
-    """What a metadata partition has no more rows of goes, and the columns stay."""
+    """If a metadata partition has no more rows, its file is deleted; the table keeps its columns."""
     uri, topic = f"s3://{s3_server.bucket()}", tmp_path / "topic"
     write(topic, [started(1)])
     run(topic, uri)
@@ -95,7 +95,7 @@ def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: p
         with pytest.raises(LockedError, match="another tierctl"), pipeline(topic, uri).opened():
             pass
         assert first.step(ENDS).commit == 1
-        # Paused for so long that another may have it by now.
+        # The run was paused for so long that another run may have the lease.
         monkeypatch.setattr(ObjectLease, "is_lost", lambda _lease: True)
         with pytest.raises(LockedError, match="lease"):
             first.step()
@@ -105,7 +105,7 @@ def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: p
 def test_of_two_writers_one_commits(
     topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store creates each version of a table for one of them only."""
+    """The store creates each version of a table for only one of them."""
     uri = f"s3://{s3_server.bucket()}/warehouse"
     monkeypatch.setattr(warehouse_open, "ObjectLease", lambda *_, **__: nullcontext())
     run(topic, uri)
@@ -117,7 +117,7 @@ def test_of_two_writers_one_commits(
 
 
 def test_no_secret_leaves_the_process(topic: Path, s3_server: S3Server, tmp_path: Path) -> None:
-    """Neither the objects of the bucket nor what executors receive has the credentials."""
+    """Neither the bucket nor the data for executors contain the credentials."""
     uri = f"s3://{s3_server.bucket()}/warehouse"
     made = pipeline(topic, uri)
     run(topic, uri)
@@ -129,7 +129,7 @@ def test_no_secret_leaves_the_process(topic: Path, s3_server: S3Server, tmp_path
 
 
 def test_own_certificates(topic: Path, s3_tls_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS_CA_BUNDLE holds for the commits, too."""
+    """AWS_CA_BUNDLE applies to the commits, too."""
     monkeypatch.setenv("SSL_CERT_FILE", "")
     monkeypatch.delenv("SSL_CERT_FILE")
     assert run(topic, f"s3://{s3_tls_server.bucket()}") == 1
@@ -138,7 +138,7 @@ def test_own_certificates(topic: Path, s3_tls_server: S3Server, monkeypatch: pyt
 def test_a_commit_whose_response_was_lost(
     topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client repeats its request, and the store says that the version exists."""
+    """The client repeats its request, and the store responds that the version exists."""
     uri = f"s3://{s3_server.bucket()}"
     made = LakeTable.commit
 

@@ -1,4 +1,4 @@
-"""The tables of every capture, wherever they are made, are what the embedded fold and its commands say."""
+"""The tables of every capture equal the folded state and the findings, on both engines."""
 
 import json
 from collections.abc import Callable
@@ -32,13 +32,13 @@ TOPICS = {
 
 @pytest.fixture(scope="session")
 def topics(capture: Callable[[str], Path]) -> dict[str, Path]:
-    """The metadata topics of all captures."""
+    """Return the metadata topics of all captures."""
     return {name: capture(name) / place.partition("/")[2] for name, place in TOPICS.items()}
 
 
 @pytest.fixture(scope="session")
 def expected(topics: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
-    """The tables that engine=local makes."""
+    """Return the tables that engine=local makes."""
     tables = {}
     for name, topic in topics.items():
         warehouse = tmp_path_factory.mktemp("local") / name
@@ -53,7 +53,7 @@ def command(topic: Path, warehouse: Path) -> tuple[object, ...]:
 
 
 def make_all(spark: "SparkSession", places: list[tuple[Path, Path]]) -> None:
-    """The tables of several topics, on one session."""
+    """Make the tables of several topics in one session."""
     executors = Executors(spark)
     for topic, warehouse in places:
         run(topic, warehouse, now_ms=NOW_MS, run_tasks=run_on(executors))

@@ -1,4 +1,4 @@
-"""The warehouse after many steps and after kills is that of one run that nobody disturbed."""
+"""The warehouse after many runs and kills equals that of one undisturbed run."""
 
 import json
 import shutil
@@ -28,32 +28,32 @@ pytestmark = pytest.mark.usefixtures("no_power_cuts")
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Raised in place of ending the process."""
 
 
 _TOLD = ("severity", "kind", "topic_id", "partition", "segment_id", "start_offset", "end_offset", "message")
 
 
 def found_in(tables: Rows) -> list[list[Any]]:
-    """The anomalies, what they say of a segment and why."""
+    """Return the anomalies with the segment and reason of each."""
     return sorted(([row[column] for column in _TOLD] for row in tables["anomalies"]), key=repr)
 
 
 def verified(topic: Path) -> list[list[Any]]:
-    """What verify finds in the metadata alone, which reads the whole topic at once."""
+    """Return the findings of verify about the metadata alone, from one read of the whole topic."""
     ran = tierctl("verify", "--metadata", topic, "--output", "json", "--now", 10**13)
     found = [each for each in json.loads(ran.out) if each["kind"] != "stalled_retention"]
     return sorted(([finding[column] for column in _TOLD] for finding in found), key=repr)
 
 
 SMALL = {"FILE_ROWS": [1, 3], "CLOSED_ROWS": [1, 2, 99], "MERGED_FILES": [2, 3], "BLOCK_PARTITIONS": [1, 2]}
-"""Sizes of files with which a few segments fill several."""
+"""File sizes so small that a few segments fill several files."""
 
 
 @examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 5), histories(8)), min_size=1, max_size=4), st.data())
 def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEvent]]], data: Any) -> None:
-    """Whatever offsets the steps end at, in whichever metadata partition, and however small files are."""
+    """Runs may end at any offset, in any metadata partition, and with files of any size."""
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         for size, values in SMALL.items():
             module = partition_groups if size == "BLOCK_PARTITIONS" else segment_files
@@ -73,7 +73,7 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
 
 
 def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
-    """An event that is dropped says little where its segment was deleted, before it or after."""
+    """A dropped event needs the deleted segment's state, whether it was deleted before or in this run."""
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     gone = [started(1), update(1), update(1, S.DELETE_SEGMENT_STARTED), update(1, S.DELETE_SEGMENT_FINISHED)]
     again, unknown = update(1, S.DELETE_SEGMENT_STARTED), update(2, S.DELETE_SEGMENT_STARTED)
@@ -98,7 +98,7 @@ def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:
     write(topic, lives(range(50, 51), partitions=1))
     assert run(topic, warehouse) == 2
     newer = delta(warehouse, "events").to_pyarrow_table(filters=[("batch", "=", 2)])
-    # One metadata partition had something new: the others' files are the same.
+    # Only one metadata partition had new events: the files of the others are unchanged.
     assert len(newer) == 3
     assert len(set(newer["metadata_partition"].to_pylist())) == 1
 
@@ -129,7 +129,7 @@ def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None
 
 
 def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run, and stop at the nth change of a file; whether there were so many."""
+    """Run, and stop at the nth change of a file; return whether there were so many changes."""
     changes = 0
 
     def observe(operation: str, path: Path) -> None:
@@ -151,7 +151,7 @@ def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.Monkey
 def test_stopped_at_a_change_of_a_file(
     topic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: dict[int, int] | None
 ) -> None:
-    """At every few: each table is the commit's before or after, and the next run comes to the same tables."""
+    """Stop at every few changes: tables have the old or new commit, and the next run finishes."""
     begun, expected = tmp_path / "begun", tmp_path / "expected"
     run(topic, expected)
     after = rows_of(expected)
@@ -187,7 +187,7 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 @pytest.mark.matrix
 def test_killed_for_real(topic: Path, tmp_path: Path, zygote: Zygote) -> None:
-    """kill -9 of a whole process, on a warehouse that has a commit; over and over, one further each time."""
+    """Kill -9 a process on a warehouse with a commit, again and again, each time one change later."""
     expected = tmp_path / "expected"
     run(topic, expected)
     warehouse = tmp_path / "warehouse"

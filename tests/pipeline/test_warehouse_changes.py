@@ -1,4 +1,4 @@
-"""The warehouse beside other writers and readers, and how its files change from commit to commit."""
+"""The warehouse with other writers and readers, and changes of its files from commit to commit."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_one_pipeline_at_a_time(topic: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A warehouse whose lock keeps nobody out, as on a file system that does not know locks."""
+    """Return a warehouse whose lock has no effect, as on a file system without locks."""
     warehouse, exclusive = tmp_path / "warehouse", warehouse_open.exclusive
 
     def kept_out(folder: Path, name: str) -> AbstractContextManager[None]:
@@ -48,7 +48,7 @@ def unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def race(topic: Path, warehouse: Path | str) -> list[int]:
-    """Two runs that no lock keeps apart come to their commit at the same time; the numbers of those made."""
+    """Let two runs without a lock commit at the same time; return the numbers of the commits made."""
     meeting = threading.Barrier(2)
 
     def meet(label: str) -> None:
@@ -84,7 +84,7 @@ def test_a_run_notices_a_commit_of_another(topic: Path, unlocked: Path) -> None:
 
 
 def test_readers_see_whole_commits_only(tmp_path: Path) -> None:
-    """What is read of a table while commits are made is what one commit has, and no read fails."""
+    """A table that is read during commits has the rows of one commit, and no read fails."""
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     write(topic, lives(range(3)))
     run(topic, warehouse)
@@ -114,7 +114,7 @@ def test_a_place_of_something_else(topic: Path, tmp_path: Path, name: str) -> No
     path = tmp_path / "full" / name
     path.parent.mkdir(parents=True)
     path.touch()
-    with pytest.raises(UsageError, match="something else"):
+    with pytest.raises(UsageError, match="is not empty and not a warehouse"):
         run(topic, tmp_path / "full")
 
 
@@ -148,7 +148,7 @@ def test_a_warehouse_of_an_earlier_format(topic: Path, tmp_path: Path) -> None:
 
 
 def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> None:
-    """Delta's own tools may combine the files of a table, and delete the former files."""
+    """Delta's own tools may combine the files of a table, and delete the old files."""
     warehouse, more = tmp_path / "warehouse", lives(range(70, 72))
     write(topic, lives(range(60, 70), partitions=9))
     run(topic, warehouse)
@@ -188,7 +188,7 @@ def test_small_commits_are_compacted(tmp_path: Path) -> None:
 
 
 def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease ends while small files are combined."""
+    """The lease expires while small files are combined."""
     topic, seen = tmp_path / "topic", list[str]()
     monkeypatch.setattr(
         warehouse_open.Warehouse, "is_lost", lambda _warehouse: seen[-1:] == ["warehouse.compact"]
@@ -205,7 +205,7 @@ def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: 
 
 
 def test_a_run_replaces_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the newest segments, and of the user partitions that have events."""
+    """Only files with the newest segments, and with user partitions that have new events."""
     monkeypatch.setattr(segment_files, "FILE_ROWS", 8)
     monkeypatch.setattr(segment_files, "CLOSED_ROWS", 4)
     monkeypatch.setattr(partition_groups, "BLOCK_PARTITIONS", 1)
@@ -228,7 +228,7 @@ def test_a_run_replaces_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def later(event: Any) -> MetadataEvent:
-    """The event; its segment has later timestamps than those of lower offsets, and an id of its own."""
+    """Return the event with timestamps later than those of lower offsets, and a new segment id."""
     own: Any = moved(event, event.partition)
     is_start = hasattr(own, "max_timestamp_ms")
     timed: MetadataEvent = replace(own, max_timestamp_ms=own.start_offset) if is_start else own
@@ -243,7 +243,7 @@ def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> No
 
 
 def test_each_event_changes_the_rows_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regular histories, of which no file may stay that has a former state of a segment."""
+    """Regular histories: no file may keep an old state of a segment."""
     monkeypatch.setattr(segment_files, "FILE_ROWS", 1)
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     states = (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)

@@ -1,4 +1,4 @@
-"""Plans against what real brokers did on the same data."""
+"""Plans compared with the actions of real brokers on the same data."""
 
 import shutil
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def planned(plan: Plan) -> set[str]:
 
 
 def times_of_deletion(folder: Path, topic_ids: set[str]) -> list[int]:
-    """When the broker decided to delete: the event times of DELETE_SEGMENT_STARTED."""
+    """Return the times at which the broker published DELETE_SEGMENT_STARTED."""
     events = [
         decode(record.value)
         for log in folder.glob("__remote_log_metadata-*/*.log")
@@ -104,7 +104,7 @@ def test_copies_exactly_what_the_broker_copied(capture: Capture) -> None:
     }
     assert len(plan.steps) == len(copied) == 14
     assert found == wanted
-    # The open transaction of `ledger` holds back what lies above it, and the plan says so.
+    # The open transaction of `ledger` delays the segments above it, and the plan states that.
     assert [(skip.topic, "last stable offset" in skip.reason) for skip in plan.skipped] == [("ledger", True)]
 
 
@@ -188,7 +188,7 @@ def test_sweeps_exactly_what_the_broker_deleted(capture: Capture) -> None:
         ("orders", 1, 600),
     ]
     moved = {(s.topic, s.partition): s.details["new_log_start_offset"] for s in plan.steps}
-    # What `GetOffsetShell --time earliest` said afterwards.
+    # The output of `GetOffsetShell --time earliest` after the deletions.
     answers = (root / "answers/after-offsets-earliest.txt").read_text().split()
     earliest = {(topic, int(p)): int(o) for topic, p, o in (line.split(":") for line in answers)}
     assert moved == {key: earliest[key] for key in moved}
@@ -228,13 +228,13 @@ def test_after_an_unclean_election_goes_what_the_brokers_deleted(
     before, after = read_state(root / "before/broker-1"), read_state(root / "after/broker-1")
     logs = read_log_dirs([root / f"before/broker-{broker}" for broker in replicas])
     now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
-    # The brokers took two steps, at 8 MiB and then at 3 MiB; the second limit alone leads to the same end:
+    # The brokers took two steps, with limits of 8 MiB and 3 MiB; the second limit alone has the same result:
     # it moves the log start to 1010, which makes epochs 0 and 2 unreferenced.
     plan = plan_retention(before, logs, UNCLEAN_CONFIGS, now_ms=now_ms, off_lineage=True)
     deleted = deleted_between(before, after)
     assert set(deleted) <= planned(plan)
-    # The one difference: brokers forget a segment when another one takes its place in the offset map, and
-    # leave it in topic and store for good. tierctl knows segments by id.
+    # The only difference: brokers forget a segment when another one replaces it in the offset map, and leave
+    # its events and objects for ever. tierctl finds segments by id.
     assert planned(plan) - set(deleted) == LOSERS
     assert {
         s.details["new_log_start_offset"] for s in plan.steps if s.details["breach"] == "off_lineage"
@@ -247,7 +247,7 @@ def test_nothing_off_lineage_goes_unless_asked_for(capture: Capture) -> None:
     logs = read_log_dirs([root / "before/broker-1"])
     now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
     assert plan_retention(before, logs, {}, now_ms=now_ms).steps == ()
-    # Without a limit the log start stays where it is, and every epoch is still referenced.
+    # Without a limit the log start does not move, and every epoch is still referenced.
     assert plan_retention(before, logs, {}, now_ms=now_ms, off_lineage=True).steps == ()
     plan = plan_retention(before, logs, UNCLEAN_CONFIGS, now_ms=now_ms)
     divergent = {
@@ -264,14 +264,14 @@ def test_segments_that_brokers_leak_are_deleted_once_their_epochs_are_gone(captu
     after = read_state(root / "after/broker-1")
     logs = read_log_dirs([root / "after/broker-1", root / "after/broker-2"])
     now_ms = max(s.event_timestamp_ms for s in segments_of(after).values())
-    # They lie wholly below the log start, and the checkpoint lacks their epochs.
+    # The segments lie wholly below the log start, and the checkpoint lacks their epochs.
     plan = plan_retention(after, logs, UNCLEAN_CONFIGS, now_ms=now_ms)
     assert planned(plan) == LOSERS
     assert {s.details["breach"] for s in plan.steps} == {"unreferenced_epochs"}
 
 
 def test_a_deposed_leaders_log_decides_nothing(capture: Capture) -> None:
-    """Broker 1 as it was before it came back: it knows epoch 2, the tier knows 4 and 5."""
+    """Broker 1 before it came back knows epoch 2, and the tier has epochs 4 and 5."""
     root = capture("unclean-leader")
     before = read_state(root / "before/broker-1")
     [log] = [
@@ -339,7 +339,7 @@ def test_removes_a_deleted_topic_and_nothing_else(capture: Capture) -> None:
 
 
 def _lines(file: Path) -> dict[str, str]:
-    """Lines of `topic-partition start end segment-id epochs`, by segment id."""
+    """Parse lines of `topic-partition start end segment-id epochs`; return them by segment id."""
     return {line.split()[3]: line.split()[0] for line in file.read_text().splitlines()}
 
 
@@ -379,7 +379,7 @@ def state_of(state: TierState, segment_id: str) -> RemoteLogSegmentMetadata:
 def test_a_sweep_killed_between_the_log_start_and_the_deletes_goes_on(
     capture: Capture, partition: str
 ) -> None:
-    """The log start was raised and the checkpoint cut, and nothing was deleted yet: as in `before`."""
+    """The log start was raised and the checkpoint cut, but no segment was deleted: as in `before`."""
     root = capture("delete-across-epoch")
     state = read_state(root / "before")
     named = TopicPartition.parse(partition)

@@ -1,4 +1,4 @@
-"""What shows that a topic is deleted, and what does not."""
+"""Evidence that a topic is deleted, and facts that are no evidence."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_what_is_evidence(facts: dict[str, Any], wanted: str | None) -> None:
         with pytest.raises(SafetyRefusal, match="orders") as caught:
             evidence.require_deleted({TOPIC_ID: "orders"})
         assert wanted in caught.value.message
-    # The operator's word is enough for one topic, but not against the cluster's.
+    # --i-know-it-is-deleted is enough for one topic, unless the cluster has the topic.
     word = DeletionEvidence(**facts, overridden=frozenset({TOPIC_ID}))
     if evidence.cluster is not None and TOPIC_ID in evidence.cluster.existing:
         with pytest.raises(SafetyRefusal, match="still has topic"):

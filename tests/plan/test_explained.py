@@ -26,11 +26,11 @@ ACTED_ON = {
     *(K.ROLLED, K.RETENTION_MS, K.RETENTION_BYTES, K.LOG_START_OFFSET, K.UNREFERENCED_EPOCHS, K.OFF_LINEAGE),
     K.DELETE_STARTED,
 }
-"""The kinds of steps' reasons."""
+"""The kinds of reasons of steps."""
 
 
 def check_remote(plan: Plan, state: TierState) -> None:
-    """Every remote segment has a step or a reason, not both, and no reason to stay is one to act."""
+    """Check that every remote segment has either a step or a reason to stay."""
     known = [s.segment_id for part in state for s in part.cache.list_remote_log_segments()]
     acted = [step.segment_id for step in plan.steps]
     kept = [each.segment_id for each in plan.kept]
@@ -41,7 +41,7 @@ def check_remote(plan: Plan, state: TierState) -> None:
 
 
 def check_times(plan: Plan) -> None:
-    """The kept segments that will expire have not expired yet."""
+    """Check that kept segments with an expiration time have not expired yet."""
     for each in plan.kept:
         if each.reason.kind is K.WILL_EXPIRE and each.reason.facts["held_by"] is None:
             assert each.reason.facts["expires_at_ms"] > NOW_MS
@@ -114,7 +114,7 @@ def test_captured_logs_are_explained_whole(capture: Callable[..., Path]) -> None
     plan = plan_copy(TierState(), logs, enabled_configs(logs), explained=EVERYTHING)
     check_local(plan, logs)
     waiting = [each.reason for each in plan.kept if each.reason.kind is K.OPEN_TRANSACTION]
-    # The broker's producer snapshots say the same.
+    # The broker's producer snapshots state the same.
     assert len(waiting) == 3
     assert waiting[0].facts["producer_id"] == 1000
     assert waiting[0].facts["last_stable_offset"] == 3280
@@ -137,7 +137,7 @@ def test_a_captured_copy_lag_is_explained(capture: Callable[..., Path]) -> None:
 
 
 def test_kinds_of_reasons() -> None:
-    """One tier with each answer that retention gives for a segment that stays."""
+    """One tier has a segment for each reason for which retention keeps segments."""
     old, young, unset = NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS // 2, 0
     state = tier(
         segment(1, 0, 9, max_timestamp_ms=old),

@@ -1,4 +1,4 @@
-"""Who keeps tierctl out, and which topic ids a controller lost."""
+"""The brokers that fence tierctl, and the topic ids that a controller does not know."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def test_who_keeps_out(facts: dict[str, Any], wanted: str | None) -> None:
 
 @pytest.mark.parametrize(("metadata_partitions", "may_tier"), [((), False), ((3,), True), ((0, 1), True)])
 def test_a_running_broker_of_an_unknown_cluster(metadata_partitions: tuple[int, ...], may_tier: bool) -> None:
-    """Its log directory shows whether it tiers: a cluster that does has a metadata topic."""
+    """Its log directory shows whether it tiers, because a cluster that tiers has a metadata topic."""
     brokers = [
         RunningBroker(log_dir=Path("/free"), metadata_partitions=()),
         RunningBroker(log_dir=Path("/logs"), metadata_partitions=metadata_partitions),
@@ -75,7 +75,7 @@ def test_many_are_summed_up() -> None:
 
 
 def test_one_that_is_free_is_enough() -> None:
-    """With nothing planned only a cluster that does all of the work is a reason to refuse."""
+    """An empty plan is refused only if the cluster does all of the work."""
     facts = tuple(PartitionFacts(partition=n, leader=n, replicas=(), in_sync=()) for n in range(2))
     topics = {"orders": TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=facts, is_internal=False)}
     tiering, free = (TopicIdPartition(TOPIC_ID, "orders", number) for number in range(2))

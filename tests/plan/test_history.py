@@ -13,11 +13,11 @@ from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment, segment_id
 HEAD = MissingEvents(0, 0, 28)
 HOLE = MissingEvents(0, 28, 40)
 IDS = frozenset({segment_id(2), segment_id(3)})
-"""Of the known segments, which begin at offset 200 and at 300."""
+"""Ids of the known segments, which begin at offsets 200 and 300."""
 
 
 def state_with(*missing: MissingEvents) -> TierState:
-    """Segments from offset 200 on, and missing events of their metadata partition, 0."""
+    """Return a state with segments from offset 200 on, and missing events of metadata partition 0."""
     state = TierState(missing=list(missing))
     for number in (2, 3):
         advance(state, segment(number, 100 * number, 100 * number + 99), S.COPY_SEGMENT_FINISHED)
@@ -69,7 +69,7 @@ def test_evidence(missing: list[MissingEvents], evidence: Evidence, expected: st
 
 
 def test_a_partition_that_is_younger_than_the_missing_events_is_complete() -> None:
-    """Its first segment was deleted since; both events of that are known."""
+    """Its first segment was deleted since; both events of the deletion are known."""
     state = TierState(missing=[HEAD])
     advance(state, segment(0, 0, 99), S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED)
     advance(state, segment(0, 0, 99), S.DELETE_SEGMENT_FINISHED)
@@ -78,7 +78,7 @@ def test_a_partition_that_is_younger_than_the_missing_events_is_complete() -> No
 
 
 def test_an_update_alone_shows_no_segment() -> None:
-    """Of a segment whose first event is missing, the start offset is unknown."""
+    """The first event of the segment is missing, so its start offset is unknown."""
     whole = state_with(HEAD)
     state = TierState(missing=[HEAD], read={0: 5})
     [part] = whole

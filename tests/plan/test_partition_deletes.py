@@ -1,4 +1,4 @@
-"""Partition deletion and limits."""
+"""Plans to delete partitions, and their limits."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def quarantine(state: TierState) -> None:
 
 
 def every_state() -> TierState:
-    """Segments 1 to 5: begun, finished, being deleted, deleted, replaced by another one (6)."""
+    """Return segments 1 to 5: copying, finished, being deleted, deleted, and replaced by segment 6."""
     state = tier()
     advance(state, segment(1, 500, 599))
     advance(state, segment(2, 100, 199), S.COPY_SEGMENT_FINISHED)
@@ -114,7 +114,7 @@ def test_marking_refuses_what_still_exists_or_never_did() -> None:
         plan_mark(state, [TOPIC_ID, unknown], GONE)
     with pytest.raises(UsageError, match=OTHER_ID):
         plan_mark(state, [TOPIC_ID], DeletionEvidence(overridden=frozenset({TOPIC_ID, OTHER_ID})))
-    # Where no partition is left to be marked, no evidence is needed.
+    # Without a partition to mark, no evidence is needed.
     for number in range(2):
         deletion(state, replace(PARTITION, partition=number), P.DELETE_PARTITION_MARKED)
     assert plan_mark(state, [TOPIC_ID], DeletionEvidence()).steps == ()
@@ -144,7 +144,7 @@ def test_removes_every_segment_of_a_marked_partition() -> None:
         ((), 0),
         ((P.DELETE_PARTITION_MARKED,), 6),
         ((P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED), 6),
-        # Segments that were left by a finished deletion.
+        # Segments that a finished deletion left behind.
         (tuple(P), 6),
     ],
 )
@@ -192,7 +192,7 @@ def test_partitions_are_removed_in_the_order_of_their_marks() -> None:
 
 
 def deletes(count: int, *, resumed: int = 0) -> tuple[Plan, TierState]:
-    """A sweep of `count` of 40 segments, of which `resumed` are being deleted already."""
+    """Return a plan that deletes `count` of 40 segments, of which `resumed` are being deleted already."""
     segments = [segment(n, 10 * n, 10 * n + 9) for n in range(40)]
     state = tier(*segments)
     for metadata in segments[:resumed]:
@@ -229,7 +229,7 @@ def test_limits(count: int, limits: dict[str, float], message: str | None) -> No
 
 
 def test_resumed_deletions_are_no_share_of_the_partition() -> None:
-    """30 begun before, 5 of the 10 that are left now: half. With one more it is too much."""
+    """30 deletions were begun earlier; 5 of the other 10 segments are half. One more is too many."""
     check_limits(*deletes(35, resumed=30), max_fraction=0.1)
     check_limits(*deletes(30, resumed=20))
     with pytest.raises(LimitExceeded, match="11 of the 20 finished segments"):
@@ -237,7 +237,7 @@ def test_resumed_deletions_are_no_share_of_the_partition() -> None:
 
 
 def test_unfinished_copies_are_no_share_of_the_partition() -> None:
-    """A limit on records that consumers can read: 30 cut-off copies have none."""
+    """The limit protects records that consumers can read; 30 unfinished copies have none."""
     segments = [segment(n, 10 * n, 10 * n + 9) for n in range(40)]
     cut_off = [replace(each, state=S.COPY_SEGMENT_STARTED) for each in segments[:30]]
     finished = [replace(each, state=S.COPY_SEGMENT_FINISHED) for each in segments]

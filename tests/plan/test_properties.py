@@ -1,4 +1,4 @@
-"""Plans over random tiers, against a reference that knows offsets only, and what must never happen."""
+"""Plans over random tiers, compared with a reference that knows only offsets, and safety rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class World:
     raised_to: int
 
     def sweep(self, *, moved: int = 0, **arguments: bool) -> Plan:
-        """What goes, once earlier sweeps have moved the log start to `moved`."""
+        """Return the segments that sweep deletes after earlier sweeps moved the log start to `moved`."""
         return plan_retention(
             self.state,
             [self.log],
@@ -50,13 +50,13 @@ class World:
 
 
 def epoch_at(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
-    """The epoch an offset was written in: the last one that began at or before it."""
+    """Return the epoch in which an offset was written: the last one that began at or before it."""
     before = [epoch for epoch, start in epochs if start <= offset]
     return before[-1] if before else None
 
 
 def cut(epochs: Epochs, start: int, end: int) -> Epochs:
-    """Epochs of [start, end], offset by offset."""
+    """Return the epochs of [start, end], computed offset by offset."""
     found: list[tuple[int, int]] = []
     for offset in range(start, end + 1):
         epoch = epoch_at(epochs, offset)
@@ -67,7 +67,7 @@ def cut(epochs: Epochs, start: int, end: int) -> Epochs:
 
 
 def is_of_lineage(s: RemoteLogSegmentMetadata, log: LocalLog) -> bool:
-    """Whether every offset of the segment was written in the epoch in which the log has it."""
+    """Return whether every offset of the segment was written in the epoch that the log states."""
     if s.end_offset >= log.log_end_offset:
         return False
     return all(
@@ -86,7 +86,7 @@ LIMITS = st.builds(
 
 @st.composite
 def lineages(draw: st.DrawFn, end: int) -> Epochs:
-    """Epochs from offset 0 on, the later ones somewhere below `end`."""
+    """Return epochs from offset 0 on; the later ones begin somewhere below `end`."""
     starts = sorted(draw(st.sets(st.integers(1, end - 1), max_size=3)))
     numbers = sorted(draw(st.sets(st.integers(1, 9), min_size=len(starts), max_size=len(starts))))
     return ((0, 0), *zip(numbers, starts, strict=True))
@@ -94,7 +94,7 @@ def lineages(draw: st.DrawFn, end: int) -> Epochs:
 
 @st.composite
 def chains(draw: st.DrawFn) -> World:
-    """A log tiered from offset 0 on without gaps, in one piece, any segment begun, finished or going."""
+    """Return a log that is tiered from offset 0 on without gaps, with segments in any state."""
     lengths = draw(st.lists(st.integers(1, 20), min_size=1, max_size=8))
     bases = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
     epochs = draw(lineages(bases[-1] + 5))
@@ -130,12 +130,13 @@ def chains(draw: st.DrawFn) -> World:
 
 
 def reference(world: World) -> set[str]:
-    """What goes, from the words of KIP-405 and the rules of this project.
+    """Return the segments to delete, by the words of KIP-405 and the rules of this project.
 
-    Deletions that were begun are finished. A finished segment wholly below the log start goes. From there
-    on, oldest first, a segment goes when its largest timestamp is older than retention.ms, or when without
-    it the log still has retention.bytes; the first one that stays, or that data are missing before, ends it.
-    An unfinished copy wholly below the log start goes, once a segment behind it was copied.
+    Deletions that were begun are finished. A finished segment wholly below the log start is deleted. From
+    there on, oldest first, a segment is deleted if its largest timestamp is older than retention.ms, or if
+    the log has at least retention.bytes without it; the first segment that stays, or that follows missing
+    offsets, ends this. An unfinished copy wholly below the log start is deleted once a later segment was
+    copied.
     """
     finished = [s for s in world.segments if s.state is S.COPY_SEGMENT_FINISHED]
     gone = {s.segment_id for s in world.segments if s.state is S.DELETE_SEGMENT_STARTED}
@@ -171,7 +172,7 @@ def test_retention_is_what_the_reference_says(world: World) -> None:
     plan = world.sweep()
     assert len(planned(plan)) == len(set(planned(plan)))
     assert set(planned(plan)) == reference(world)
-    # Asking for more than the lineage finds nothing more: there is nothing else.
+    # The options for segments off the lineage delete no more, because there are none.
     assert planned(world.sweep(off_lineage=True, unreferenced_epochs=True)) == planned(plan)
 
 
@@ -186,13 +187,13 @@ def test_retention_done_once_is_done(world: World) -> None:
         )
     moved = max((step.details.get("new_log_start_offset", 0) for step in plan.steps), default=0)
     again = world.sweep(moved=moved)
-    # A run stops before a hole; the next one begins behind it.
+    # A run stops before a hole; the next one begins after it.
     assert again.steps == () or any("a hole" in skip.reason for skip in plan.skipped)
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> World:
-    """Segments of the lineage and of others, overlapping, repeated, in any state, in any order."""
+    """Return segments of the lineage and of others, overlapping, repeated, in any state and order."""
     end = 80
     epochs = draw(lineages(end))
     other_history = draw(lineages(end))
@@ -262,7 +263,7 @@ def test_retention_never(world: World) -> None:
 
 
 def _check_unfinished(world: World, step: Step, s: RemoteLogSegmentMetadata) -> None:
-    """It lies below the log start, of no epoch above that of the log start, and a later copy got further."""
+    """Check that it lies below the log start, has no later epoch, and that a later copy finished."""
     log_start = max(step.details.get("new_log_start_offset", 0), world.log_start)
     assert s.end_offset < log_start
     assert max(e for e, _ in s.segment_leader_epochs) <= (epoch_at(world.log.leader_epochs, log_start) or 0)
@@ -271,7 +272,7 @@ def _check_unfinished(world: World, step: Step, s: RemoteLogSegmentMetadata) -> 
 
 
 def _is_of_known_lineage(s: RemoteLogSegmentMetadata, log: LocalLog) -> bool:
-    """As is_of_lineage, of the offsets the log still knows the epochs of."""
+    """Return the result of is_of_lineage for the offsets whose epochs the log still knows."""
     first = log.leader_epochs[0]
     known_from = max(s.start_offset, first.start_offset)
     if s.end_offset < first.start_offset:
@@ -308,7 +309,7 @@ def _check_breach(world: World, details: object, s: RemoteLogSegmentMetadata) ->
 
 
 def _check_prefix(world: World, plan: Plan, by_id: dict[str, RemoteLogSegmentMetadata]) -> None:
-    """What limits take is a prefix: nothing readable that is older stays, and no offset in it is missing."""
+    """Check that limits delete a prefix: no older readable segment stays, and no offset is missing."""
     expired = [by_id[str(s.segment_id)] for s in plan.steps if s.details["breach"].startswith("retention")]
     if not expired:
         return
@@ -317,7 +318,7 @@ def _check_prefix(world: World, plan: Plan, by_id: dict[str, RemoteLogSegmentMet
     for s in world.segments:
         if s.state is S.COPY_SEGMENT_FINISHED and s.end_offset <= end and _is_of_known_lineage(s, world.log):
             assert s.segment_id in ids, "an older segment stays"
-    # A segment of another history may hold the lineage's offsets below where the two part.
+    # A segment of another history may have offsets of the lineage below the point of divergence.
     held = {
         o
         for s in world.segments
@@ -329,7 +330,7 @@ def _check_prefix(world: World, plan: Plan, by_id: dict[str, RemoteLogSegmentMet
 
 
 def _check_size(world: World, plan: Plan, by_id: dict[str, RemoteLogSegmentMetadata]) -> None:
-    """When size alone deletes, what stays in the tier and above it has at least retention.bytes."""
+    """Check that after a deletion by size alone, the log still has at least retention.bytes."""
     breaches = {s.details["breach"] for s in plan.steps}
     if "retention.bytes" not in breaches or "retention.ms" in breaches:
         return
@@ -343,7 +344,7 @@ def _check_size(world: World, plan: Plan, by_id: dict[str, RemoteLogSegmentMetad
         for o in range(max(s.start_offset, start), s.end_offset + 1)
     }
     local = {o for base in (70, 75) for o in range(base, base + 5)}
-    # Local segments have 50 bytes for 5 offsets, as the tier's have.
+    # Local segments have 50 bytes for 5 offsets, like those of the tier.
     assert BYTES_AN_OFFSET * len(offsets | local) >= world.config.retention_bytes
 
 
@@ -387,7 +388,7 @@ def test_copies_are_contiguous(world: World, stable: int, log_start: int) -> Non
         assert epochs == cut(log.leader_epochs, covered, end)
     if not plan.steps:
         return
-    # Nothing of the lineage is left out between what is copied and the first copy.
+    # No offset of the lineage is missing between the copied ones and the first new copy.
     highest = _highest_copied(world, log)
     assert (plan.steps[0].start_offset or 0) <= max(highest + 1, log.log_start_offset)
     assert plan.steps[0].end_offset is not None
@@ -395,7 +396,7 @@ def test_copies_are_contiguous(world: World, stable: int, log_start: int) -> Non
 
 
 def _highest_copied(world: World, log: LocalLog) -> int:
-    """KIP-405: from the latest epoch back, the highest offset that was ever copied of it, within its end."""
+    """Return the highest copied offset: the highest one of the latest epoch with a copy, within its end."""
     epochs: Sequence[EpochEntry] = log.leader_epochs
     for at in reversed(range(len(epochs))):
         end = epochs[at + 1].start_offset if at + 1 < len(epochs) else log.log_end_offset

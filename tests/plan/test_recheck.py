@@ -1,4 +1,4 @@
-"""Whether each step of a plan still holds, as metadata move on."""
+"""Whether each step of a plan is still valid after the metadata has changed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -205,7 +205,7 @@ def test_a_removal_takes_a_copy_that_was_finished_meanwhile() -> None:
 
 
 def test_of_a_broken_chain_nothing_later_is_kept() -> None:
-    """Segment 1's id stands for other offsets now, which no history allows; what follows must not go."""
+    """The id of segment 1 has other offsets now, which is impossible; later segments must stay."""
     plan = sweep(tier(*SWEPT))
     other = tier(SWEPT[0], replace(SWEPT[1], end_offset=188), SWEPT[2])
     checked = recheck(plan, other)

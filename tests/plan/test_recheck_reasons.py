@@ -1,4 +1,4 @@
-"""A kept plan that somebody edited: no hole comes about, and no other topic's name is acted on."""
+"""Edited plans: no step leaves a hole, and no step applies to another topic's name."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ SEGMENTS = (segment(0, 0, 99), segment(1, 100, 199), segment(2, 200, 299))
 
 
 def decided(state: TierState, config: dict[str, int], log_starts: dict[str, int] | None = None) -> Plan:
-    """A sweep of everything, kept and read again."""
+    """Return a plan to sweep everything, saved and read again."""
     log = local_log([0], 500, log_start_offset=(log_starts or {}).get("orders", 0))
     plan = plan_retention(state, [log], {"orders": TopicConfig(**config)}, now_ms=NOW_MS + 10)  # type: ignore[arg-type]
     assert [step.start_offset for step in plan.steps] == [0, 100, 200]

@@ -1,4 +1,4 @@
-"""A saved plan beside the plan that the current state gives: what both decide is kept."""
+"""`apply` keeps the steps that are both in the saved plan and in the plan for the current state."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -32,13 +32,13 @@ def copy(state: TierState, log: LocalLog) -> Plan:
 
 
 def kept(plan: Plan) -> SavedPlan:
-    """The plan as `apply` reads it."""
+    """Return the plan as `apply` reads it."""
     made = SavedPlan.of(plan, PLAN.identity, {})
     return replace(made, plan=through_json(plan))
 
 
 def left(planned: Plan, current: Plan, state: TierState) -> tuple[list[int | None], list[str]]:
-    """The start offsets of the steps that are kept, and the reasons for the others."""
+    """Return the start offsets of the kept steps, and the reasons for the dropped ones."""
     plan = still_decided(kept(planned), current, state).plan
     return [step.start_offset for step in plan.steps], [skip.reason for skip in plan.skipped]
 
@@ -82,7 +82,7 @@ def raised(plan: Plan) -> list[object]:
 
 
 def test_the_log_start_rises_no_further_than_both_plans_say() -> None:
-    """Three segments end below 300 now, but the plan was to raise the log start to 200 only, or reverse."""
+    """Three segments end below 300 now, but the plan raises the log start to 200 only, or vice versa."""
     state = tier(*SEGMENTS)
     below = [sweep(state, TopicConfig(), local_log([0], 500, log_start_offset=start)) for start in (200, 300)]
     for planned, current in (below, below[::-1]):
@@ -123,7 +123,7 @@ def test_a_step_that_is_done_says_so() -> None:
 
 
 def test_nothing_is_added_to_a_plan() -> None:
-    """A segment that expired since is left to the next plan, and so are those behind it."""
+    """A segment that expired later is left to the next plan, and so are the segments after it."""
     state = tier(*SEGMENTS)
     current = sweep(state, EVERYTHING)
     for size in range(3):
@@ -182,7 +182,7 @@ def test_an_unchanged_state_decides_the_whole_plan(world: World, off_lineage: bo
 
 
 def raises(plan: Plan) -> dict[object, int]:
-    """How far each segment's step raises the log start; 0 if it does not."""
+    """Return the log start to which each segment's step raises it; 0 if it does not."""
     return {step.segment_id: step.details.get("new_log_start_offset", 0) for step in plan.steps}
 
 
@@ -191,7 +191,7 @@ def raises(plan: Plan) -> dict[object, int]:
 def test_a_step_needs_both_plans_and_leaves_no_hole(
     world: World, config: TopicConfig, raised_to: int
 ) -> None:
-    """The settings and the log start are others now."""
+    """The settings and the log start have changed."""
     changed = replace(world, config=config, raised_to=min(raised_to, world.log.high_watermark))
     planned, current = world.sweep(off_lineage=True), changed.sweep(off_lineage=True)
     left_over = still_decided(kept(planned), current, world.state).plan

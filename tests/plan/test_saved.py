@@ -64,7 +64,7 @@ def test_the_layout_of_the_text_does_not_matter() -> None:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every field, element and leaf."""
+    """Return the path of every field, element and leaf."""
     if path:
         yield path
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -76,7 +76,7 @@ PLACES = list(places(RAW))
 
 
 def edited(path: tuple[Any, ...], change: Any) -> dict[str, Any]:
-    """The plan with `change(container, key)` done at `path`."""
+    """Return the plan after `change(container, key)` at `path`."""
     raw: dict[str, Any] = json.loads(PLAN.dumps())
     container: Any = raw
     for key in path[:-1]:
@@ -120,7 +120,7 @@ def test_a_field_that_is_edited_is_refused(path: tuple[Any, ...], value: Any) ->
 @example(path=("read", "0"), value=float("inf"))
 @given(path=st.sampled_from(PLACES), value=JSON_VALUES)
 def test_a_forged_plan_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
-    """With a digest that fits, no value raises another error than tierctl's."""
+    """With a matching digest, no value raises an error of another kind than tierctl's."""
 
     def put(container: Any, key: Any) -> None:
         container[key] = value

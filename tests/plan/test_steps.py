@@ -1,4 +1,4 @@
-"""A plan as text: what is none is refused by name."""
+"""Plans as text: an invalid plan is refused with the name of the wrong field."""
 
 from typing import Any
 

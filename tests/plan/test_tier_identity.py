@@ -1,4 +1,4 @@
-"""Whether a tier is the metadata's, by its identity and by its objects: every combination."""
+"""Whether a tier belongs to the metadata, by identity and objects: every combination."""
 
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
@@ -74,7 +74,7 @@ CASES = [
     (BOTH, RECREATED, FOUND, ADOPT, OK),
     (BOTH, RECREATED, LOST, ADOPT, WRONG),
     (BOTH, RECREATED, LOST, ADOPT | LOSS, OK),
-    # Nothing is known of both: the objects decide, and without an object the tier is another's.
+    # Neither identity is known: the objects decide; without objects the tier belongs to another topic.
     (BOTH, NOTHING, FOUND, NEVER, OK),
     (BOTH, NOTHING, EMPTY, NEVER, REFUSED),
     (BOTH, NOTHING, EMPTY, ADOPT, OK),

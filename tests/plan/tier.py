@@ -27,7 +27,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def segment_id(number: int) -> Uuid:
-    """A segment id that tells its number."""
+    """Return a segment id that contains its number."""
     return Uuid.from_bytes(number.to_bytes(16))
 
 
@@ -41,7 +41,7 @@ def segment(
     event_timestamp_ms: int = NOW_MS - DAY_MS,
     partition: TopicIdPartition = PARTITION,
 ) -> RemoteLogSegmentMetadata:
-    """A segment about to be copied; its epochs are (epoch, start offset), default epoch 0."""
+    """Return a segment before its copy; its epochs are (epoch, start offset), by default epoch 0."""
     return RemoteLogSegmentMetadata(
         topic=partition.topic,
         topic_id=partition.topic_id,
@@ -81,7 +81,7 @@ def _next(state: TierState) -> int:
 
 
 def tier(*segments: RemoteLogSegmentMetadata) -> TierState:
-    """A tier in which these segments were copied, in this order."""
+    """Return a tier in which these segments were copied, in this order."""
     state = TierState(read={0: 0})
     for metadata in segments:
         advance(state, metadata, S.COPY_SEGMENT_FINISHED)
@@ -101,7 +101,7 @@ def local_log(
     partition: TopicIdPartition = PARTITION,
     directory: str = "/logs/b1",
 ) -> LocalLog:
-    """A replica's log with segments at `bases`, 100 bytes each, the last one active."""
+    """Return a replica's log with segments at `bases`, 100 bytes each, the last one active."""
     folder = Path(directory) / f"{partition.topic}-{partition.partition}"
     segments = []
     for at, base in enumerate(bases):
@@ -134,5 +134,5 @@ def local_log(
 
 
 def through_json(plan: Plan) -> Plan:
-    """The plan as another process reads it."""
+    """Return the plan as another process reads it."""
     return Plan.from_json(json.loads(json.dumps(plan.to_json())))

@@ -1,4 +1,4 @@
-"""An independent, slow decoder of uncompressed batches, to hold reading against."""
+"""An independent, slow decoder of uncompressed batches, with which the reader is compared."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class BruteRecord:
-    """A record with what its batch says of it."""
+    """A record with the fields of its batch."""
 
     offset: int
     timestamp_ms: int
@@ -54,7 +54,7 @@ class _Cursor:
 
 
 def decode(data: bytes) -> Iterator[BruteRecord]:
-    """Every record of a whole, healthy segment."""
+    """Return every record of a complete, valid segment."""
     position = 0
     while position < len(data):
         base, length, epoch = struct.unpack_from(">qii", data, position)
@@ -85,18 +85,18 @@ def decode(data: bytes) -> Iterator[BruteRecord]:
 
 
 def decode_files(files: list[Path]) -> list[BruteRecord]:
-    """Every record of these segments, each offset once, in offset order."""
+    """Return every record of these segments, each offset once, in offset order."""
     found = {record.offset: record for file in files for record in decode(file.read_bytes())}
     return [found[offset] for offset in sorted(found)]
 
 
 def visible(records: list[BruteRecord]) -> list[BruteRecord]:
-    """What read_uncommitted shows."""
+    """Return the records that read_uncommitted shows."""
     return [record for record in records if not record.control]
 
 
 def committed(records: list[BruteRecord]) -> list[BruteRecord]:
-    """What read_committed shows, from the markers alone; it ends at the first undecided transaction."""
+    """Return the records that read_committed shows, up to the first open transaction."""
     pending: dict[int, list[BruteRecord]] = {}
     outcome: dict[int, bool] = {}
     for record in records:
@@ -115,6 +115,6 @@ def committed(records: list[BruteRecord]) -> list[BruteRecord]:
 
 
 def answers(file: Path) -> list[tuple[int, int, str | None, str | None]]:
-    """What a stock consumer read: offset, timestamp, SHA-256 of key and value; the first line is a header."""
+    """Return a consumer's records: offset, timestamp, SHA-256 of key and value; line one is a header."""
     rows = [json.loads(line) for line in file.read_text().splitlines()[1:]]
     return [(row["offset"], row["timestamp"], row["key"], row["value"]) for row in rows]

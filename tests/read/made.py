@@ -1,4 +1,4 @@
-"""Tiers in folders, made of logs that a test writes; and what is asked of them."""
+"""Make tiers in folders from logs that a test writes; count the reads of a tier."""
 
 import random
 from collections import Counter
@@ -32,7 +32,7 @@ Segments = list[list[list[Record]]]
 
 
 def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> dict[str, str]:
-    """A tier of segments of batches of records, with what broker-made indexes say of them; its options."""
+    """Make a tier of segments with record batches and indexes as brokers make them; return its options."""
     rng = random.Random(1)
     metadata = manager_at((folder / "metadata"), writable=True)
     remote = local_tier(folder / "remote")
@@ -92,7 +92,7 @@ HOUR_MS = 3_600_000
 
 
 def day(rng: random.Random, *, late_ms: int = 0, records_a_minute: int = 3) -> Segments:
-    """A day of a partition: a segment an hour, a batch a minute, records up to `late_ms` late."""
+    """Make a day of a partition: a segment an hour, a batch a minute, records up to `late_ms` late."""
     segments: Segments = []
     offset = 0
     for hour in range(24):
@@ -109,7 +109,7 @@ def day(rng: random.Random, *, late_ms: int = 0, records_a_minute: int = 3) -> S
 
 @dataclass
 class Asked:
-    """Bytes of logs, and how many segments' logs and indexes were asked for."""
+    """Bytes of logs that were read, and the number of segments whose logs and indexes were read."""
 
     log_bytes: int = 0
     logs: set[Uuid] = field(default_factory=set)
@@ -118,7 +118,7 @@ class Asked:
 
 @contextmanager
 def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    """Counts what this process asks of tiers in the block."""
+    """Count the reads of tiers in this process during the block."""
     asked = Asked()
     log, index = ObjectTier.fetch_log_segment, ObjectTier.fetch_index
 

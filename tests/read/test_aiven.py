@@ -1,6 +1,6 @@
-"""What Aiven's plugin tiered, read through `tierctl fetch`: every record equals what a consumer read.
+"""Segments of Aiven's plugin, read by `tierctl fetch`: every record equals a consumer's.
 
-The metadata are those of the broker, or were derived from the bucket by a rebuild.
+The metadata is that of the broker, or was derived from the bucket by a rebuild.
 """
 
 import json

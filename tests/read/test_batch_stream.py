@@ -1,4 +1,4 @@
-"""Batches of a segment in ranges: what damage costs, and how much is read for it."""
+"""Batches of a segment in ranges: which records damage makes unreadable, and how many bytes are read."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ BASE = 100
 
 @dataclass
 class InMemory:
-    """A segment in memory that remembers what was asked of it."""
+    """A segment in memory that records its reads."""
 
     data: bytes
     size_bytes: int
@@ -27,7 +27,7 @@ class InMemory:
 
 
 def segment(batches: int = 6, value_bytes: int = 20) -> tuple[bytes, list[int]]:
-    """A segment of two records a batch from offset BASE on, and where its batches begin."""
+    """Return a segment of two records per batch from offset BASE on, and the positions of its batches."""
     data, starts = b"", []
     for number in range(batches):
         first = BASE + 2 * number
@@ -100,7 +100,7 @@ def check_flipped(bit: int) -> None:
     hit = max(number for number, start in enumerate(STARTS) if start <= at)
     batches, damage = read(bytes(flipped))
     if 12 <= at - STARTS[hit] < 16:
-        # The leader epoch is outside the CRC; the reader compares it with the lineage.
+        # The CRC does not cover the leader epoch; the reader compares it with the lineage.
         assert [b.head._replace(partition_leader_epoch=3) for b in batches] == [b.head for b in WHOLE]
         return
     assert [b for b in batches if b.head.base_offset != BASE + 2 * hit] == WHOLE[:hit] + WHOLE[hit + 1 :], bit

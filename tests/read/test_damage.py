@@ -1,4 +1,4 @@
-"""Damaged and missing objects: what is reported, and that the rest is read all the same."""
+"""Damaged and missing objects: they are reported, and the other records are read."""
 
 import shutil
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Capture = Callable[[str], Path]
 
 @pytest.fixture
 def tier_of(capture: Capture, tmp_path: Path) -> Callable[[str], Tier]:
-    """A tier with a copy of one partition's objects, for a test to damage."""
+    """Return a tier with a copy of one partition's objects, for a test to damage."""
 
     def open_copy(topic: str, name: str = "tiered-cluster", *where: str) -> Tier:
         root = capture(name)
@@ -38,7 +38,7 @@ def tier_of(capture: Capture, tmp_path: Path) -> Callable[[str], Tier]:
 
 
 def heads(log: Path) -> list[tuple[int, int, int]]:
-    """(position, first offset, last offset) of every batch."""
+    """Return (position, first offset, last offset) of every batch."""
     found: list[tuple[int, int, int]] = []
     data = log.read_bytes()
     at = 0
@@ -213,7 +213,7 @@ def test_look_up_by_time_is_the_first_record_as_late(capture: Capture, topic: st
 
 @pytest.mark.parametrize("topic", ["payments", "shortlived"])
 def test_rebuilt_indexes_are_those_the_broker_wrote(capture: Capture, topic: str) -> None:
-    """Where the broker appended batch by batch; what was one request can't be seen in a segment."""
+    """They are equal if the broker appended batch by batch; a segment does not show its requests."""
     root = capture("tiered-cluster")
     tier = Tier.of(root / "before", root / "before-remote")
     remote = tier.view(topic).remote

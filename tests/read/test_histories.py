@@ -1,4 +1,4 @@
-"""Which evidence about histories counts: log starts that a checkpoint has, and objects of the own tier."""
+"""Which facts prove a complete history: log starts from a checkpoint, and objects of this tier."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which leaders' logs are believed, when all of them are asked together."""
+"""Which leaders' logs are trusted when all leaders are asked together."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from tierctl.read.leader_logs import reliable_leader_log, reliable_leader_logs
 from tests.plan.tier import OTHER_ID, TOPIC_ID
 
 LEADERS = {0: 1, 1: 2, 2: None}
-"""By partition of the topic orders; broker 1 tiers, broker 2 does not any more."""
+"""Leaders by partition of the topic orders; broker 1 tiers, broker 2 no longer does."""
 TIERED, FORGOTTEN, LEADERLESS = (TopicIdPartition(TOPIC_ID, "orders", number) for number in LEADERS)
 GONE = TopicIdPartition(OTHER_ID, "orders", 0)
 

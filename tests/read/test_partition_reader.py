@@ -1,4 +1,4 @@
-"""Records read from captured tiers and logs, against stock consumers and a brute-force decoder."""
+"""Records read from captured tiers and logs, compared with consumers and a brute-force decoder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ TIERED = [
 
 
 def leader_logs(tier: Tier, topic: str, partition: int) -> list[Path]:
-    """The .log objects of a partition's readable segments."""
+    """Return the .log objects of a partition's readable segments."""
     readable = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
     return [tier.object(s, ".log") for s in tier.segments(topic, partition) if s.state is readable]
 
@@ -129,7 +129,7 @@ def test_after_an_unclean_election_every_seek_is_what_a_consumer_read(
 def test_without_a_log_the_newest_segment_knows_the_lineage(
     capture: Capture, topic: str, answer: str, epoch: int
 ) -> None:
-    """The metadata log is cut where the tier had just got as far as it had at that stage."""
+    """The metadata log is cut where the tier had the same segments as in that stage."""
     root = capture("unclean-leader")
     tiered = (root / "answers" / f"{answer}-offsets-latest-tiered.txt").read_text().splitlines()
     last = next(int(line.rsplit(":", 1)[1]) for line in tiered if line.startswith(topic))
@@ -177,7 +177,7 @@ def test_read_committed_leaves_out_what_was_aborted(
 def test_read_committed_from_any_offset(
     capture: Capture, name: str, folders: tuple[str, str, str], topic: str
 ) -> None:
-    """A seek into an aborted transaction, whose marker may lie in a later segment, shows none of it."""
+    """After a seek into an aborted transaction, whose marker may be in a later segment, it stays hidden."""
     metadata, remote, local = (capture(name) / folder for folder in folders)
     tier = Tier.of(metadata, remote, local)
     files = leader_logs(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
@@ -218,7 +218,7 @@ def test_the_end_of_the_log_is_in_range_and_has_no_records(capture: Capture) -> 
 def test_what_was_tiered_is_readable_whatever_the_high_watermark_says(
     writable: Callable[[str], Path], capture: Capture
 ) -> None:
-    """Without its checkpoint a high watermark begins at the log's start."""
+    """Without its checkpoint, the high watermark begins at the log start."""
     root = capture("tiered-cluster")
     log_dir = writable("tiered-cluster/before")
     (log_dir / "replication-offset-checkpoint").unlink()
@@ -232,7 +232,7 @@ def test_what_was_tiered_is_readable_whatever_the_high_watermark_says(
 def test_a_log_that_never_held_a_record_leaves_the_answer_to_the_tier(
     writable: Callable[[str], Path], capture: Capture
 ) -> None:
-    """A broker that got an empty disk."""
+    """A broker whose disk was replaced by an empty one."""
     root = capture("tiered-cluster")
     log_dir = writable("tiered-cluster/before")
     folder = log_dir / "clicks-0"

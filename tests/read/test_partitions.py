@@ -1,4 +1,4 @@
-"""Which partitions are meant when names, ids and logs disagree."""
+"""Which partitions are selected if names, ids and logs disagree."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ OTHER = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
 
 @pytest.fixture
 def tier(capture: Capture) -> Tier:
-    """The captured tier, and a second topic under the name orders."""
+    """Return the captured tier, and a second topic with the name orders."""
     root = capture("tiered-cluster")
     tier = Tier.of(root / "before", root / "before-remote", root / "before")
     mine = tier.partition("orders", 0)
@@ -102,7 +102,7 @@ def test_a_log_that_was_never_tiered_is_read_when_named(tier: Tier) -> None:
 
 
 def test_a_log_without_a_recorded_start_begins_with_its_remote_segments(tier: Tier) -> None:
-    """As read from a log directory without log-start-offset-checkpoint."""
+    """The log directory has no log-start-offset-checkpoint."""
     unrecorded = [
         replace(log, is_log_start_known=False, log_start_offset=log.local_log_start_offset)
         for log in tier.logs
@@ -121,7 +121,7 @@ def test_a_log_without_a_recorded_start_begins_with_its_remote_segments(tier: Ti
 
 
 REPLICAS = {
-    # (epochs, high watermark, log end) of the replicas, then which is read and up to where
+    # (epochs, high watermark, log end) of the replicas, then the replica that is read and its end.
     "the later epoch wins": ([(((0, 0), (2, 900)), 1230, 1230), (((0, 0), (4, 520)), 970, 970)], 1, 970),
     "then the longer log": ([(((0, 0),), 90, 100), (((0, 0),), 100, 120)], 1, 100),
     "a replica that knows more": ([(((0, 0),), 110, 110), (((0, 0),), 100, 120)], 1, 110),

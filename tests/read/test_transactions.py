@@ -1,4 +1,4 @@
-"""read_committed over transactions that cross segments, with indexes and snapshots missing at will."""
+"""read_committed over transactions that cross segments, with random missing indexes and snapshots."""
 
 import io
 import random
@@ -30,7 +30,7 @@ from tests.read import brute
 from tests.read.tier import as_answers
 
 _T, _P = IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT
-# Which indexes are lost, and how likely each is.
+# Which indexes are lost, with their probabilities.
 LOST = {
     "nothing": ((), 0.0),
     "transaction indexes": ((_T,), 1.0),
@@ -44,7 +44,7 @@ TIP = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "t", 0)
 
 @dataclass
 class Log:
-    """Writes a log as a broker does: batches, markers, and at each roll the indexes of the segment."""
+    """Write a log as a broker does: batches, markers, and at each roll the indexes of the segment."""
 
     epoch: int = 0
     next_offset: int = 0
@@ -108,7 +108,7 @@ class Log:
 
 @dataclass
 class Store:
-    """A tier in memory: only what reading needs."""
+    """A tier in memory, with only the methods that reading needs."""
 
     objects: dict[tuple[Uuid, IndexType | None], bytes] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class Store:
 
 
 class World:
-    """A tier that segments are copied to, by whichever leader."""
+    """A tier to which any leader copies segments."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.store, self.cache = rng, Store(), RemoteLogMetadataCache()
@@ -195,7 +195,7 @@ class World:
 
 
 def committed(log: Log) -> list[tuple[int, int, str | None, str | None]]:
-    """What may be shown of the tiered part of a log, by the markers that are tiered too."""
+    """Return the records of the tiered part of a log that are committed by tiered markers."""
     end = log.segments[-1][1] if log.segments else -1
     data = b"".join(batch for offset, batch in log.batches if offset <= end)
     return [record.answer for record in brute.committed(list(brute.decode(data)))]
@@ -225,7 +225,7 @@ def test_transactions_across_segments(seed: int, lost: str, flagged: bool) -> No
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("seed", range(60))
 def test_transactions_of_a_lineage_that_was_lost_do_not_count(seed: int, lost: str) -> None:
-    """The new leader's first segment begins where it took over, inside a segment of the old one."""
+    """The new leader's first segment begins inside a segment of the old leader."""
     rng = random.Random(seed)
     old, new, world = Log(), Log(), World(rng)
     for _ in range(40):

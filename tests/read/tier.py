@@ -1,4 +1,4 @@
-"""Opens captured tiers for reading, from their metadata logs as they lie on disk."""
+"""Open captured tiers for reading, from their metadata logs on disk."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tierctl.wire.metadata import decode_column
 
 
 def metadata_values(folder: Path) -> list[tuple[int, int, bytes | None]]:
-    """(metadata partition, offset, value) of every record, partition after partition."""
+    """Return (metadata partition, offset, value) of every record, partition by partition."""
     return [
         (int(log.parent.name.rpartition("-")[2]), record.offset, record.value)
         for log in sorted(folder.glob("__remote_log_metadata-*/*.log"))
@@ -42,7 +42,7 @@ def state_of(values: Iterable[tuple[int, int, bytes | None]], state: TierState |
 
 @dataclass
 class Tier:
-    """A captured tier and what reading it reported."""
+    """A captured tier, and the problems that a read of it reported."""
 
     state: TierState
     remote_folder: Path

@@ -1,4 +1,4 @@
-"""Rows to table, json, jsonl and csv: nothing lost, nothing obeyed, nothing kept in memory."""
+"""Rows as table, json, jsonl and csv: complete, escaped, and streamed."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ HOSTILE = "\x1b[31mred\x9b2J\x07\u202eevil\u2028\r\n\t\x7f\ud800"
 
 
 def made(names: Sequence[str], **kinds: Kind) -> Columns:
-    """Columns of these names: all of text but those in `kinds`."""
+    """Return columns with these names, of type text except those in `kinds`."""
     return Columns(
         name="made",
         title="Made",
@@ -144,7 +144,7 @@ def test_values_of_the_model_and_of_numpy() -> None:
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_rows_are_streamed(fmt: str) -> None:
-    """At most a page is taken before the first line is out."""
+    """At most one page of rows is read before the first line is printed."""
     out = io.StringIO()
     taken = 0
 

@@ -1,4 +1,4 @@
-"""Tables at a terminal: what fits, in which units and colours."""
+"""Tables at a terminal: the columns that fit, units and colours."""
 
 import io
 import re

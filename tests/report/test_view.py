@@ -37,7 +37,7 @@ def printed(fmt: str, **view: Any) -> str:
     ],
 )
 def test_rows_are_sorted(sort: list[str], order: str) -> None:
-    """Null comes last in both directions, and the order is the same in every format."""
+    """Null is last in both directions, and the order is the same in every format."""
     assert "".join(json.loads(line)["topic"] for line in printed("jsonl", sort=sort).splitlines()) == order
     assert "".join(row["topic"] for row in json.loads(printed("json", sort=sort))) == order
     assert "".join(row["topic"] for row in csv.DictReader(io.StringIO(printed("csv", sort=sort)))) == order

@@ -1,4 +1,4 @@
-"""Runs seeds of the simulator: `python -m tests.simulation --seeds 0..500`."""
+"""Run seeds of the simulator: `python -m tests.simulation --seeds 0..500`."""
 
 import argparse
 import gc
@@ -15,7 +15,7 @@ MEMORY = Path("/dev/shm")
 def main() -> int:
     """Run the seeds; print each failure with the command that repeats it. Return 1 if there was one."""
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
-        # The order of sets decides the order of calls: a seed repeats only under one hash seed.
+        # The order of sets decides the order of calls, so a seed is only repeatable with a fixed hash seed.
         os.environ["PYTHONHASHSEED"] = HASH_SEED
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
     options = _options()
@@ -25,7 +25,7 @@ def main() -> int:
     began = time.monotonic()
     from tests.simulation.simulation import SimulationError, simulate
 
-    # A seed leaves few cycles behind; looking for them among all that was imported takes long.
+    # A seed creates few reference cycles, and searching all imported objects for them takes long.
     gc.freeze()
     gc.set_threshold(50_000)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:

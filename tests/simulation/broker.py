@@ -22,7 +22,7 @@ _S = RemoteLogSegmentState
 
 @dataclass(slots=True)
 class ModelBroker:
-    """Does one task per call; `publish` appends an event to the metadata topic."""
+    """A broker that does one task per call; `publish` appends an event to the metadata topic."""
 
     truth: Truth
     store: ModelStore
@@ -83,7 +83,7 @@ class ModelBroker:
     def expire(self, log: ModelLog, config: TopicConfig, *, crash: bool = False) -> None:
         """Delete the segments that breach a limit, oldest first; `crash` ends after the event.
 
-        Copies that were cut off go with them once they lie below the log start, of no later epoch.
+        Unfinished copies are deleted with them if they lie below the log start and have no later epoch.
         """
         known = self.truth.segments_of(log.partition.key)
         doomed = [k.metadata for k in known if k.state is _S.DELETE_SEGMENT_STARTED and k.was_finished]

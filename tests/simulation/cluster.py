@@ -1,4 +1,4 @@
-"""The cluster as tierctl asks about it: `tierctl.kafka.cluster.Cluster` over the model logs."""
+"""The cluster that tierctl queries: the methods of `tierctl.kafka.cluster.Cluster` over the model logs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class ModelCluster:
             raise MetadataError(f"{name}: no broker answers in time")
 
     def close(self) -> None:
-        """Nothing to disconnect."""
+        """Do nothing."""
 
     def cluster_id(self) -> str:
         return CLUSTER_ID

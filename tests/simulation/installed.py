@@ -1,4 +1,4 @@
-"""Runs tierctl's own commands in a simulated world: replaces the clock and what is outside the process."""
+"""Run tierctl's own commands in a simulated world: replace the clock and everything outside the process."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,9 +37,9 @@ NEVER_S = 1e9
 
 @cache
 def _unlock_cached_properties() -> None:
-    """Take away the lock that Python 3.11 holds, per class, while a cached property is computed.
+    """Remove the lock that Python 3.11 holds, per class, while a cached property is computed.
 
-    A simulated process that waits for its turn there would block all others.
+    A simulated process that waits there for its turn would block all others.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("tierctl."):
@@ -51,7 +51,7 @@ def _unlock_cached_properties() -> None:
 
 
 class _Remembering:
-    """Decode a column from the tables of columns decoded before: every command of a seed reads them again."""
+    """Decode columns from previously decoded tables: every command of a seed reads the same records again."""
 
     def __init__(self, decode: Callable[[Any], pa.Table]) -> None:
         self._decode = decode
@@ -72,7 +72,7 @@ class _Remembering:
         return self._tables[key]
 
     def _parts(self, key: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
-        """Cut `key` into the longest parts that are known, and the ones between them."""
+        """Split `key` into the longest known parts and the parts between them."""
         at = new = 0
         while at < len(key):
             known = [part for part in self._by_first.get(key[at], ()) if key[at : at + len(part)] == part]
@@ -129,7 +129,7 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.storage.lease.object, "threading", unthreaded),
         mock.patch.object(tierctl.model.progress, "threading", unthreaded),
         mock.patch.object(tierctl.apply.stop, "threading", unthreaded),
-        # /proc says the same of every simulated process.
+        # All simulated processes have the same entries in /proc.
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
         mock.patch.object(tierctl.storage.tier, "ThreadPoolExecutor", SerialPool),
@@ -146,7 +146,7 @@ def installed(world: World) -> Iterator[None]:
 
 
 def _always(answer: object) -> Callable[..., Any]:
-    """Return a function that gives `answer`; a Mock would cost more time than what it replaces."""
+    """Return a function that returns `answer`; it is faster than a Mock."""
 
     def function(*_: object, **__: object) -> object:
         return answer
@@ -160,7 +160,7 @@ def _sleep(world: World, seconds: float) -> None:
 
 
 def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> ObjectLease:
-    """Return the lease of the process that runs; the world's steps renew it, as its own thread would."""
+    """Return the lease of the current process; the world's steps renew it in place of its thread."""
     lease = ObjectLease(store, key, owner=owner, clock_s=lambda: world.clock_ms / 1000, renew_s=NEVER_S)
     process = world.scheduler.current
     if process is not None:

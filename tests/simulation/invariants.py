@@ -1,4 +1,4 @@
-"""What must hold after each step: checked as each event is appended and each object stored or deleted."""
+"""Invariants that are checked as each event is appended and each object is stored or deleted."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class KnownSegment:
 class Truth:
     """The segments by id, from every event in order, and the checks of each change.
 
-    `logs` are the logs of the partitions that exist; `stored` returns an object's bytes.
+    `logs` are the logs of the existing partitions; `stored` returns an object's bytes.
     """
 
     logs: dict[_Key, ModelLog]
@@ -92,7 +92,7 @@ class Truth:
         self.check_coverage(event.topic_id_partition.key)
 
     def _finished(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Check the objects of a segment that brokers are about to trust, and its place in the partition."""
+        """Check the objects of a segment before brokers trust it, and its offsets in the partition."""
         key = segment.topic_id_partition.key
         log = self.logs.get(key)
         if log is None:
@@ -149,7 +149,7 @@ class Truth:
         return [k.metadata for k in self.segments_of(key) if k.state is _S.COPY_SEGMENT_FINISHED]
 
     def object_put(self, key: str, body: bytes) -> None:
-        """Check an object of a segment before it is stored; other objects (lease, identity) are free."""
+        """Check an object of a segment before it is stored; the lease and the identity are not checked."""
         known = self._segment_of(key)
         if known is None:
             return
@@ -163,12 +163,12 @@ class Truth:
         """Check an object before it is deleted: its segment is being deleted."""
         known = self._segment_of(key)
         if known is not None:
-            # A copy that begins again removes the objects which its segment does not have.
+            # A repeated copy removes the objects that its segment does not have.
             allowed = known.state is _S.DELETE_SEGMENT_STARTED or known.state is _S.COPY_SEGMENT_STARTED
             _require(allowed, f"an object is deleted in state {known.state}: {key}")
 
     def is_deleted(self, key: str) -> bool:
-        """Return whether the segment of an object is being deleted, or was."""
+        """Return whether the segment of an object is being deleted, or is deleted."""
         known = self._segment_of(key)
         return known is not None and known.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
 
@@ -182,7 +182,7 @@ class Truth:
         return known
 
     def log_start_raised(self, key: _Key, offset: int) -> None:
-        """Check that every record below `offset` has expired, or that an operator asked for it."""
+        """Check that every record below `offset` has expired, or that an operator deleted it."""
         log = self.logs.get(key)
         if log is None or offset <= max(log.requested_start_offset, log.log_start_offset):
             return
@@ -236,7 +236,7 @@ def _text(segment: RemoteLogSegmentMetadata) -> str:
 
 
 def epochs_of(lineage: Iterable[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """Return the epochs of the offsets `start` to `end`, the first one raised to `start`."""
+    """Return the epochs of the offsets `start` to `end`; the first one begins at `start`."""
     found: list[tuple[int, int]] = []
     for epoch, offset in lineage:
         if offset <= start:

@@ -1,4 +1,4 @@
-"""The log of one user partition: its truth in memory, and the files that a broker keeps of it."""
+"""The log of one user partition: its records in memory, and the files that a broker has of it."""
 
 import shutil
 from dataclasses import dataclass, field
@@ -35,10 +35,10 @@ class ModelSegment:
 
 @dataclass(slots=True)
 class ModelLog:
-    """A log in `folder`; `segments` are those that are local, `history` all that were ever rolled.
+    """A log in `folder`; `segments` are the local ones, `history` all that were ever rolled.
 
-    `log_start_offset` is the partition's, of which tierctl may raise the value. Records below
-    `high_watermark` are committed: no election removes them.
+    `log_start_offset` belongs to the partition, and tierctl may raise it. Records below `high_watermark` are
+    committed: no election removes them.
     """
 
     partition: TopicIdPartition
@@ -121,7 +121,7 @@ class ModelLog:
             self.history.pop(removed.base_offset, None)
         active = self.segments[-1]
         self.history.pop(active.base_offset, None)
-        # The batch that holds `offset` is never cut: the high watermark stands between batches.
+        # The batch that contains `offset` is never cut, because the high watermark is between batches.
         active.batches = [(first, data) for first, data in active.batches if first < offset]
         active.next_base_offset, active.files = None, {}
         heads = [batch.head for _, data in active.batches for batch in batches(data)]
@@ -162,7 +162,7 @@ class ModelLog:
         (self.folder / "leader-epoch-checkpoint").write_bytes(data)
 
     def rolled_committed(self) -> list[ModelSegment]:
-        """The local segments that a copy may take: rolled, and wholly below the high watermark."""
+        """Return the local segments that may be copied: rolled, and wholly below the high watermark."""
         return [
             segment
             for segment in self.segments
@@ -170,7 +170,7 @@ class ModelLog:
         ]
 
     def bytes_from(self, offset: int) -> int:
-        """The size of all records from `offset` to the log end, wherever they are stored."""
+        """Return the size of all records from `offset` to the log end, wherever they are stored."""
         whole = {segment.base_offset: segment for segment in (*self.history.values(), *self.segments)}
         return sum(
             len(data) for segment in whole.values() for first, data in segment.batches if first >= offset

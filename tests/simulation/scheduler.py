@@ -1,7 +1,7 @@
-"""Processes of tierctl as threads, of which one runs at a time; a seeded choice at each step decides which.
+"""Run processes of tierctl as threads, one at a time; a seeded choice at each step selects the next one.
 
-A process that crashes gets `Crash` at its next side effect and at every one after it, so that nothing that
-unwinds can change the tier, the metadata topic or a file: as after kill -9.
+A process that crashes gets `Crash` at its next side effect and at every later one, so that no cleanup code
+can change the tier, the metadata topic or a file, as after kill -9.
 """
 
 import random
@@ -14,7 +14,7 @@ from tierctl.storage.lease import Owner
 
 STUCK_WAITS = 24
 WAIT_S = 5
-"""Short waits, of which one ends too early when the simulation was suspended: it counts as one."""
+"""Short waits, so that a suspended simulation loses only one of them."""
 
 
 class Crash(BaseException):
@@ -22,11 +22,11 @@ class Crash(BaseException):
 
 
 class InvariantViolation(BaseException):
-    """A rule of SAFETY.md does not hold. Not an Exception, so that no process handles it as its own."""
+    """A rule of SAFETY.md is violated. Not an Exception, so that no code under test handles it."""
 
 
 def taken() -> threading.Lock:
-    """Return a lock that is held: as a semaphore of 0, which in Python is five times slower."""
+    """Return a held lock; in Python it is five times faster than a semaphore of 0."""
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -34,7 +34,7 @@ def taken() -> threading.Lock:
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """One simulated process; `body` runs the commands of its life."""
+    """One simulated process; `body` runs its commands."""
 
     name: str
     body: Callable[["Process"], None]
@@ -42,12 +42,12 @@ class Process:
     is_done: bool = False
     owner: Owner | None = None
     renew_lease: Callable[[], None] | None = None
-    """Renews the lease that the process holds: what its renewing thread does."""
+    """Renew the lease that the process holds, in place of its renewing thread."""
     background: deque[Callable[[], None]] = field(default_factory=deque)
-    """Calls that another thread of the process makes at some time, at the latest when they are waited for."""
+    """Calls that another thread of the process makes later, at the latest when the process waits for them."""
     is_in_background: bool = False
     baton: threading.Lock = field(default_factory=taken)
-    """Released by the process that gives its turn to this one."""
+    """Released by the process that lets this one run next."""
 
     def run_background(self) -> None:
         """Make the next call of the other thread."""
@@ -59,7 +59,7 @@ class Process:
 
 
 class Scheduler:
-    """Runs processes one at a time; `rng` decides, so that a seed repeats a run."""
+    """Run processes one at a time; `rng` selects the next one, so that a seed repeats a run."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -70,7 +70,7 @@ class Scheduler:
 
     @property
     def current(self) -> Process | None:
-        """The process that runs now; None while the environment alone does."""
+        """Return the process that runs now; None while the environment acts."""
         return self._current
 
     def run(self, processes: list[Process]) -> None:
@@ -82,7 +82,7 @@ class Scheduler:
         self._wake(self._rng.choice(processes))
         if not any(self._all_ended.acquire(timeout=WAIT_S) for _ in range(STUCK_WAITS)):
             for process in processes:
-                # It must not go on in the world of the next seed.
+                # The process must not continue in the world of the next seed.
                 process.is_dead = True
             raise InvariantViolation(f"a seed takes more than {STUCK_WAITS * WAIT_S} s")
         for thread in threads:
@@ -110,7 +110,7 @@ class Scheduler:
         process.baton.release()
 
     def switch(self) -> None:
-        """Let another process run, until one of them gives the turn back."""
+        """Let another process run, until one of them lets this process continue."""
         here = self._current
         others = [p for p in self._processes if not p.is_done and p is not here]
         if here is None or not others:

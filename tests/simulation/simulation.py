@@ -1,4 +1,4 @@
-"""One seed: several processes of tierctl beside brokers and faults, then calm, and what must hold then."""
+"""One seed: several processes of tierctl with brokers and faults, then runs without faults, and checks."""
 
 import random
 import shutil
@@ -40,7 +40,7 @@ EXPECTED = frozenset(
         ExitCode.AUTHENTICATION,
     }
 )
-"""How a command may end among faults; other codes state that tierctl or its input is broken."""
+"""Exit codes that are allowed with faults; others mean that tierctl or its input is wrong."""
 
 
 class SimulationError(AssertionError):
@@ -75,14 +75,15 @@ class _Run:
             case "sweep":
                 return sweep(SweepRequest(max_fraction=max_fraction, **common))
             case "mark":
-                # At the end the operator answers for a cluster that shares no topic with the metadata.
+                # At the end, no topic of the metadata may be on the cluster, so the operator allows the
+                # deletion.
                 known = world.unmarked_topic_ids() if world.is_calm else []
                 return delete(DeleteRequest(find=True, mark=True, i_know_it_is_deleted=known, **common))
             case _:
                 return delete(DeleteRequest(**common))
 
     def life(self, process: Process) -> None:
-        """Run commands one after the other; a crash ends one, and the next begins as a new process."""
+        """Run commands one after the other; after a crash, the next one runs as a new process."""
         world, rng = self.world, self.world.rng
         state_dir = world.folder / process.name if rng.random() < 0.2 else None
         for _ in range(rng.randint(1, 4)):
@@ -107,7 +108,7 @@ class _Run:
                 raise InvariantViolation(f"{name} ends with exit code {code}")
 
     def _killed(self, process: Process) -> None:
-        """Let the process be gone; other runs see that if they are on its machine."""
+        """Mark the process as dead; other runs on its machine see that."""
         process.background.clear()
         if self.world.scheduler.violation is not None:
             return
@@ -116,7 +117,7 @@ class _Run:
         process.is_dead = False
 
     def converge(self) -> None:
-        """Run every command without faults until none has anything to do."""
+        """Run every command without faults until no command finds work."""
         done: list[str] = []
 
         def life(_process: Process) -> None:
@@ -130,7 +131,7 @@ class _Run:
             raise InvariantViolation(f"still something to do after {ROUNDS_MAX} rounds without faults")
 
     def _round(self) -> bool:
-        """Run each command once; return whether one of them did something."""
+        """Run each command once; return whether one of them changed anything."""
         has_worked = False
         removals = ("mark", "delete") if self.world.deleted else ()
         for name in ("clean", "sweep", *removals):
@@ -146,7 +147,7 @@ class _Run:
         return has_worked
 
     def _allowed(self, name: str) -> MutationResult:
-        """Run a command; where it may not delete many of many segments, the operator raises the limit."""
+        """Run a command; if it exceeds the deletion limits, run it again with higher limits."""
         segments = self.world.truth.segments.values()
         sizes = Counter(known.metadata.topic_id_partition.key for known in segments)
         try:
@@ -158,14 +159,14 @@ class _Run:
             return self.command(name, state_dir=None, max_fraction=1.0)
 
     def check_end(self) -> None:
-        """Check the tier that the commands have converged to."""
+        """Check the tier after the commands have converged."""
         world = self.world
         wanted: set[str] = set()
         for known in world.truth.segments.values():
             if known.state is _S.COPY_SEGMENT_FINISHED:
                 wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
             elif known.state is _S.COPY_SEGMENT_STARTED and known.metadata.broker_id in BROKERS:
-                # A broker that is alive may still finish it, so nobody but an operator may clean it up.
+                # A live broker may still finish the copy, so only an operator may delete it.
                 wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
             elif known.state is not _S.DELETE_SEGMENT_FINISHED:
                 raise InvariantViolation(f"left in {known.state}: {known.metadata}")
@@ -193,9 +194,9 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 def simulate(
     seed: int, folder: Path, report: Callable[[str], None] | None = None, *, always: bool = False
 ) -> None:
-    """Run one seed below `folder`; raise SimulationError if a rule does not hold.
+    """Run one seed below `folder`; raise SimulationError if a rule is violated.
 
-    `report` gets what happened before a failure; with `always`, also without one.
+    `report` receives the events before a failure; with `always`, also without a failure.
     """
     rng = random.Random(seed)
     world = World(rng, folder / f"seed-{seed}")

@@ -1,4 +1,4 @@
-"""A store in memory that fails as stores do: before, during and after the effect of a call, or later."""
+"""A store in memory whose calls fail before, during or after their effect, or take effect later."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from tests.storage.memory import folder_listing
 
 
 class Environment(Protocol):
-    """What the store and the topic ask of the simulated world at each call."""
+    """The interface to the simulated world that the store and the topic call."""
 
     @property
     def clock_ms(self) -> int: ...
@@ -50,7 +50,7 @@ class Environment(Protocol):
         ...
 
     def later(self, do: Callable[[], None]) -> None:
-        """Do something at a later step: the effect of a request whose client has given up."""
+        """Carry out an effect at a later step: that of a request which the client has given up."""
         ...
 
 
@@ -69,7 +69,7 @@ class ModelStore:
     stored: dict[str, _Stored] = field(default_factory=dict)
     endpoint: None = None
     delete_batch: int = 12
-    """Two segments: a wave has several calls."""
+    """Two segments, so that a wave has several calls."""
     _writes: int = 0
     _ever: set[str] = field(default_factory=set)
 
@@ -86,7 +86,7 @@ class ModelStore:
             del self.stored[key]
 
     def put_unwatched(self, key: str, body: bytes) -> None:
-        """Store an object of the model broker, which has no faults of its own."""
+        """Store an object of the model broker, without faults."""
         self._put(key, body)
 
     def remove_unwatched(self, key: str) -> None:
@@ -131,8 +131,8 @@ class ModelStore:
             self._put(key, body)
 
     def _put_late(self, key: str, body: bytes) -> None:
-        # Nothing can prevent that a write lands after its segment was deleted, if the write was repeated with
-        # success and the copy failed later: an expected leak, which `verify` reports.
+        # A repeated write may take effect after its segment was deleted, if the retry succeeded and the copy
+        # failed later. This leak can't be prevented; `verify` reports it.
         is_repeated = key in self._ever
         if key not in self.stored and not (is_repeated and self.world.is_deleted(key)):
             self._put(key, body)
@@ -164,7 +164,7 @@ class ModelStore:
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         self.world.step("delete")
-        # One call deletes whole segments, where a copy makes one for each object.
+        # One call deletes whole segments, while a copy makes one call per object.
         fault = self.world.fault("failed", "some", "silent", "unknown", "late", "refused", weight=20)
         kept = set(self.world.chosen(keys)) if fault in {"some", "silent"} else set()
         match fault:
@@ -226,4 +226,4 @@ class ModelStore:
             self._remove(key)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""500 seeds of the simulator: several tierctl processes beside brokers, faults and crashes."""
+"""500 seeds of the simulator: several tierctl processes with brokers, faults and crashes."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SEEDS = 500
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the simulator in a process of its own, because it replaces the clock and the stores of tierctl."""
+    """Run the simulator in a separate process, because it replaces tierctl's clock and stores."""
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *arguments],
         capture_output=True,
@@ -32,7 +32,7 @@ def test_no_seed_breaks_a_rule() -> None:
 
 
 def test_a_seed_repeats() -> None:
-    """What a seed did is the same in another process: so one command repeats a failure."""
+    """Another process repeats the same steps, so one command repeats a failure."""
     first, second = (simulate("--seeds", "3..6", "--history") for _ in range(2))
     assert first.returncode == 0, first.stdout + first.stderr
     assert len(first.stdout.splitlines()) > 30

@@ -63,7 +63,7 @@ class ModelTopic:
             )
 
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
-        # The lease is valid for longer than a request takes: nothing waits between the check and the append.
+        # The lease is valid for longer than a request takes, so nothing waits between check and append.
         self.world.step("append", may_wait=False)
         fault = self.world.fault("failed", "unknown", "half")
         if fault == "failed":
@@ -76,10 +76,10 @@ class ModelTopic:
         return offsets
 
     def write(self, partition: int, value: bytes) -> int:
-        """Append one record, without faults: also for the model broker's events."""
+        """Append one record without faults, also an event of the model broker."""
         self.on_append(value)
         self._records[partition].append((value, self.world.clock_ms))
         return len(self._records[partition]) - 1
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""

@@ -1,8 +1,8 @@
-"""Stands in for `threading` and for `ThreadPoolExecutor` where tierctl starts threads.
+"""Replacements of `threading` and `ThreadPoolExecutor` where tierctl starts threads.
 
-In a simulated process a thread of its own would only wait: its steps renew the lease, and the clock stands
-still between them. Starting and joining it, and the locks of an Event, took a quarter of a seed's time. In a
-pool of threads, calls would come in another order each time, and a seed would not repeat.
+In a simulated process a thread would only wait: the process's steps renew the lease, and the clock stands
+still between them. Starting and joining threads, and the locks of an Event, took a quarter of a seed's time.
+In a thread pool, calls would have another order each time, and a seed would not repeat.
 """
 
 import threading
@@ -18,7 +18,7 @@ P = TypeVar("P")
 
 
 class Flag:
-    """A threading.Event that only the running process sets and reads."""
+    """A threading.Event that only the current process sets and reads."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -63,9 +63,9 @@ class SerialPool:
 
 
 class InterleavedEngine(LocalEngine):
-    """A LocalEngine whose calls in the background are made between the steps of the process that began them.
+    """A LocalEngine whose background calls run between the steps of the process that began them.
 
-    `process` returns the process that runs.
+    `process` returns the current process.
     """
 
     def __init__(self, process: Callable[[], Process | None]) -> None:

@@ -1,4 +1,4 @@
-"""The simulated world: clock, logs, cluster, tier, metadata topic, and what happens beside tierctl."""
+"""The simulated world: clock, logs, cluster, tier, metadata topic, and events outside tierctl."""
 
 import random
 import shutil
@@ -29,16 +29,16 @@ OWN_BROKER_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """How often things happen, per side effect; drawn once per seed."""
+    """Probabilities of faults and events per side effect; drawn once per seed."""
 
     switch: float
     event: float
     crash: float
     fault: float
     overlap: float
-    """How often another thread of the process comes first."""
+    """How often another thread of the process runs first."""
     takes_over: bool
-    """Whether brokers tier for a while, between runs of tierctl."""
+    """Whether brokers tier for some time between runs of tierctl."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Odds":
@@ -63,7 +63,7 @@ class World:
     is_calm: bool = False
     """True once faults, crashes and events have ended."""
     busy: int = 0
-    """The number of commands that are running."""
+    """The number of running commands."""
     trace: deque[str] = field(default_factory=lambda: deque(maxlen=TRACE_MAX))
     logs: dict[tuple[Uuid, int], ModelLog] = field(default_factory=dict)
     configs: dict[str, TopicConfig] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class World:
             for _ in range(self.rng.randint(0, 4)):
                 self._produce(self.logs[partition.key])
 
-    # What the store, the topic and the cluster ask.
+    # Methods that the store, the topic and the cluster call.
 
     def step(self, name: str, *, may_wait: bool = True) -> None:
         """Implement `Environment.step`."""
@@ -141,7 +141,7 @@ class World:
             raise Crash
 
     def _wait(self, process: Process) -> None:
-        """Let the environment and other processes go on while `process` waits."""
+        """Let the environment and other processes continue while `process` waits."""
         self._is_stepping = True
         try:
             self._checked(self._do_late)
@@ -173,7 +173,7 @@ class World:
         return kind
 
     def later(self, do: Callable[[], None]) -> None:
-        """Implement `Environment.later`: within five minutes."""
+        """Implement `Environment.later`: carry it out within five minutes."""
         self._late.append((self.clock_ms + self.rng.randint(1, 5 * MINUTE_MS), do))
 
     def _do_late(self, *, all_of_them: bool = False) -> None:
@@ -221,14 +221,14 @@ class World:
         self.topic.write(self._metadata_partition(event), encode(event))
 
     def raise_log_start(self, log: ModelLog, offset: int) -> None:
-        """Raise a log start as DeleteRecords does, after the check that every record below may go."""
+        """Raise a log start as DeleteRecords does, after checking that every record below may be deleted."""
         self.note(f"log start of {log.partition.topic_partition}: {log.log_start_offset} -> {offset}")
         self._checked(lambda: self.truth.log_start_raised(log.partition.key, offset))
         log.raise_log_start(offset)
         self.write_checkpoints()
 
     def _checked(self, check: Callable[[], Any]) -> None:
-        """Call `check`; a violation ends the simulation, and the process that met it."""
+        """Call `check`; a violation ends the simulation and the process that caused it."""
         try:
             check()
         except InvariantViolation as e:
@@ -238,14 +238,14 @@ class World:
             raise
 
     def note(self, text: str) -> None:
-        """Remember what happened, for the report of a failure."""
+        """Record an event, for the report of a failure."""
         process = self.scheduler.current
         self.trace.append(f"{self.clock_ms - START_MS:>10} {process.name if process else '-':8} {text}")
 
-    # What happens beside tierctl.
+    # Events outside tierctl.
 
     def happen(self) -> None:
-        """Let one event of the environment happen."""
+        """Carry out one event of the environment."""
         kind = self.rng.choices(
             ("produce", "elect", "minutes", "hours", "delete records", "broker"), (10, 1, 3, 1, 1, 10)
         )[0]
@@ -328,7 +328,7 @@ class World:
         return sorted({topic_id for topic_id, _ in left})
 
     def calm(self) -> None:
-        """End faults, crashes and events; two days later copies that were begun count as dangling."""
+        """End faults, crashes and events; two days later unfinished copies count as dangling."""
         self._checked(lambda: self._do_late(all_of_them=True))
         if self.cluster.tiers:
             self.set_tiering(on=False)
@@ -337,7 +337,7 @@ class World:
 
     def write_checkpoints(self) -> None:
         """Write the offset checkpoints of the log directory."""
-        # Without tiering a broker writes only the log starts inside of its first local segment.
+        # Without tiering a broker writes only log starts inside its first local segment.
         starts = {
             log.partition.topic_partition: log.log_start_offset
             for log in self.logs.values()

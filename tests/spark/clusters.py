@@ -1,15 +1,15 @@
-"""Where Spark runs in tests: clusters started by the tests on free loopback ports, and drivers for them.
+"""Spark in tests: clusters that the tests start on free loopback ports, and drivers for them.
 
     def test_plans_are_equal(engine: Engine) -> None:
         ran = engine.tierctl("sweep", "--metadata", folder, "--remote", tier)
         rows = engine.call(read_rows, str(folder))      # read_rows(spark, folder), in the driver
 
-`engine` is each of ENGINES in turn. A process can have one SparkContext only, so every master has a driver
-process of its own, which lives as long as the tests. Except with local[2] the executors' interpreter has no
-tierctl: what they run is what was shipped to them, and nothing of tests/.
+`engine` is each of ENGINES in turn. A process can have only one SparkContext, so every master has its own
+driver process, which runs as long as the tests. Except with local[2], the executors' interpreter has no
+tierctl: they run the code that was shipped to them, and no code of tests/.
 
-Without Java these tests are skipped with a line that says so; with CI=true that is a failure. Only processes
-started here are ended, each by its id.
+Without Java these tests are skipped with a message; with CI=true they fail. Only processes started here are
+ended, each by its id.
 """
 
 import functools
@@ -49,7 +49,7 @@ WORKERS = 2
 ROOT = Path(__file__).parents[2]
 READY_TIMEOUT_S = 300
 END_TIMEOUT_S = 30
-# Neither the working directory nor PYTHONPATH may show tierctl to Python workers that the JVM starts.
+# Python workers that the JVM starts must not find tierctl in the working directory or PYTHONPATH.
 _DRIVER = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.spark.driver import main; main(*sys.argv[1:])"
 )
@@ -60,7 +60,7 @@ LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # On a cluster, one executor of one core on each of two workers.
+    # On a cluster, two workers with one executor of one core each.
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
 }
@@ -71,11 +71,11 @@ SHORT_LIVED_JVMS = {
 }
 
 SMALL = LOOPBACK | SHORT_LIVED_JVMS
-"""Settings of a test's Spark."""
+"""Spark settings of a test."""
 
 
 def spark_home() -> Path:
-    """Where PySpark's own Spark is; skips the test without Java."""
+    """Return the folder of PySpark's Spark; skip the test without Java."""
     import pyspark
 
     if shutil.which("java") is None:
@@ -84,7 +84,7 @@ def spark_home() -> Path:
 
 
 def spark_environment(python: Path, **extra: str) -> dict[str, str]:
-    """An environment in which Spark's programs run on the loopback interface, with little memory."""
+    """Return an environment in which Spark's programs use the loopback interface and little memory."""
     own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
     own |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": " ".join(SHORT_LIVED)}
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
@@ -92,11 +92,11 @@ def spark_environment(python: Path, **extra: str) -> dict[str, str]:
 
 
 def python_without_tierctl(folder: Path) -> Path:
-    """This interpreter, with the libraries that are installed here, and without tierctl."""
+    """Return an interpreter with the installed libraries and without tierctl."""
     python = folder / "python"
     if not python.exists():
         libraries = os.pathsep.join(site.getsitepackages())
-        # Without site.py nobody reads the .pth file that points to the checkout.
+        # Without site.py, the .pth file that points to the checkout is not read.
         python.write_text(
             f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec "{sys.executable}" -S "$@"\n'
         )
@@ -105,14 +105,14 @@ def python_without_tierctl(folder: Path) -> Path:
 
 
 def spark_program(*words: str, home: Path, python: Path, **environment: str) -> list[str]:
-    """The command line of a class of Spark's; its process is the JVM itself."""
+    """Return the command line of a class of Spark; its process is the JVM itself."""
     settings = spark_environment(python, **environment)
     return ["env", *(f"{k}={v}" for k, v in settings.items()), str(home / "bin" / words[0]), *words[1:]]
 
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[str]:
-    """A standalone master and two workers, with room for two applications; yields spark://127.0.0.1:port."""
+    """Start a standalone master and two workers, with room for two applications; yield its URL."""
     home, python = spark_home(), python_without_tierctl(folder)
     port, web_port = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -148,7 +148,7 @@ def _wait(ready: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def spark_connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server over local[2]; yields sc://127.0.0.1:port."""
+    """Start a Spark Connect server over local[2]; yield sc://127.0.0.1:port."""
     home, python = spark_home(), python_without_tierctl(folder)
     port = free_port()
     conf = SMALL | {
@@ -161,7 +161,7 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
         *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
         home=home,
         python=python,
-        # Spark takes its servers' memory from here.
+        # Spark takes the memory of its servers from this variable.
         SPARK_DAEMON_MEMORY="768m",
     )
     with process(command, folder / "connect.log", lambda: True):
@@ -170,7 +170,7 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
 
 
 class Driver:
-    """A process with one Spark session, in which commands and functions are run one after the other."""
+    """A process with one Spark session, in which commands and functions run one after the other."""
 
     def __init__(
         self,
@@ -180,9 +180,9 @@ class Driver:
         conf: Mapping[str, str] = MappingProxyType(SMALL),
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`environment` comes to the variables that Spark's programs have in tests."""
+        """Add `environment` to the variables that Spark's programs have in tests."""
         self.master = master
-        # A server of Spark Connect has its own.
+        # A Spark Connect server has its own settings.
         settings = {} if master.startswith("sc://") else dict(conf)
         self.log = folder / "driver.log"
         with self.log.open("wb") as log:
@@ -197,11 +197,11 @@ class Driver:
 
     @property
     def pid(self) -> int:
-        """Its process, whose child the JVM is."""
+        """Return the id of the process, whose child the JVM is."""
         return self._process.pid
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """function(spark, *args) in the driver; what it raises is raised here."""
+        """Call function(spark, *args) in the driver; raise the exception that it raises."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -216,7 +216,7 @@ class Driver:
         return answer
 
     def close(self) -> None:
-        """End it, and Spark with it."""
+        """End the process and Spark."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(BrokenPipeError):
@@ -230,7 +230,7 @@ class Driver:
 
 
 def serve(session: "SparkSession", requests: IO[bytes], answers_to: IO[bytes]) -> None:
-    """What a driver process does: one answer for each request, until there are no more."""
+    """Serve requests in a driver process, one response per request, until the input ends."""
     while True:
         try:
             function, args = pickle.load(requests)
@@ -252,13 +252,13 @@ def _can_be_sent(error: Exception) -> bool:
 
 
 def run_command(_session: "SparkSession", args: Sequence[str]) -> Ran:
-    """One command line of tierctl, in a process whose Spark session is open already."""
+    """Run one command line of tierctl in a process with an open Spark session."""
     return tierctl(*args)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where a test's commands do their work; `master` is None for engine=local."""
+    """The engine of a test's commands; `master` is None for engine=local."""
 
     name: str
     master: str | None
@@ -267,14 +267,14 @@ class Engine:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What makes a command run here."""
+        """Return the options that select this engine."""
         return () if self.master is None else ("--engine", "spark", "--master", self.master)
 
     def tierctl(self, *args: object) -> Ran:
-        """One command line, with the options of this engine."""
+        """Run one command line with the options of this engine."""
         words = [*map(str, args), *self.options]
         return tierctl(*words) if self.driver is None else self.driver.call(run_command, words)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """function(spark, *args); with engine=local spark is None. It must be one of a module's functions."""
+        """Call function(spark, *args) of a module; with engine=local, spark is None."""
         return function(self.session, *args) if self.driver is None else self.driver.call(function, *args)

@@ -1,4 +1,4 @@
-"""Side effects for engines in tests; of this module, so that Python workers find them."""
+"""Side effects for tests of engines; Python workers import them from this module."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ POISON = 3
 
 
 def piece(offset: int, topic: str = "bills") -> SideEffectInput:
-    """Something to do."""
+    """Return a step."""
     metadata = RemoteLogSegmentMetadata(
         topic=topic,
         topic_id=Uuid("frhhXlTgT861Vsw_kSDCIw"),
@@ -31,25 +31,25 @@ def piece(offset: int, topic: str = "bills") -> SideEffectInput:
 
 
 def named(context: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
-    """Answers with the piece's offset."""
+    """Return the offset of the step."""
     context.advance(work.metadata.segment_size_in_bytes)
     return SideEffectResult(begun=True, custom_metadata=str(work.metadata.start_offset).encode())
 
 
 def poisonous(context: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
-    """As `named`; one piece kills whoever does it."""
+    """Do the same as `named`, but kill the executing process for one of the steps."""
     if work.metadata.start_offset == POISON:
         os.kill(os.getpid(), signal.SIGKILL)
     return named(context, work)
 
 
 def failing(_bench: SideEffectContext, _work: SideEffectInput) -> SideEffectResult:
-    """Nothing was stored."""
+    """Raise an error that states that no object was stored."""
     return SideEffectResult(begun=True, error=StoreWriteFailed("full", hint="free space"))
 
 
 def slow(folder: str, _bench: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
-    """Leaves a mark in `folder`, and takes longer than anybody waits."""
+    """Create a file in `folder`, and take longer than any timeout."""
     Path(folder, str(work.metadata.start_offset)).touch()
     time.sleep(120)
     return SideEffectResult(begun=True)

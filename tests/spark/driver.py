@@ -1,4 +1,4 @@
-"""A process with a Spark session that does what it is asked on stdin; clusters.py starts it."""
+"""A process with a Spark session that serves requests on stdin; clusters.py starts it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from tests.spark.clusters import serve
 
 
 def main(master: str, conf: str) -> None:
-    """`conf` is JSON. Answers go to the stdout this process was given; what else is printed, to stderr."""
+    """Serve requests. `conf` is JSON. Responses go to the original stdout, all other output to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     settings = SparkSettings(master=master, conf=json.loads(conf))

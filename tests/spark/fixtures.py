@@ -1,4 +1,4 @@
-"""Spark for tests, each kind started once and only when a test asks for it; see clusters.py."""
+"""Spark for tests: each kind is started once, and only when a test uses it; see clusters.py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """local[2] in this process."""
+    """Return a session of local[2] in this process."""
     spark_home()
     with opened_session(SparkSettings(master="local[2]", conf=SMALL)) as session:
         yield session
@@ -33,14 +33,14 @@ def spark() -> "Iterator[SparkSession]":
 
 @pytest.fixture(scope="session")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """spark://... of a standalone master with two workers."""
+    """Return the URL of a standalone master with two workers."""
     with standalone_cluster(tmp_path_factory.mktemp("standalone")) as master:
         yield master
 
 
 @pytest.fixture(scope="session")
 def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """sc://... of a Spark Connect server."""
+    """Return the URL of a Spark Connect server."""
     with spark_connect_server(tmp_path_factory.mktemp("connect")) as master:
         yield master
 
@@ -53,26 +53,26 @@ def _driver(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
 
 @pytest.fixture(scope="session")
 def local_cluster_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver of local-cluster[2,1,1024]."""
+    """Return a driver of local-cluster[2,1,1024]."""
     spark_home()
     yield from _driver(LOCAL_CLUSTER, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def standalone_driver(standalone: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver of the standalone cluster, with one core of each worker."""
+    """Return a driver of the standalone cluster, with one core of each worker."""
     yield from _driver(standalone, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def connect_driver(connect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A client of the Spark Connect server."""
+    """Return a client of the Spark Connect server."""
     yield from _driver(connect_server, tmp_path_factory)
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each of ENGINES: the same command on all of them."""
+    """Run the test on each of ENGINES."""
     name = request.param
     if name == "local":
         return Engine(name, None, None, None)

@@ -1,4 +1,4 @@
-"""Metadata logs for tests of the data source, and its rows as `tierctl format` prints them."""
+"""Metadata logs for tests of the data source, and its rows in the form of `tierctl format`."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ Row = dict[str, Any]
 
 
 def topic_folders(capture: Path) -> list[Path]:
-    """Every folder of a capture that has metadata partitions."""
+    """Return every folder of a capture that has metadata partitions."""
     return sorted({path.parent for path in capture.rglob(f"{METADATA_TOPIC}-*") if path.is_dir()})
 
 
 def batches(values: Iterable[bytes | None], base_offset: int = 0) -> list[bytes]:
-    """One record a batch, as brokers write them here."""
+    """Return one batch per record, as brokers write them."""
     return [
         encode_batch([Record(offset, NOW_MS + offset, None, value)])
         for offset, value in enumerate(values, base_offset)
@@ -27,7 +27,7 @@ def batches(values: Iterable[bytes | None], base_offset: int = 0) -> list[bytes]
 
 
 def write_log(folder: Path, partition: int, data: Sequence[bytes], *, base_offset: int = 0) -> Path:
-    """A segment of a metadata partition."""
+    """Write a segment of a metadata partition."""
     path = folder / f"{METADATA_TOPIC}-{partition}" / f"{base_offset:020d}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(data))
@@ -35,7 +35,7 @@ def write_log(folder: Path, partition: int, data: Sequence[bytes], *, base_offse
 
 
 def as_json(row: Row) -> Row:
-    """A row of the data source as `format --style json` has it."""
+    """Return a row of the data source in the form of `format --style json`."""
     fields: Row = {}
     if row["type"] is not None:
         fields = {name: row[name] for name in FIELDS[row["type"], row["dialect"]]}

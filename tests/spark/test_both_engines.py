@@ -1,4 +1,4 @@
-"""Every cell of the table of engines: what a command prints and leaves behind is the same on both."""
+"""Every cell of the table of engines: output and files are the same on both engines."""
 
 import re
 import shutil
@@ -32,7 +32,7 @@ STATE = "state"
 
 
 def reading(*words: object) -> Callable[[Run, Capture, Path], Any]:
-    """Return a scene that runs one command over a captured tier; {} is the folder of the capture."""
+    """Return a test case that runs one command over a captured tier; {} is the folder of the capture."""
 
     def scene(run: Run, capture: Capture, folder: Path) -> Any:
         configs = folder / "topics.properties"
@@ -66,13 +66,13 @@ def deletes(run: Run, capture: Capture, folder: Path) -> Any:
 
 
 def applies(run: Run, capture: Capture, folder: Path) -> Any:
-    """Carry out a plan that was made here."""
+    """Carry out a plan that this test made."""
     world = tiered(capture, folder / "world")
     planned = [word for word in sweeping(world) if word != "--apply"]
     assert tierctl(*planned, "--plan-out", folder / "plan").code == 0
     inputs = ("--log-dir", world.logs, "--topic-configs", world.logs / "configs")
     end = end_of(run("apply", folder / "plan", *world.where, *inputs, "-o", "json", "--apply"), world)
-    # The time of the run, by which it decides again.
+    # The time of the run, as of which apply decides again.
     return replace(end, printed=_without("cutoff_ms", end.printed))
 
 
@@ -85,7 +85,7 @@ def _without(name: str, value: Any) -> Any:
 
 
 def state_directory(capture: Capture, folder: Path, spoil: bool = True) -> None:
-    """A state directory, of which one cache is damaged, one is missing, and two offsets are too high."""
+    """Return a state directory with a damaged and a missing cache, and two offsets that are too high."""
     metadata = capture("tiered-cluster") / "after"
     assert tierctl("cache", "build", "--metadata", metadata, "--state-dir", folder / STATE).code == 0
     if spoil:
@@ -95,7 +95,7 @@ def state_directory(capture: Capture, folder: Path, spoil: bool = True) -> None:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file, without the times that a manifest has, and without times of runs."""
+    """Return the content of every file, without the times in a manifest, and without times of runs."""
     found = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -105,7 +105,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def over_state(*words: object, spoil: bool = True) -> Callable[[Run, Capture, Path], Any]:
-    """Return a scene that runs one command over a state directory, and then returns every byte of that."""
+    """Return a test case that runs one command over a state directory and returns its files."""
 
     def scene(run: Run, capture: Capture, folder: Path) -> Any:
         state_directory(capture, folder, spoil)
@@ -131,7 +131,7 @@ def writes_tables(run: Run, capture: Capture, folder: Path) -> Any:
 
 
 def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
-    """A change, calculated from the pipeline's tables, of all topics at once; equal to that of the topic."""
+    """Calculate a change of all topics from the pipeline's tables; the result equals that of the topic."""
     root, configs, tables = capture("tiered-cluster"), folder / "topics.properties", folder / "tables"
     configs.write_text("clicks.retention.bytes=2097152\norders.retention.ms=172800000\n")
     metadata = ("--metadata", root / "before")
@@ -162,7 +162,7 @@ def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
 
 
 def restores(run: Run, capture: Capture, folder: Path) -> Any:
-    """Write local logs, one without the records of a key; return every byte of them, and a list."""
+    """Write local logs, one without the records of a key; return their files and a list."""
     broker, remote = folder / "broker", capture("tiered-cluster") / "before-remote"
     broker.mkdir()
     (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
@@ -221,7 +221,7 @@ def test_every_command_has_a_scene() -> None:
 
 @pytest.fixture
 def small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Captures are small: cut them as if they were large."""
+    """Split small captures as if they were large."""
     monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
     monkeypatch.setattr(spark_files, "LEAST_EVENTS", 1)
     monkeypatch.setattr(spark_files, "LEAST_BYTES", 1)
@@ -245,7 +245,7 @@ def test_both_engines_print_and_write_the_same(
     for engine in EngineName:
         more = SPARK if engine is EngineName.SPARK else ("--engine", "local")
         codes: list[int] = []
-        # In the same folder: its path is printed.
+        # In the same folder, because its path is printed.
         folder = tmp_path / "here"
         folder.mkdir()
         found.append(SCENES[command](partial(run_noting, codes, more), capture, folder))
@@ -273,7 +273,7 @@ def test_the_other_commands_have_no_engine(command: str) -> None:
     [("a.rlmcache", 1, "bytes on an executor"), ("b.rlmcache", 0, "an executor can't read b.rlmcache")],
 )
 def test_executors_of_another_machine(name: str, more_bytes: int, message: str, tmp_path: Path) -> None:
-    """Their file of the same path is another one, or missing."""
+    """The file with the same path on the other machine differs or is missing."""
     (tmp_path / "a.rlmcache").write_bytes(b"abc")
     file = spark_files._File(name, 3 + more_bytes)
     before = Path.cwd()
@@ -286,7 +286,7 @@ def test_executors_of_another_machine(name: str, more_bytes: int, message: str, 
 def test_a_file_that_changed_is_not_replaced(
     capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if executors had read another file of the same path."""
+    """The executors have read another file with the same path."""
     state_directory(capture, tmp_path, spoil=False)
     before = files_in(tmp_path / STATE)
     monkeypatch.setattr("tierctl.metadata.cache_files.files.crc32c", lambda _: 7)

@@ -19,7 +19,7 @@ EXAMPLES = [each for document in DOCUMENTS for each in document.blocks("python")
 
 @pytest.fixture
 def names(capture: Callable[[str], Path]) -> Mapping[str, object]:
-    """What stands for the names in documents."""
+    """Return the values that replace names in documents."""
     root = capture("tiered-cluster")
     found = {
         "/var/lib/kafka/data": "before",

@@ -1,4 +1,4 @@
-"""What executors transfer is in the metrics file and in the line that ends a run, as on the local engine."""
+"""Transfers of executors count in the metrics file and the summary, as on the local engine."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from tests.spark.test_both_engines import SCENES, SPARK, Capture
 from tests.spark.worlds import tiered, untiered
 
 FETCHED = {"fetch", "fetch --erase-report", "verify"}
-"""The scenes that read segments of the tier."""
+"""The test cases that read segments of the tier."""
 _FETCHED_BYTES = "kafka_server_brokertopicmetrics_remotefetchbytes_total"
 
 
@@ -79,7 +79,7 @@ def test_waits_of_executors_are_reported(capture: Capture, tmp_path: Path) -> No
 
 
 def test_waits_of_processes_may_overlap() -> None:
-    """So a run's wait is that of the process that waited longest; numbers and sums are of all."""
+    """A run's wait is that of the process that waited longest; counts and sums cover all processes."""
     throttle = Throttle(ThrottleSettings())
     for process, elapsed_s in (("a:1", 2.0), ("b:1", 3.0), ("a:1", 4.0)):
         waits = {Direction.FETCH: Waits(2, elapsed_s + 1, elapsed_s, elapsed_s)}

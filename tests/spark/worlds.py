@@ -1,4 +1,4 @@
-"""Tiers of whole captures that a test may change, and what became of them, ids and times left out."""
+"""Copies of whole captured tiers that a test may change, and their state without ids and times."""
 
 import json
 from collections.abc import Callable
@@ -16,13 +16,13 @@ Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
 
 NOW_MS = 1795392000000
-"""One time for all runs, after the captures; from 2026-11-23T10:30Z on more of their segments are expired."""
+"""The time of all runs, after the captures; from 2026-11-23T10:30Z on, more segments are expired."""
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
 
 
 def untiered(capture: Capture, target: Path) -> World:
-    """A broker's log directory, and an empty tier."""
+    """Return a broker's log directory, and an empty tier."""
     target.mkdir()
     world = World(target / "metadata", target / "remote", capture("untiered-broker") / "local", target / "s")
     topic_in(world.metadata, writable=True, partition_count=50).close()
@@ -30,7 +30,7 @@ def untiered(capture: Capture, target: Path) -> World:
 
 
 def tiered(capture: Capture, target: Path) -> World:
-    """A cluster's tier before its brokers deleted anything."""
+    """Return a cluster's tier before its brokers deleted any segment."""
     before = capture("tiered-cluster") / "before"
     world = World(before, before.with_name("before-remote"), before, target / "none").clone(target)
     (world.logs / "configs").write_text(CONFIGS)
@@ -38,7 +38,7 @@ def tiered(capture: Capture, target: Path) -> World:
 
 
 def unclean(capture: Capture, target: Path) -> World:
-    """A tier with what two leaders wrote of the same offsets; metadata and logs are one broker's each."""
+    """Return a tier with the copies of two leaders of the same offsets; metadata and logs of one broker."""
     before = capture("unclean-leader") / "before"
     world = World(before / "broker-1", before / "remote", before / "broker-2", target / "none").clone(target)
     (world.logs / "configs").write_text("payouts.retention.bytes=3145728\nwallets.retention.bytes=3145728\n")
@@ -46,7 +46,7 @@ def unclean(capture: Capture, target: Path) -> World:
 
 
 def aivens(capture: Capture, target: Path) -> World:
-    """A tier that Aiven's plugin wrote."""
+    """Return a tier that Aiven's plugin wrote."""
     root = capture("aiven-plain")
     world = World(root / "broker-logs", root / "bucket", root / "broker-logs", target / "none").clone(target)
     (world.logs / "configs").write_text("sensors.retention.bytes=500000\n")
@@ -54,38 +54,38 @@ def aivens(capture: Capture, target: Path) -> World:
 
 
 def copying(world: World) -> tuple[object, ...]:
-    """Everything that can be copied."""
+    """Return a command that copies everything that can be copied."""
     logs = ("--log-dir", world.logs, *enabled(world.logs))
     return ("copy", *world.where, "--layout", "kafka", *logs, "-o", "json", "--apply")
 
 
 def sweeping(world: World) -> tuple[object, ...]:
-    """What the brokers deleted afterwards."""
+    """Return a command that deletes what the brokers deleted later."""
     configs = ("--topic-configs", world.logs / "configs", "--log-start-offset", "orders-1=1500")
     options = ("--log-dir", world.logs, *configs, "--now", NOW_MS)
     return ("sweep", *world.where, *options, "-o", "json", "--apply")
 
 
 def trimming(world: World, *more: str) -> tuple[object, ...]:
-    """What the world's limits leave no room for."""
+    """Return a command that deletes what the world's limits expire."""
     logs = ("--log-dir", world.metadata, "--log-dir", world.logs)
     options = (*logs, "--topic-configs", world.logs / "configs", "--now", NOW_MS, *more)
     return ("sweep", *world.where, *options, "-o", "json", "--apply")
 
 
 def marking(world: World, topic: str = "shortlived") -> tuple[object, ...]:
-    """The topic that was deleted."""
+    """Return a command that marks the deleted topic."""
     return ("delete", *world.where, *mark(world.metadata, topic), "-o", "json", "--apply")
 
 
 def deleting(world: World) -> tuple[object, ...]:
-    """What the tier has of it."""
+    """Return a command that deletes the topic's segments from the tier."""
     return ("delete", *world.where, "-o", "json", "--apply")
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What a run printed, and what there is after it."""
+    """The output of a run, and the state after it."""
 
     code: int
     printed: dict[str, Any]
@@ -94,13 +94,13 @@ class End:
 
 
 def end_of(ran: Ran, world: World) -> End:
-    """Equal for two runs that did the same, whatever did it."""
+    """Return a value that is equal for two runs with the same effects."""
     shown = json.loads(ran.out)
     outcomes = [
         {name: value for name, value in outcome.items() if _is_lasting(name, outcome)}
         for outcome in shown["outcomes"]
     ]
-    # Each run has its own time and its own folders, and so a digest of its own.
+    # Each run has its own time and folders, and therefore its own digest.
     lasting = {name: value for name, value in shown.items() if name not in {"identity", "digest"}}
     return End(
         ran.code, lasting | {"outcomes": outcomes}, objects_of(world.remote), segments_of(world.metadata)

@@ -1,4 +1,4 @@
-"""States folded from captured brokers' metadata logs, and what their logs say."""
+"""States folded from captured brokers' metadata logs, and lineages from their log directories."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tierctl.wire.metadata import decode_column
 
 
 def read_state(broker: Path) -> TierState:
-    """What a broker's `__remote_log_metadata-*` folders say."""
+    """Return the state of a broker's `__remote_log_metadata-*` folders."""
     state = TierState()
     for log in sorted(broker.glob("__remote_log_metadata-*/*.log")):
         records = [record for batch in batches(log.read_bytes()) for record in batch.records()]
@@ -27,7 +27,7 @@ def read_state(broker: Path) -> TierState:
 
 
 def partition(state: TierState, topic: str, number: int = 0) -> PartitionState:
-    """The state of a partition by name."""
+    """Return the state of a partition by name."""
     (found,) = (
         p for p in state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == (topic, number)
     )
@@ -35,7 +35,7 @@ def partition(state: TierState, topic: str, number: int = 0) -> PartitionState:
 
 
 def lineage_of(broker: Path, topic_partition: str) -> Lineage:
-    """A replica's leader epochs."""
+    """Return a replica's leader epochs."""
     entries: tuple[EpochEntry, ...] = read_leader_epoch_checkpoint(
         (broker / topic_partition / "leader-epoch-checkpoint").read_bytes()
     )

@@ -1,4 +1,4 @@
-"""Fold encoded events, and compare states by what they answer."""
+"""Fold encoded events, and compare states by the results of queries."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -29,7 +29,7 @@ def folded(
     chunks: Sequence[int] = (),
     keep_deleted: bool = False,
 ) -> TierState:
-    """The state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`."""
+    """Return the state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`."""
     state = TierState(keep_deleted=keep_deleted)
     bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
     for begin, end in pairwise(bounds):
@@ -53,7 +53,7 @@ def one_by_one(values: Sequence[bytes]) -> TierState:
 
 
 def answers_of(cache: RemoteLogMetadataCache) -> dict[str, Any]:
-    """Everything a cache can be asked, in its order."""
+    """Return the results of all queries of a cache, in its order."""
     epochs = cache.leader_epochs()
     offsets = range(-1, 60)
     listed: dict[int, Any] = {}
@@ -74,7 +74,7 @@ def answers_of(cache: RemoteLogMetadataCache) -> dict[str, Any]:
 
 
 def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -> None:
-    """Assert that the columns answer as the objects of a cache do."""
+    """Assert that queries of the columns have the same results as queries of a cache's objects."""
     known = sorted(cache.list_remote_log_segments(), key=lambda m: m.segment_id)
     finished = [m for m in known if m.state is S.COPY_SEGMENT_FINISHED]
 
@@ -110,7 +110,7 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
 
 
 def _end_in(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
-    """The last offset of `epoch` in a segment; -1 if it has none."""
+    """Return the last offset of `epoch` in a segment; -1 if it has none."""
     starts = sorted(dict(segment.segment_leader_epochs).items())
     ends = [start - 1 for _, start in starts[1:]] + [segment.end_offset]
     return next((end for (each, _), end in zip(starts, ends, strict=True) if each == epoch), -1)
@@ -162,6 +162,6 @@ def values_of(events: Sequence[MetadataEvent]) -> list[bytes]:
 
 
 def encodable(event: MetadataEvent) -> bool:
-    """What the KIP's dialect has a place for, and the codec lets pass."""
+    """Return values that KIP-405's dialect can represent, and that the codec accepts."""
     kip405 = event.broker_id is None
     return not (kip405 and (event.custom_metadata is not None or getattr(event, "txn_index_empty", False)))

@@ -1,4 +1,4 @@
-"""Histories of one partition's metadata events, from the likely to the absurd."""
+"""Histories of one partition's metadata events, from probable to impossible ones."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ ORDERS = TopicIdPartition(Uuid.from_bytes(b"topic-id-orders!"), "orders", 1)
 
 
 def segment_id(number: int) -> Uuid:
-    """An id made of a small number."""
+    """Return an id made of a small number."""
     return Uuid.from_bytes(number.to_bytes(16, "big"))
 
 
@@ -28,7 +28,7 @@ def started(
     epochs: tuple[tuple[int, int], ...] | None = None,
     **facts: object,
 ) -> RemoteLogSegmentMetadata:
-    """A segment's first event."""
+    """Return a segment's first event."""
     base = RemoteLogSegmentMetadata(
         topic=ORDERS.topic,
         topic_id=ORDERS.topic_id,
@@ -46,7 +46,7 @@ def started(
 
 
 def updated(number: int, state: RemoteLogSegmentState, **facts: object) -> RemoteLogSegmentMetadataUpdate:
-    """A segment's later event."""
+    """Return a later event of a segment."""
     base = RemoteLogSegmentMetadataUpdate(
         topic=ORDERS.topic,
         topic_id=ORDERS.topic_id,
@@ -60,7 +60,7 @@ def updated(number: int, state: RemoteLogSegmentState, **facts: object) -> Remot
 
 
 def finished(number: int, *facts: object, **named: object) -> list[MetadataEvent]:
-    """A segment copied: both events."""
+    """Return both events of a copied segment."""
     return [started(number, *facts, **named), updated(number, S.COPY_SEGMENT_FINISHED)]
 
 
@@ -106,7 +106,7 @@ def _update(draw: st.DrawFn) -> RemoteLogSegmentMetadataUpdate:
 
 @st.composite
 def _life(draw: st.DrawFn) -> list[MetadataEvent]:
-    """A prefix of what a segment usually goes through, one segment after the other."""
+    """Return a prefix of the usual events of segments, one segment after the other."""
     event = draw(_add())
     states = [S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED]
     number = int.from_bytes(event.segment_id.bytes, "big")
@@ -117,13 +117,13 @@ _steps = st.one_of(_add().map(lambda e: [e]), _update().map(lambda e: [e]), _lif
 
 
 def histories(max_steps: int = 25) -> st.SearchStrategy[list[MetadataEvent]]:
-    """Events in order of arrival: regular lives of segments mixed with whatever can be said of them."""
+    """Return events in order of arrival: regular histories of segments mixed with arbitrary events."""
     return st.lists(_steps, max_size=max_steps).map(lambda steps: [event for step in steps for event in step])
 
 
 @st.composite
 def regular_histories(draw: st.DrawFn, max_segments: int = 40) -> list[MetadataEvent]:
-    """What a well-behaved cluster writes: copied in order, deleted from the start, now and then a slip."""
+    """Return the events of a regular cluster: copies in order, deletes from the start, rare errors."""
     events: list[MetadataEvent] = []
     offset, epoch, oldest = 0, 0, 0
     for number in range(draw(st.integers(0, max_segments))):

@@ -1,4 +1,4 @@
-"""Kafka's cache written down with dictionaries, to hold the columnar one against."""
+"""Kafka's cache written with dictionaries, with which the columnar cache is compared."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ _S = RemoteLogSegmentState
 
 @dataclass(slots=True)
 class _EpochState:
-    """RemoteLogLeaderEpochState: `offsets` are those of readable segments, the rest is unreferenced."""
+    """RemoteLogLeaderEpochState: `offsets` has the readable segments; other segments are unreferenced."""
 
     offsets: dict[int, Uuid] = field(default_factory=dict)
     unreferenced: dict[Uuid, None] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def updated(
 
 
 class ReferenceCache:
-    """RemoteLogMetadataCache and RemoteLogLeaderEpochState as they read in Java, map for map."""
+    """RemoteLogMetadataCache and RemoteLogLeaderEpochState, translated from Java map by map."""
 
     def __init__(self, *, initialized: bool = True) -> None:
         self.initialized = initialized
@@ -68,13 +68,13 @@ class ReferenceCache:
         return len(self._segments)
 
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
-        """The segment of that id, in whatever state; None when unknown or deleted."""
+        """Return the segment with that id in any state; None if it is unknown or deleted."""
         return self._segments.get(segment_id)
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """addCopyInProgressSegment: whether the event was taken; False when it was dropped in silence.
+        """Implement addCopyInProgressSegment; return False if the event was ignored.
 
-        Raises IllegalEventError unless the state is COPY_SEGMENT_STARTED.
+        Raise IllegalEventError unless the state is COPY_SEGMENT_STARTED.
         """
         if metadata.state is not _S.COPY_SEGMENT_STARTED:
             raise IllegalEventError(
@@ -90,9 +90,9 @@ class ReferenceCache:
         return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
-        """updateRemoteLogSegmentMetadata: whether the event was taken; False when dropped in silence.
+        """Implement updateRemoteLogSegmentMetadata; return False if the event was ignored.
 
-        Raises RemoteResourceNotFound for a segment that is not there (unless history is being loaded) and
+        Raise RemoteResourceNotFound for an unknown segment (unless history is being loaded) and
         IllegalEventError for an allowed update to COPY_SEGMENT_STARTED.
         """
         existing = self._segments.get(update.segment_id)
@@ -125,7 +125,7 @@ class ReferenceCache:
             self._segments[segment_id] = metadata
 
     def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds `offset` in leader epoch `epoch`."""
+        """Return the readable segment with `offset` in leader epoch `epoch`."""
         entry = self._epochs.get(epoch)
         segment_id = entry.floor(offset) if entry else None
         if segment_id is None:
@@ -134,7 +134,7 @@ class ReferenceCache:
         return metadata if offset <= metadata.epoch_end_offset(epoch) else None
 
     def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The first readable segment of `epoch` at or after `offset` whose transaction index is not empty."""
+        """Return the first readable segment of `epoch` at or after `offset` that has aborted transactions."""
         metadata = self.remote_log_segment_metadata(epoch, offset)
         while metadata is not None and metadata.txn_index_empty:
             if metadata.end_offset < offset:
@@ -144,14 +144,14 @@ class ReferenceCache:
         return metadata
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """Highest offset ever copied in `epoch`; deleting segments never lowers it."""
+        """Return the highest offset ever copied in `epoch`; deleting segments never lowers it."""
         entry = self._epochs.get(epoch)
         return entry.highest_offset if entry else None
 
     def list_remote_log_segments(self, epoch: int | None = None) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments not yet deleted: of one epoch by start offset, or all in order of arrival.
+        """Return segments that are not deleted: of one epoch by start offset, or all in order of arrival.
 
-        Raises RemoteResourceNotFound, as Kafka, when the epoch still names a segment that is gone.
+        Raise RemoteResourceNotFound, as Kafka does, if the epoch still refers to a deleted segment.
         """
         if epoch is None:
             return iter(list(self._segments.values()))
@@ -169,17 +169,17 @@ class ReferenceCache:
         return metadata
 
     def next_start_offset(self, epoch: int, offset: int) -> int | None:
-        """Where the first readable segment of `epoch` begins, at or after `offset`."""
+        """Return the start offset of the first readable segment of `epoch` at or after `offset`."""
         entry = self._epochs.get(epoch)
         return min((start for start in entry.offsets if start >= offset), default=None) if entry else None
 
     def leader_epochs(self) -> tuple[int, ...]:
-        """Every leader epoch a segment ever named, ascending."""
+        """Return every leader epoch that a segment ever had, ascending."""
         return tuple(sorted(self._epochs))
 
 
 def _check_ranges(metadata: RemoteLogSegmentMetadata) -> None:
-    """RemoteLogSegmentMetadata's constructor: what no segment can be."""
+    """Raise the errors of RemoteLogSegmentMetadata's constructor for impossible offsets and epochs."""
     what = f"segment {metadata.segment_id}"
     if metadata.start_offset < 0:
         raise IllegalEventError(

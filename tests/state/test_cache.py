@@ -1,4 +1,4 @@
-"""The cache answers as Kafka's does: on Kafka's own histories, and on any other."""
+"""The cache has the same results as Kafka's, on Kafka's own histories and on random ones."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -26,7 +26,7 @@ PROBED_OFFSETS = range(-1, 62)
 
 
 def take(cache: Any, event: MetadataEvent) -> bool | str:
-    """What the cache says to an event: taken, dropped, or the Java exception's name."""
+    """Return the cache's reaction to an event: accepted, ignored, or the Java exception's name."""
     try:
         return cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
     except TierctlError as e:
@@ -201,7 +201,7 @@ def test_every_field_of_a_segment_is_kept() -> None:
         unknown_tags=((5, b"tag"),),
         nested_tags=(("remote_log_segment_id", ((6, b"tag"),)),),
     )
-    # A segment is always added in this state, and kafka records have no leader epoch.
+    # The cache adds a segment always in this state, and kafka records have no leader epoch.
     fixed = {"state", "leader_epoch"}
     assert {f.name for f in fields(segment) if getattr(segment, f.name) == f.default} == fixed
     assert cache_of(segment).get(segment_id(1)) == segment

@@ -1,4 +1,4 @@
-"""Folding whole columns says what folding event by event says."""
+"""Folding whole columns has the same result as folding event by event."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -92,7 +92,7 @@ def of_partition(segment_id: Uuid, partition: int) -> Uuid:
 
 
 def kept_by_a_cache_that_keeps(events: Sequence[MetadataEvent]) -> dict[Uuid, RemoteLogSegmentMetadata]:
-    """The last state of every segment, by way of a reference cache."""
+    """Return the last state of every segment, from a reference cache that keeps deleted segments."""
     cache, last = ReferenceCache(initialized=False), {}
     for event in events:
         known = cache.get(event.segment_id)
@@ -125,7 +125,7 @@ def test_many_at_once_come_in_the_order_of_a_grown_hash_set(finishing: int) -> N
 
 
 def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
-    """Every segment, deleted ones too, in its last state."""
+    """Return every segment, also deleted ones, in its last state."""
     (part,) = state.partitions.values()
     return {m.segment_id: m for m in [*part.cache.list_remote_log_segments(), *state.deleted_segments()]}
 

@@ -1,4 +1,4 @@
-"""KIP-405's scenarios: what a follower builds, who leads after an election, what a consumer reads."""
+"""KIP-405's scenarios: the state that a follower builds, the new leader, and consumers' reads."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ LEADER = [(0, 0), (1, 3), (2, 5), (3, 7)]
 
 
 class Follower(NamedTuple):
-    """A follower that was told to build its state: the leader, what is in the tier, what comes of it."""
+    """A follower that must build its state: its leader, the tier, and the expected state."""
 
     leader: Entries
     local_start: int
@@ -60,14 +60,14 @@ class Follower(NamedTuple):
 
 
 FOLLOWERS = {
-    # Scenario 1: an empty follower. The last offset below ELO 3 is of epoch 0; the epoch that starts at ELO
+    # Scenario 1: an empty follower. The last offset below ELO 3 has epoch 0; the epoch that starts at ELO
     # comes with the first batch from the leader.
     "new follower": Follower(LEADER, 3, 8, [SEG_0_2, SEG_3_5], 1, 3, [(0, 0)], [(0, 0), (1, 3)]),
-    # Scenario 3: the follower was away while segments up to 8 were tiered and deleted on the leader.
+    # Scenario 3: the follower was down while segments up to 8 were tiered and deleted on the leader.
     "out of sync, moved to the tier": Follower(
         LEADER, 9, 12, [SEG_0_2, SEG_3_5, SEG_6_8], 3, 9, LEADER, LEADER
     ),
-    # Scenario 5, last step: B's own lineage was thrown away; of two segments at 0-3 neither is taken.
+    # Scenario 5, last step: B's own lineage was discarded; neither of the two segments at 0-3 is used.
     "after an unclean election": Follower(
         [(0, 0), (2, 5)],
         6,
@@ -78,9 +78,9 @@ FOLLOWERS = {
         [(0, 0), (2, 5)],
         [(0, 0), (2, 5)],
     ),
-    # The local log begins in the middle of a segment: fetching goes on after the segment.
+    # The local log begins in the middle of a segment: the follower fetches from the segment's end on.
     "inside a segment": Follower(LEADER, 5, 12, [SEG_0_2, SEG_3_5], 2, 6, LEADER[:3], LEADER[:3]),
-    # Of epochs without records (here 2) the earlier one answers, as Kafka's own comment has it.
+    # For an epoch without records (here 2), the earlier one is used, as Kafka's own comment states.
     "a gap in epochs": Follower(
         [(0, 20), (1, 85), (3, 90), (4, 98)],
         90,
@@ -135,7 +135,7 @@ def test_target_epoch_of_an_unknown_offset() -> None:
 
 
 class Election(NamedTuple):
-    """Consumers' fetches (epoch, offset) under a lineage, and the segment that answers each."""
+    """Fetches of consumers (epoch, offset) with a lineage, and the segment that each of them reads."""
 
     lineage: Entries
     segments: list[Segment]
@@ -146,22 +146,22 @@ class Election(NamedTuple):
 SEG_0_1 = Segment(1, 0, 1, [(0, 0)], [(0, 0)])
 SEG_1_1 = Segment(2, 1, 1, [(1, 1)], [(0, 0), (1, 1)])
 ELECTIONS = {
-    # Scenario 4: both brokers crash, B comes back without messages 1 and 2 and leads.
+    # Scenario 4: both brokers crash, and B comes back as leader without messages 1 and 2.
     "crash of both": Election(
         [(0, 0), (1, 1), (2, 2)],
         [SEG_0_1, SEG_1_1],
         {(0, 0): 1, (1, 1): 2, (2, 2): None},
         [(1, 0, 0), (2, 1, 1)],
     ),
-    # Scenario 5, step 1 and 2: A shipped 0-3, B led uncleanly and shipped its own 0-3.
+    # Scenario 5, steps 1 and 2: A copied 0-3, B became leader uncleanly and copied its own 0-3.
     "unclean, B leads": Election(
         [(0, 0), (1, 2)],
         [DIVERGED_0_3, REWRITTEN_0_3],
         {(0, 0): 5, (0, 1): 5, (0, 2): None, (1, 2): 5, (1, 3): 5},
         [(5, 0, 3)],
     ),
-    # Step 3: A leads again with its old records and ships 4-5. Kafka's offset map has forgotten A's 0-3 for
-    # B's, of which only 0-1 are A's records: offsets 2 and 3 are in the tier, and no broker finds them.
+    # Step 3: A is leader again with its old records and copies 4-5. Kafka's offset map has replaced A's 0-3
+    # by B's, of which only 0-1 are A's records: offsets 2 and 3 are in the tier, but no broker finds them.
     "unclean, A leads again": Election(
         [(0, 0), (2, 5)],
         [DIVERGED_0_3, REWRITTEN_0_3, SEG_4_5],
@@ -187,15 +187,15 @@ def test_consumers_read_the_current_lineage(case: Election) -> None:
 @pytest.mark.parametrize(
     ("lineage", "segments", "copied_up_to"),
     [
-        # Leader promotion: found by walking from the latest epoch back; copying goes on at 5.
+        # A new leader searches from the latest epoch backwards, and continues to copy at 5.
         (
             [(0, 0), (1, 3), (2, 6)],
             [SEG_0_2, Segment(2, 3, 4, [(1, 3)], [(0, 0), (1, 3)])],
             OffsetAndEpoch(4, 1),
         ),
-        # B leads after A shipped 0-3 of epoch 0, which ends at 2 for B.
+        # B leads after A copied 0-3 of epoch 0, which ends at 2 for B.
         ([(0, 0), (1, 2)], [DIVERGED_0_3], OffsetAndEpoch(1, 0)),
-        # A leads again: its own copy counts, B's epoch 1 is unknown to it.
+        # A leads again: its own copy counts, and it does not know B's epoch 1.
         ([(0, 0), (2, 5)], [DIVERGED_0_3, REWRITTEN_0_3], OffsetAndEpoch(3, 0)),
         ([(0, 0)], [], OffsetAndEpoch(-1, -1)),
     ],

@@ -1,4 +1,4 @@
-"""Segments of equal offsets come in the order of Kafka's hash set, which the JVM's hash codes decide."""
+"""Segments of equal offsets have the order of Kafka's hash set, which depends on JVM hash codes."""
 
 import pytest
 from tierctl.model import Uuid
@@ -8,8 +8,8 @@ from tierctl.state.segments.java_hash import segment_hash
 
 from tests.state.histories import ORDERS, segment_id
 
-# What a JVM (17) printed: hash codes in order of arrival, and the order in which a set made by
-# ConcurrentHashMap.newKeySet() yields them after so many, over two of its growths.
+# Output of a JVM (17): hash codes in order of arrival, and the order of a set made by
+# ConcurrentHashMap.newKeySet() after so many entries, over two of its resizes.
 # fmt: off
 CODES = [
     -1156638823, -1552468968, -1077308326, 41356089, 1495978761, 2107132509, -441191359, -1105573998,

@@ -1,4 +1,4 @@
-"""Leader epochs: Kafka's cache of them, and which segments belong to a lineage."""
+"""Leader epochs: Kafka's cache of them, and the segments that belong to a lineage."""
 
 import json
 from bisect import bisect_right
@@ -127,7 +127,7 @@ def test_epochs_without_records_are_left_out() -> None:
 def within_by_the_letter(
     segment: RemoteLogSegmentMetadata, log_end_offset: int, leader_epochs: dict[int, int]
 ) -> bool:
-    """The rules of isRemoteSegmentWithinLeaderEpochs one after the other, each as its comment says it."""
+    """Apply the rules of isRemoteSegmentWithinLeaderEpochs in order, as its comments state them."""
     own = build_filtered_leader_epoch_map(dict(segment.segment_leader_epochs))
     lineage, last = sorted(leader_epochs), max(own)
     if not lineage or last < lineage[0] or last > lineage[-1]:
@@ -193,7 +193,7 @@ def test_segments_of_a_lineage(
 
 
 def test_epochs_below_a_truncated_lineage_are_forgiven() -> None:
-    # The example of Kafka's own comment: an overlapping segment was deleted, the lineage starts at 51.
+    # The example of Kafka's own comment: an overlapping segment was deleted, and the lineage starts at 51.
     truncated = Lineage([(7, 51), (9, 100)])
     assert truncated.contains(started(2, 14, 150, ((5, 14), (7, 15), (9, 100))), 200)
     assert not truncated.contains(started(2, 14, 50, ((5, 14),)), 200)
@@ -236,9 +236,9 @@ def spans(cache: RemoteLogMetadataCache, *bounds: int) -> list[tuple[str, int, i
 def test_each_offset_is_answered_once_by_its_lineage() -> None:
     cache = cache_of(
         (1, 0, 9),
-        (2, 10, 34, ((0, 10),)),  # a former leader's: the lineage is in epoch 2 there
+        (2, 10, 34, ((0, 10),)),  # Copied by a former leader: the lineage has epoch 2 there.
         (3, 10, 34, ((2, 10), (5, 30))),
-        (4, 35, 54, ((5, 35),)),  # diverges where the lineage goes on with epoch 6
+        (4, 35, 54, ((5, 35),)),  # Diverges where the lineage continues with epoch 6.
         (5, 52, 58, ((6, 52),)),
     )
     one, three, four, five = (segment_id(n) for n in (1, 3, 4, 5))
@@ -287,8 +287,7 @@ def test_spans_are_what_a_broker_answers_offset_by_offset(
             continue
         epoch = lineage.epoch_for_offset(offset)
         answered = cache.remote_log_segment_metadata(epoch, offset)
-        # A broker that reads on from an earlier offset gives what it began with; whoever seeks here gets
-        # an answer too.
+        # A broker that reads from an earlier offset continues with that segment, and a seek finds one, too.
         assert offset in covered or answered is None
         own = Lineage(sorted(covered[offset].segment_leader_epochs)) if offset in covered else None
         assert own is None or own.epoch_for_offset(offset) == epoch or answered == covered[offset]

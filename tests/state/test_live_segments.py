@@ -1,4 +1,4 @@
-"""Segments as columns are the segments; what is plainly in order has nothing that a check finds."""
+"""Segments as columns equal the segments as objects; checks find no problem in regular histories."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
 
 
 def facts_of_tier(cache: RemoteLogMetadataCache) -> LogFacts | None:
-    """The log as the tier alone tells it, the slow and plain way."""
+    """Return the log that the tier alone describes, computed in a slow and simple way."""
     finished = [s for s in cache.list_remote_log_segments() if s.state is S.COPY_SEGMENT_FINISHED]
     starts: dict[int, int] = {}
     for segment in finished:

@@ -1,4 +1,4 @@
-"""The sizes of a user partition's segments are summed exactly."""
+"""Sums of the sizes of a user partition's segments are exact."""
 
 from hypothesis import given
 from hypothesis import strategies as st

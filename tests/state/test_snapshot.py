@@ -1,4 +1,4 @@
-"""Folding goes on from bytes as it would have gone on in memory."""
+"""A fold that continues from a snapshot has the same result as one that continues in memory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ PARTITION = 3
 
 
 def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int]) -> TierState:
-    """Folded as `folded` folds, frozen and thawed at each cut."""
+    """Fold as `folded` does, with a snapshot and restore at each cut."""
     state, begin = TierState(), 0
     for end in [*sorted(min(cut, len(values)) for cut in cuts), len(values)]:
         fold(
@@ -79,7 +79,7 @@ def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_the_order_of_kafkas_hash_set_goes_on() -> None:
-    """How far it had grown decides in which order it yields ids, also once it is nearly empty again."""
+    """The size of the set decides the order of ids, also when it is nearly empty again."""
     ids = [number * 7919 for number in range(60)]
     begun = [started(number, 0, 9) for number in ids]
     left = [updated(number, S.COPY_SEGMENT_FINISHED) for number in ids[:50]]

@@ -1,4 +1,4 @@
-"""A store in memory: the smallest thing that keeps the contract, and fails when told to."""
+"""A store in memory: the smallest implementation of the contract, with errors on request."""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from tierctl.storage.tier import ObjectTier
 
 
 def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:
-    """The objects directly below `prefix`, and the folders there."""
+    """Return the objects directly below `prefix`, and the folders there."""
     folders, objects = {}, []
     for each in found:
         name, slash, _ = each.key.removeprefix(prefix).partition("/")
@@ -26,7 +26,7 @@ def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:
 
 
 class MemoryStore:
-    """ObjectStore over a dict."""
+    """An ObjectStore over a dict."""
 
     endpoint = None
     delete_batch = 12
@@ -78,7 +78,7 @@ class MemoryStore:
 
 
 class MemoryStorage:
-    """RemoteStorageManager; `errors` are raised one by one by the next calls before they do anything."""
+    """A RemoteStorageManager whose next calls raise `errors`, one each, before they take effect."""
 
     def __init__(self, layout: SegmentLayout | None = None) -> None:
         self.store = MemoryStore()

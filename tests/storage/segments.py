@@ -12,7 +12,7 @@ TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 def metadata_of(
     number: int = 0, *, topic: str = "orders", partition: int = 0, attempt: int = 1
 ) -> RemoteLogSegmentMetadata:
-    """A segment with offsets from 100·number; each attempt has an id of its own."""
+    """Return a segment with offsets from 100·number on; each attempt has a new id."""
     return RemoteLogSegmentMetadata(
         topic=topic,
         topic_id=TOPIC_ID,
@@ -31,7 +31,7 @@ def metadata_of(
 def data_in(
     folder: Path, *, seed: int = 0, transactional: bool = True, size_bytes: int = 3000
 ) -> LogSegmentData:
-    """The contents of a segment, each different; the log is a file in `folder`."""
+    """Return the contents of a segment, each different; the log is a file in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def made(suffix: str, size: int) -> bytes:
@@ -50,7 +50,7 @@ def data_in(
 
 
 def delete_segment(tier: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> None:
-    """Delete one segment; raise its error."""
+    """Delete one segment, and raise its error."""
     for error in tier.delete_log_segments([segment]):
         if error is not None:
             raise error

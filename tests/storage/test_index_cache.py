@@ -32,7 +32,7 @@ from tests.support.faults import Failing, operations_of
 
 
 def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool = True) -> LogSegmentData:
-    """A segment whose indexes are real ones."""
+    """Return a segment with valid indexes."""
     data = data_in(folder / str(number), seed=number, transactional=transactional)
     base = 100 * number
     aborted = [AbortedTxn(producer_id=1, first_offset=base, last_offset=base + 5, last_stable_offset=base)]
@@ -222,7 +222,7 @@ class TestCrashes:
 
 
 class SlowStorage(MemoryStorage):
-    """Holds fetches of one segment until told; says when the first has begun."""
+    """Block fetches of one segment until released; report when the first has begun."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The metadata derived from a tier's objects are those that brokers published, field by field."""
+"""Metadata derived from a tier's objects equals that of the brokers, field by field."""
 
 import json
 import shutil
@@ -186,7 +186,7 @@ def test_half_sets_of_aiven(writable: Callable[[str], Path], damage: str) -> Non
 
 
 class OpenedStore(MemoryStore):
-    """The store that counts how often each object is opened."""
+    """A store that counts how often each object is opened."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The description of a tier: what settings make of it, and what executors receive."""
+"""The description of a tier: the effect of settings, and the data that executors receive."""
 
 import pickle
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Trying again: how often, how long between, and when not."""
+"""Retries: how many, the waits between them, and errors that are not retried."""
 
 import io
 from pathlib import Path
@@ -27,7 +27,7 @@ M = metadata_of()
 
 
 class Store:
-    """A retried store in memory with one segment, and the waits it took."""
+    """A retried store in memory with one segment, and the recorded waits."""
 
     def __init__(self, folder: Path, settings: RetrySettings | None = None) -> None:
         self.data: LogSegmentData = data_in(folder)
@@ -103,7 +103,7 @@ class TestUnknownOutcome:
     def test_a_failure_after_it_stays_unknown(
         self, store: Store, later: Exception, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The first write may still land: a clean-up must not forget the segment."""
+        """The first write may still take effect, so a clean-up must not forget the segment."""
         errors: list[Exception] = [StoreWriteUnknown("timeout"), *[later] * 9]
 
         def fail(*_: object) -> None:
@@ -120,7 +120,7 @@ class TestUnknownOutcome:
 
 
 class Breaking(io.BytesIO):
-    """Ends with an error after some bytes."""
+    """Raise an error after some bytes."""
 
     def __init__(self, data: bytes, good_bytes: int) -> None:
         super().__init__(data)
@@ -136,7 +136,7 @@ class Breaking(io.BytesIO):
 
 
 class BreakingStorage(MemoryStorage):
-    """Streams break after 700 bytes, again and again."""
+    """A store whose streams break after 700 bytes, again and again."""
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -1,4 +1,4 @@
-"""Limits of bytes per second: never exceeded over any time span, for every store, and waits end at once."""
+"""Limits of bytes per second: never exceeded in any time span, for every store; waits end on signals."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass
 class Clock:
-    """A clock that only sleeping moves."""
+    """A clock that only sleeping advances."""
 
     now_s: float = 1000.0
 
@@ -50,7 +50,7 @@ def throttle(clock: Clock, rate: float, window_s: int = 1) -> Throttle:
 def test_no_time_span_has_more_than_rate_and_burst(
     rate: int, window_s: int, steps: list[tuple[float, float]]
 ) -> None:
-    """`steps` are pauses, and sizes in bursts."""
+    """`steps` are pauses, and sizes relative to the burst."""
     clock = Clock()
     limited = throttle(clock, rate, window_s)
     burst = Limit.of(rate, window_s).burst_bytes
@@ -99,7 +99,7 @@ def test_threads_share_the_limit() -> None:
     for thread in threads:
         thread.join()
     elapsed_s = time.monotonic() - begun_s
-    # 80,000 bytes less the burst.
+    # 80,000 bytes minus the burst.
     assert elapsed_s >= 0.69
     assert limited.elapsed_s <= elapsed_s + 0.01 < limited.times[Direction.FETCH].sum_s
 
@@ -130,7 +130,7 @@ def file(tmp_path: Path) -> Path:
 def test_every_byte_of_a_transfer_counts_once(
     kind: str, file: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Over HTTP the client of S3 reads a body a second time, to sign it; parts are read to checksum them."""
+    """Over HTTP, the S3 client reads a body twice to sign it, and parts are read for the checksum."""
     clock = Clock()
     limited = throttle(clock, MIB)
     if kind == "local":

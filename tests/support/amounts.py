@@ -1,4 +1,4 @@
-"""How much of a property or a table of cases `make test` tries; `make matrix` tries all of it."""
+"""How many cases of properties and tables `make test` tries; `make matrix` tries all."""
 
 import os
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ _LEAST = 10
 
 
 def examples(count: int, **more: Any) -> settings:
-    """The settings of a property test with so many examples; a quarter of them without `make matrix`."""
+    """Return the settings of a property test with so many examples, or a quarter of them in `make test`."""
     tried = count if TRIES_ALL else max(count // _SHARE, min(count, _LEAST))
     return settings(max_examples=tried, deadline=None, **more)
 
 
 def rest_in_matrix(values: Iterable[Any], tried: int = 1) -> list[Any]:
-    """The values of a parameter; those after the first `tried` are for `make matrix`."""
+    """Return the values of a parameter; those after the first `tried` are only for `make matrix`."""
     found = list(values)
     return found[:tried] + [pytest.param(each, marks=pytest.mark.matrix) for each in found[tried:]]

@@ -59,7 +59,7 @@ __all__ = [
 
 START_TIMEOUT_S = 180
 CLUSTER_ID = "dGllcmN0bC10ZXN0cy0wMQ"
-# How soon a cluster sees that a node was killed, and a node writes down what others have.
+# How fast a cluster detects that a node was killed, and a node stores the progress of others.
 QUICK: dict[str, Any] = {
     "broker_session_timeout_ms": "4000",
     "broker_heartbeat_interval_ms": "500",
@@ -71,9 +71,9 @@ QUICK: dict[str, Any] = {
 class Broker(StockClient):
     """A node and its folder; `log_dir` is its data, `remote_dir` the tier of LocalTieredStorage.
 
-    `tiered` and `settings` count at the next `start`. Ports stay the same over restarts. `voters` are the
-    controllers of a cluster of several nodes, `proxied_at` is a port whose connections come to
-    `ports[2]`, and by which those clients are told to come.
+    `tiered` and `settings` take effect at the next `start`. Ports stay the same over restarts. `voters` are
+    the controllers of a cluster of several nodes. `proxied_at` is the port of a proxy in front of `ports[2]`;
+    clients of that listener are told to connect to it.
     """
 
     release: KafkaRelease
@@ -93,50 +93,50 @@ class Broker(StockClient):
 
     @property
     def bootstrap(self) -> str:
-        """The listener without security."""
+        """Return the address of the listener without security."""
         return f"localhost:{self.ports[0]}"
 
     @property
     def bootstrap_sasl(self) -> str:
-        """The SASL_SSL listener of a secured broker: PLAIN, SCRAM-SHA-512, OAUTHBEARER."""
+        """Return the address of the SASL_SSL listener: PLAIN, SCRAM-SHA-512, OAUTHBEARER."""
         return f"localhost:{self.ports[2]}"
 
     @property
     def bootstrap_ssl(self) -> str:
-        """The SSL listener of a secured broker, which wants a client's certificate."""
+        """Return the address of the SSL listener, which requires a client's certificate."""
         return f"localhost:{self.ports[3]}"
 
     @property
     def log_dir(self) -> Path:
-        """log.dirs."""
+        """Return the log.dirs setting."""
         return self.folder / "logs"
 
     @property
     def remote_dir(self) -> Path:
-        """rsm.config.dir."""
+        """Return the rsm.config.dir setting."""
         return self.remote or self.folder / "remote"
 
     @property
     def properties(self) -> Path:
-        """The server.properties it runs with."""
+        """Return the path of its server.properties."""
         return self.folder / "server.properties"
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives."""
+        """Return whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, formatted when it is new, and wait until it answers."""
+        """Start the broker, format it if it is new, and wait until it responds."""
         self.launch()
         self.await_up()
 
     def await_up(self) -> None:
-        """Wait until it answers."""
+        """Wait until the broker responds."""
         self.wait_for("the broker to answer", self._answers, START_TIMEOUT_S)
 
     def launch(self) -> None:
-        """Start it without waiting."""
+        """Start the broker without waiting."""
         assert not self.is_running
         self.remote_dir.mkdir(parents=True, exist_ok=True)
         self._write_properties()
@@ -153,7 +153,7 @@ class Broker(StockClient):
             )
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it as an operator would, by SIGTERM, or with kill -9."""
+        """Stop the broker by SIGTERM, or with kill -9."""
         self._admin = None
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
@@ -166,7 +166,7 @@ class Broker(StockClient):
             process.wait(timeout=30)
 
     def restart(self, *, tiered: bool | None = None, **settings: str) -> None:
-        """Stop it and start it again, with other settings (`_` for `.` in their names)."""
+        """Stop the broker and start it with other settings (`_` for `.` in their names)."""
         self.stop()
         self.tiered = self.tiered if tiered is None else tiered
         self.settings |= dotted(settings)
@@ -192,14 +192,14 @@ class Broker(StockClient):
                 truststore=self.certificates.truststore,
                 password=self.certificates.password,
                 user=USER,
-                # Once for the JAAS string, once for the .properties file.
+                # Escaped once for the JAAS string, and once for the .properties file.
                 user_password=jaas_quoted(PASSWORD).replace("\\", "\\\\"),
             )
         text += "".join(f"{key}={value}\n" for key, value in self.settings.items())
         self.properties.write_text(text)
 
     def format(self) -> None:
-        """Prepare its log directory."""
+        """Format the log directory of the node."""
         self._write_properties()
         more = []
         if self.certificates is not None:
@@ -226,12 +226,12 @@ class Broker(StockClient):
         return brokers
 
     def said(self) -> str:
-        """Everything the broker printed so far."""
+        """Return everything that the broker has printed."""
         return (self.folder / "broker.out").read_text(errors="replace")
 
 
 class Brokers:
-    """Brokers of a test session; all that still run are ended with it."""
+    """The brokers of a test session; all running ones are stopped at its end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -239,14 +239,14 @@ class Brokers:
         self._all: list[Broker] = []
 
     def shared(self, *, tiered: bool = True, secured: bool = False) -> Broker:
-        """The broker of this kind that tests share; started when it is first asked for."""
+        """Return the shared broker of this kind, and start it at the first call."""
         key = ("shared", tiered, secured)
         if key not in self._shared:
             self._shared[key] = self.own(tiered=tiered, secured=secured)
         return self._shared[key]
 
     def disturbed(self) -> Broker:
-        """A tiering broker for tests that stop it, start it again, or come to it through a proxy."""
+        """Return a tiering broker for tests that stop and start it, or use it through a proxy."""
         key = ("disturbed",)
         if key not in self._shared:
             broker = self.own(start=False, **QUICK)
@@ -259,7 +259,7 @@ class Brokers:
         return broker
 
     def guarded(self) -> Broker:
-        """A broker that does not tier, where USER may do what the tests that share it say."""
+        """Return a broker that does not tier, and where tests set the rights of USER."""
         key = ("guarded",)
         if key not in self._shared:
             self._shared[key] = self.own(
@@ -273,7 +273,7 @@ class Brokers:
         return self._shared[key]
 
     def cluster(self, nodes: int, **settings: str) -> list[Broker]:
-        """Nodes of one cluster, each with a small heap, broker and controller at once; one tier for all."""
+        """Start nodes of one cluster with one tier, each with a small heap, as broker and controller."""
         made = [self.own(tiered=False, start=False) for _ in range(nodes)]
         voters = ",".join(f"{number}@localhost:{broker.ports[1]}" for number, broker in enumerate(made, 1))
         for number, broker in enumerate(made, 1):
@@ -301,7 +301,7 @@ class Brokers:
         start: bool = True,
         **settings: str,
     ) -> Broker:
-        """A broker for one test; the caller stops it when it is done with it."""
+        """Return a broker for one test, which must stop it."""
         release = fetch_release(VERSION)
         self._make_class_archive(release)
         folder = self._folder / f"{len(self._all)}-{VERSION}"
@@ -339,16 +339,16 @@ class Brokers:
         make_once(release.class_archive.parent, make)
 
     def stop(self) -> None:
-        """End every broker that still runs."""
+        """Stop every running broker."""
         for broker in self._all:
-            # One of several waits for a quorum that is going away, too.
+            # A node of a cluster waits for a quorum whose other nodes are ending, too.
             broker.stop(kill=bool(broker.voters))
 
 
 def _free_ports(count: int) -> tuple[int, ...]:
-    """Ports nobody listens on, below those that systems give to outgoing connections.
+    """Return unused ports below the range for outgoing connections.
 
-    A broker that restarts wants its ports back.
+    A broker that restarts needs the same ports again.
     """
     found: list[int] = []
     for port in random.sample(range(20000, 32000), 200):
@@ -362,7 +362,7 @@ def _free_ports(count: int) -> tuple[int, ...]:
 
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Real brokers of the session's version."""
+    """Return real brokers of the session's version."""
     made = Brokers(tmp_path_factory.mktemp("brokers"))
     try:
         yield made
@@ -372,5 +372,5 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 @pytest.fixture(scope="session")
 def broker(brokers: Brokers) -> Broker:
-    """The shared broker with tiering."""
+    """Return the shared broker with tiering."""
     return brokers.shared()

@@ -1,4 +1,4 @@
-"""What tests do with a broker, by stock clients and Kafka's own tools, which know nothing of tierctl."""
+"""Actions on a broker by standard clients and Kafka's own tools, without code of tierctl."""
 
 import os
 import random
@@ -20,7 +20,7 @@ CLIENT_TIMEOUT_S = 30
 
 
 class StockClient(ABC):
-    """A broker at `bootstrap`, whose folders are at hand."""
+    """A broker at `bootstrap` whose folders are on this machine."""
 
     release: KafkaRelease
     _admin: Any
@@ -28,24 +28,24 @@ class StockClient(ABC):
     @property
     @abstractmethod
     def bootstrap(self) -> str:
-        """Where it listens without security."""
+        """Return the address of the listener without security."""
 
     @property
     @abstractmethod
     def log_dir(self) -> Path:
-        """log.dirs."""
+        """Return the log.dirs setting."""
 
     @property
     @abstractmethod
     def remote_dir(self) -> Path:
-        """rsm.config.dir."""
+        """Return the rsm.config.dir setting."""
 
     @abstractmethod
     def said(self) -> str:
-        """Everything the broker printed so far."""
+        """Return everything that the broker has printed."""
 
     def wait_for(self, what: str, holds: Callable[[], bool], timeout_s: float = 60) -> None:
-        """Wait until `holds()`; fails with the end of the broker's output."""
+        """Wait until `holds()` is true; on a timeout, fail with the end of the broker's output."""
         deadline = time.monotonic() + timeout_s
         while not holds():
             if time.monotonic() > deadline:
@@ -54,7 +54,7 @@ class StockClient(ABC):
 
     @property
     def admin(self) -> Any:
-        """confluent-kafka's AdminClient."""
+        """Return confluent-kafka's AdminClient."""
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
@@ -64,7 +64,7 @@ class StockClient(ABC):
     def create_topic(
         self, name: str, partitions: int = 1, *, tiered: bool = False, replicas: int = 1, **settings: str
     ) -> Uuid:
-        """Create a topic and return its id; `tiered` adds what makes a broker tier it and drop its copies."""
+        """Create a topic and return its id; `tiered` adds settings for tiering and short local retention."""
         from confluent_kafka.admin import NewTopic
 
         config = {**(TIERED_TOPIC if tiered else {"segment.bytes": "1048576"}), **dotted(settings)}
@@ -80,7 +80,7 @@ class StockClient(ABC):
         return len(found) == partitions and all(p.leader >= 0 for p in found.values())
 
     def topic_id(self, name: str) -> Uuid:
-        """A topic's id, as soon as the broker that is asked knows the topic."""
+        """Return a topic's id, as soon as the broker knows the topic."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         ids: list[str] = []
@@ -96,11 +96,11 @@ class StockClient(ABC):
 
         self.wait_for(f"topic {name} to be known", is_known)
         (found,) = ids
-        # It prints in plain base64, Kafka in that of addresses.
+        # The client prints ids in standard base64, Kafka in URL-safe base64.
         return Uuid(found.replace("+", "-").replace("/", "_"))
 
     def topic_settings(self, name: str) -> dict[str, str]:
-        """A topic's settings, defaults included."""
+        """Return a topic's settings, including defaults."""
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
@@ -120,13 +120,13 @@ class StockClient(ABC):
             future.result(CLIENT_TIMEOUT_S)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until it is gone."""
+        """Delete a topic and wait until it no longer exists."""
         for future in self.admin.delete_topics([name]).values():
             future.result(CLIENT_TIMEOUT_S)
         self.wait_for(f"{name} to be gone", lambda: name not in self.admin.list_topics(timeout=5).topics)
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions."""
+        """Increase the number of partitions of a topic."""
         from confluent_kafka.admin import NewPartitions
 
         for future in self.admin.create_partitions([NewPartitions(name, total)]).values():
@@ -134,7 +134,7 @@ class StockClient(ABC):
         self.wait_for(f"{total} partitions of {name}", lambda: self._has_leaders(name, total))
 
     def delete_records(self, name: str, partition: int, before_offset: int) -> None:
-        """Raise a partition's log start; ask again while the client does not know a new leader yet."""
+        """Raise a partition's log start; repeat the request while the client does not know a new leader."""
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
         request = [TopicPartition(name, partition, before_offset)]
@@ -161,9 +161,9 @@ class StockClient(ABC):
         timestamp_ms: int = 0,
         **settings: Any,
     ) -> None:
-        """Produce `count` records of about `size` random bytes, which no codec makes smaller.
+        """Produce `count` records of about `size` random bytes, which no codec compresses.
 
-        They have the time of the clock, unless `timestamp_ms` is another one.
+        Their timestamps are the current time, unless `timestamp_ms` is given.
         """
         from confluent_kafka import Producer
 
@@ -176,7 +176,7 @@ class StockClient(ABC):
     def transaction(
         self, topic: str, count: int, *, transactional_id: str, partition: int = 0, size: int = 1000
     ) -> Iterator[Any]:
-        """Produce within a transaction; the body gets the producer and ends the transaction, or doesn't."""
+        """Produce within a transaction; the body receives the producer and may end the transaction."""
         from confluent_kafka import Producer
 
         config = {"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 5}
@@ -188,13 +188,13 @@ class StockClient(ABC):
         yield producer
 
     def produce_transaction(self, topic: str, count: int, *, commit: bool = True, **more: Any) -> None:
-        """One whole transaction, committed or aborted."""
+        """Produce a complete transaction, committed or aborted."""
         name = f"{topic}-{random.randrange(1 << 30)}"
         with self.transaction(topic, count, transactional_id=name, **more) as producer:
             (producer.commit_transaction if commit else producer.abort_transaction)(CLIENT_TIMEOUT_S)
 
     def await_idle(self, quiet_s: float = 2.0, timeout_s: float = 90) -> None:
-        """Wait until no segment came or went, here or in the tier, for `quiet_s`: four task intervals."""
+        """Wait until no local or remote segment has changed for `quiet_s`: four task intervals."""
         seen, since = self._segments(), time.monotonic()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() - since < quiet_s:
@@ -213,15 +213,15 @@ class StockClient(ABC):
         return sorted(found)
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
-        """Standard output of one of Kafka's tools against this broker."""
+        """Run one of Kafka's tools against this broker; return its stdout."""
         return self.release.run(
             main_class, "--bootstrap-server", self.bootstrap, *arguments, timeout_s=timeout_s
         )
 
     def offsets(self, time_spec: str, *topics: str) -> dict[tuple[str, int], int]:
-        """GetOffsetShell's answer (earliest, earliest-local, latest-tiered, latest) by topic and partition.
+        """Return GetOffsetShell's offsets (earliest, earliest-local, ...) by topic and partition.
 
-        A partition for which it names no offset is left out.
+        A partition for which it prints no offset is left out.
         """
         text = self.tool("org.apache.kafka.tools.GetOffsetShell", "--time", time_spec)
         found: dict[tuple[str, int], int] = {}
@@ -232,7 +232,7 @@ class StockClient(ABC):
         return found
 
     def console_consumer(self, topic: str, *arguments: str, timeout_ms: int = 5000) -> list[str]:
-        """Lines of the stock console consumer, from the beginning until nothing came for `timeout_ms`."""
+        """Return lines of Kafka's console consumer, until it receives no record for `timeout_ms`."""
         text = self.tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--topic", topic, "--from-beginning", "--timeout-ms", str(timeout_ms)),
@@ -243,7 +243,7 @@ class StockClient(ABC):
     def records(
         self, topic: str, partition: int = 0, *, isolation: str = "read_uncommitted", start: int = 0
     ) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        """(offset, timestamp, key, value) of every record a stock consumer is served from `start` on."""
+        """Return (offset, timestamp, key, value) of every record that a consumer reads from `start` on."""
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error"}

@@ -1,4 +1,4 @@
-"""A running broker's lock, as Java takes it: a POSIX write lock on the whole of `.lock`."""
+"""The lock of a running broker, taken as Java does: a POSIX write lock on the whole of `.lock`."""
 
 import subprocess
 import sys

@@ -57,10 +57,10 @@ unsecuredLoginStringClaim_sub="thePrincipal";
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as keyword arguments: retention_ms="1" is retention.ms=1."""
+    """Return settings from keyword arguments: retention_ms="1" is retention.ms=1."""
     return {key.replace("_", "."): value for key, value in settings.items()}
 
 
 def jaas_quoted(text: str) -> str:
-    """`text` as it stands between the quotation marks of a JAAS option."""
+    """Return `text` escaped for the quotation marks of a JAAS option."""
     return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -27,11 +27,11 @@ _CACHE = Path(__file__).parents[2] / ".cache"
 
 
 def chromium() -> str | None:
-    """The program; None if there is none and it can't be installed."""
+    """Return the program; None if it is missing and can't be installed."""
     if (found := _found()) or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return found
     _CACHE.mkdir(exist_ok=True)
-    # Other processes of the suite wait here until one has installed it.
+    # Other processes of the suite wait here until one process has installed it.
     with (_CACHE / "chromium.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _found() is None:
@@ -52,14 +52,14 @@ def _install() -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
-    """The session's browser, without a network but that of this machine."""
+    """Return the session's browser, which can only reach this machine."""
     from playwright.sync_api import sync_playwright
 
     program = chromium()
     if program is None:
         cannot("A BROWSER", "Chromium is not there, and apt-get can't install it")
     with sync_playwright() as playwright:
-        # The sandbox does not run as root; the pages are made by these tests.
+        # The sandbox does not work as root; the pages come from these tests.
         found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield found
         found.close()

@@ -9,7 +9,7 @@ PASSWORD = "store-secret"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """An authority, a server and a client of its, in the forms that Kafka's settings take.
+    """An authority, and the keys of a server and a client that it signed, in Kafka's formats.
 
     `wrong_ca` is another authority, which signed none of them.
     """
@@ -19,42 +19,42 @@ class Certificates:
 
     @property
     def server_keystore(self) -> Path:
-        """The server's key and chain, PKCS12."""
+        """Return the server's key and chain, PKCS12."""
         return self.folder / "server.p12"
 
     @property
     def truststore(self) -> Path:
-        """The authority alone, PKCS12 as keytool makes it."""
+        """Return the authority alone, PKCS12 as keytool writes it."""
         return self.folder / "trust.p12"
 
     @property
     def jks_truststore(self) -> Path:
-        """The authority alone, in Java's own format."""
+        """Return the authority alone, in Java's own format."""
         return self.folder / "trust.jks"
 
     @property
     def ca(self) -> Path:
-        """The authority, PEM."""
+        """Return the authority, PEM."""
         return self.folder / "ca.pem"
 
     @property
     def wrong_ca(self) -> Path:
-        """Another authority, PEM."""
+        """Return another authority, PEM."""
         return self.folder / "other.pem"
 
     @property
     def client_keystore(self) -> Path:
-        """The client's key and chain, PKCS12."""
+        """Return the client's key and chain, PKCS12."""
         return self.folder / "client.p12"
 
     @property
     def client_pem(self) -> Path:
-        """The client's encrypted key and chain in one PEM file, as Kafka's PEM keystores are."""
+        """Return the client's encrypted key and chain in one PEM file, like Kafka's PEM key stores."""
         return self.folder / "client-both.pem"
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Everything in `folder`, for localhost, valid for two days."""
+    """Make all files in `folder`, for localhost, valid for two days."""
     folder.mkdir(parents=True)
     made = Certificates(folder=folder)
     for name in ("ca", "other"):

@@ -1,4 +1,4 @@
-"""Disks that fail and processes that die, for tests of what is written."""
+"""Failing disks and killed processes, for tests of code that writes files."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from tierctl.files import FileSystem
 
 
 class Failing(FileSystem):
-    """Fails the nth operation (from 0) with `number`; a failing write has written half of its bytes."""
+    """Fail the nth operation (from 0) with `number`; a failing write has written half of its bytes."""
 
     def __init__(self, nth: int, number: int, *, only: frozenset[str] | None = None) -> None:
         self.seen: list[str] = []
@@ -39,7 +39,7 @@ NEVER = 1 << 30
 
 
 def assert_durable(act: Callable[[FileSystem], None]) -> None:
-    """Everything that `act` writes is synced after its last write, and before it gets its name."""
+    """Assert that every file written by `act` is synced after its last write and before its rename."""
     unsynced: set[Path] = set()
     unnamed: set[Path] = set()
 
@@ -62,21 +62,21 @@ def assert_durable(act: Callable[[FileSystem], None]) -> None:
 
 
 def operations_of(act: Callable[[FileSystem], None]) -> list[str]:
-    """The operations that `act` needs when nothing fails."""
+    """Return the operations of `act` without a fault."""
     watched = Failing(NEVER, errno.EIO)
     act(watched)
     return watched.seen
 
 
 def each_failure(act: Callable[[FileSystem], None]) -> Iterator[tuple[int, int]]:
-    """(nth operation, errno) of every failure that `act` can meet, to be run on fresh copies."""
+    """Return (nth operation, errno) of every possible failure of `act`, to be run on fresh copies."""
     for nth in range(len(operations_of(act))):
         for number in (errno.ENOSPC, errno.EIO):
             yield nth, number
 
 
 class Killing(FileSystem):
-    """Kills the process with SIGKILL before the nth operation, or in the middle of it if it is a write."""
+    """Kill the process with SIGKILL before the nth operation, or in the middle of a write."""
 
     def __init__(self, nth: int) -> None:
         self._left = nth
@@ -95,9 +95,9 @@ class Killing(FileSystem):
 
 
 def run_and_die(act: Callable[[FileSystem], None], nth: int) -> bool:
-    """Run `act` in a process of its own that is killed at the nth operation; whether it was killed."""
+    """Run `act` in a process that is killed at the nth operation; return whether it was killed."""
     with warnings.catch_warnings():
-        # Python 3.12 warns of forking beside threads; the child uses none and never returns.
+        # Python 3.12 warns about forks in processes with threads; the child uses none and never returns.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

@@ -47,11 +47,12 @@ HANG_S = 2.0
 
 @dataclass
 class Fault:
-    """Spoils the nth request (from 1; 0: every one) whose method and path fit.
+    """Inject a fault into the nth request (from 1; 0: every one) whose method and path match.
 
-    "reset before" the server sees it, "reset after" it has answered; "hang" before and "timeout" after that,
-    without an answer for HANG_S. "errors inside": an answer of 200 that tells of an error, where nothing was
-    done; that of DeleteObjects names one key as not deleted (a changed body would need signing).
+    "reset before": the connection ends before the server receives the request; "reset after": after its
+    response. "hang" and "timeout" do the same, but wait for HANG_S without a response. "errors inside": a
+    response with status 200 that contains an error, without an effect; that of DeleteObjects names one key as
+    not deleted (a changed body would need signing).
     """
 
     kind: Kind
@@ -68,9 +69,9 @@ class Fault:
 
 
 class FaultyProxy:
-    """Listens on a free loopback port while the block runs; with a `certificate`, and its key, over TLS.
+    """Listen on a free loopback port during the block; with a `certificate` and its key, over TLS.
 
-    The server behind it is one without.
+    The server behind the proxy has no TLS.
     """
 
     def __init__(self, target_port: int, certificate: Path | None = None) -> None:
@@ -161,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _reset(self) -> None:
         self.wfile.flush()
         self.close_connection = True
-        # Without lingering, closing sends a reset.
+        # Without SO_LINGER, closing the socket sends a reset.
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.shutdown(socket.SHUT_RD)
 

@@ -1,11 +1,11 @@
-"""Nodes as `kafka-storage format` leaves them, without running it: the files are of each version's tool."""
+"""Nodes in the state after `kafka-storage format`, with the files of each version's tool."""
 
 from pathlib import Path
 
 DATA = Path(__file__).parents[1] / "data" / "bootstrap"
 NODE_ID, DIRECTORY_ID = 7, "pJDu_PV_mDE7nGFxt1-tOw"
 VERSIONS = {"3.9.1": 21, "4.3.0": 30, "4.4.0": 33}
-"""The level of metadata.version that each version formats with."""
+"""The metadata.version level with which each version formats a node."""
 _PROPERTIES = """#
 #Mon Nov 23 14:08:34 UTC 2026
 node.id={node_id}
@@ -24,14 +24,14 @@ def saved_topics(remote: Path) -> str:
 
 
 def bootstrap_name(version: str) -> str:
-    """The place of the file with the first metadata records."""
+    """Return the path of the file with the first metadata records."""
     if version == "4.4.0":
         return "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
     return "bootstrap.checkpoint"
 
 
 def formatted_dir(folder: Path, directory_id: str = DIRECTORY_ID, node_id: int = NODE_ID) -> Path:
-    """A further log directory of the node."""
+    """Make a further log directory of the node."""
     folder.mkdir(parents=True)
     text = _PROPERTIES.format(directory_id=directory_id, node_id=node_id)
     (folder / "meta.properties").write_text(text)
@@ -39,7 +39,7 @@ def formatted_dir(folder: Path, directory_id: str = DIRECTORY_ID, node_id: int =
 
 
 def formatted_node(folder: Path, version: str = "4.4.0") -> Path:
-    """The log directory of a combined node, which is its metadata log directory, too."""
+    """Make the log directory of a combined node, which is its metadata log directory, too."""
     path = formatted_dir(folder) / bootstrap_name(version)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes((DATA / f"{version}.checkpoint").read_bytes())

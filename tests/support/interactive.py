@@ -1,4 +1,4 @@
-"""Interactive shells at a terminal of their own, as an operator has them."""
+"""Interactive shells on pseudo-terminals, as an operator uses them."""
 
 import os
 import pty
@@ -34,7 +34,7 @@ class Shell:
         require_shell(name)
         self._terminal, end = pty.openpty()
         self._shell = subprocess.Popen(
-            # fish works only at its controlling terminal.
+            # fish works only on its controlling terminal.
             ("setsid", "--ctty", *SHELLS[name]),
             stdin=end,
             stdout=end,
@@ -61,7 +61,7 @@ class Shell:
         self._read(0.2)
 
     def wait_for(self, file: Path) -> str:
-        """Return the text of a file as soon as there is one."""
+        """Return the text of a file as soon as it is not empty."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while not (file.exists() and file.read_text().endswith("\n")):
             assert time.monotonic() < deadline_s, self.printed[-2000:].decode(errors="replace")

@@ -42,9 +42,9 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 _TEST_JAR = "<classifier>test</classifier>"
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-# Maven Central lacks some jars of the release; those of this older one run with it, and need _SHIMS.
+# Maven Central lacks some jars of this release; those of an older release work with it and _SHIMS.
 _BORROWED_FROM = {"4.4.0": "4.3.1"}
-# DumpLogSegments does not: it calls methods that are gone. A whole older release reads the files instead.
+# DumpLogSegments calls removed methods, so a complete older release reads the files instead.
 _DUMPED_BY = {"4.4.0": "4.3.0"}
 _LOG4J = {"4.3.0": "2.24.3", "4.4.0": "2.25.5"}
 _SHIMS = Path(__file__).parent / "shims"
@@ -61,7 +61,7 @@ class KafkaRelease:
 
     @property
     def number(self) -> tuple[int, ...]:
-        """The version in numbers, as in `kafka.number < (4, 0)`."""
+        """Return the version as numbers, as in `kafka.number < (4, 0)`."""
         return tuple(map(int, self.version.split(".")))
 
     def command(
@@ -73,7 +73,7 @@ class KafkaRelease:
         jar: Path | None = None,
         more: Sequence[str] = (),
     ) -> list[str]:
-        """The command line that runs a main class; `jar` is last on the class path, `more` for the JVM."""
+        """Return the command line for a main class; `jar` is last on the class path, `more` for the JVM."""
         classpath = f"{self.jars}/*" if jar is None else f"{self.jars}/*:{jar}"
         loading = [f"-XX:SharedArchiveFile={self.class_archive}"] if self.class_archive.exists() else []
         options = [*loading, *_QUIET_LOADING, *more, f"-Dlog4j2.configurationFile={_LOGGING}"]
@@ -81,14 +81,14 @@ class KafkaRelease:
 
     @property
     def class_archive(self) -> Path:
-        """Classes as a JVM holds them in memory, which it maps instead of reading the jars.
+        """Return the archive of loaded classes, which a JVM maps instead of reading the jars.
 
-        A broker starts with half the processor time. tests/support/broker.py writes it.
+        With it, a broker starts with half the processor time. tests/support/broker.py writes it.
         """
         return self.jars.with_name(f"{self.version}-classes") / "broker.jsa"
 
     def run(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
-        """Standard output of a tool that must end well."""
+        """Run a tool that must succeed; return its stdout."""
         done = subprocess.run(
             self.command(main_class, arguments),
             capture_output=True,
@@ -103,14 +103,14 @@ class KafkaRelease:
         return done.stdout
 
     def dump_log(self, segment: Path | str, *options: str) -> str:
-        """What kafka-dump-log prints of a segment or index, or of several joined by commas."""
+        """Return the output of kafka-dump-log for a segment or index, or for several joined by commas."""
         release = fetch_release(_DUMPED_BY.get(self.version, self.version))
         package = "kafka" if release.number < (4, 0) else "org.apache.kafka"
         return release.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
 
 
 def fetch_release(version: str) -> KafkaRelease:
-    """Kafka of that version, from the cache or Maven Central; skips, or fails under CI, without it."""
+    """Return Kafka of that version, from the cache or Maven Central; skip or fail without it."""
     root = Path(os.environ.get("TIERCTL_TEST_KAFKA", _REPOSITORY / ".cache" / "kafka"))
     jars = root / version
     tools = ("java", "mvn", "javac") if version in _BORROWED_FROM else ("java", "mvn")
@@ -168,7 +168,7 @@ def _artifacts(version: str) -> Iterator[tuple[str, str, str, str]]:
     if version in _LOG4J:
         yield log4j, "log4j-slf4j-impl", _LOG4J[version], ""
         yield log4j, "log4j-core", _LOG4J[version], ""
-    # LocalTieredStorage lives in the tests of kafka-storage, which need those of kafka-clients.
+    # LocalTieredStorage is in the test jar of kafka-storage, which needs that of kafka-clients.
     tests = ("kafka-storage", "kafka-clients")
     borrowed = _BORROWED_FROM.get(version)
     if borrowed is None:
@@ -181,5 +181,5 @@ def _artifacts(version: str) -> Iterator[tuple[str, str, str, str]]:
 
 @pytest.fixture(scope="session")
 def kafka() -> KafkaRelease:
-    """The version of Kafka that this session holds tierctl's files against."""
+    """Return the version of Kafka with which this session compares tierctl."""
     return fetch_release(VERSION)

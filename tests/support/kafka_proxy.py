@@ -19,9 +19,9 @@ _PIECE_BYTES = 1 << 16
 
 @dataclass
 class Fault:
-    """Spoils the nth request of an API (from 1), or with `on` every one from the nth on.
+    """Inject a fault into the nth request of an API (from 1), or with `on` into all from the nth on.
 
-    Its connection is reset before the broker sees it, or after the broker has answered.
+    Its connection is reset before the broker receives it, or after the broker has responded.
     """
 
     kind: Literal["reset before", "reset after"]
@@ -38,7 +38,7 @@ class Fault:
 
 
 class KafkaProxy:
-    """Passes connections to `port` on to `target_port`, both of this host, while the block runs."""
+    """Forward connections from `port` to `target_port` of this host during the block."""
 
     def __init__(self, port: int, target_port: int) -> None:
         self.faults: list[Fault] = []
@@ -53,7 +53,7 @@ class KafkaProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A thread that waits in accept is woken by a shutdown, not by a close.
+        # A shutdown wakes a thread that waits in accept; a close does not.
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -101,7 +101,8 @@ class _Connection:
                 kind = self._proxy.fault_of(api)
                 if kind == "reset before":
                     break
-                # The broker answers in order: what comes next is the answer to this, or to one before it.
+                # The broker responds in order, so the next response belongs to this request or an earlier
+                # one.
                 self._is_spoilt = self._is_spoilt or kind == "reset after"
                 self._broker.sendall(head + rest)
         self._end()
@@ -120,7 +121,7 @@ class _Connection:
 
 
 def _exactly(source: socket.socket, size_bytes: int) -> bytes:
-    """So many bytes, or none when the connection ends before them."""
+    """Return exactly so many bytes, or None if the connection ends before them."""
     data = bytearray()
     while len(data) < size_bytes:
         piece = source.recv(min(size_bytes - len(data), _PIECE_BYTES))
@@ -132,7 +133,7 @@ def _exactly(source: socket.socket, size_bytes: int) -> bytes:
 
 def _reset(each: socket.socket) -> None:
     with suppress(OSError):
-        # Without lingering, closing sends a reset.
+        # Without SO_LINGER, closing the socket sends a reset.
         each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         each.shutdown(socket.SHUT_RDWR)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Folders that sessions share: made once, and whole when they have their name."""
+"""Folders that sessions share: each is made once, and gets its name when it is complete."""
 
 import fcntl
 import shutil
@@ -10,10 +10,10 @@ _PARTIAL = ".partial"
 
 
 def make_once(target: Path, make: Callable[[Path], None]) -> Path:
-    """Return the folder `target`; if there is none, call `make` with the empty folder that becomes it.
+    """Return the folder `target`; if it is missing, call `make` with the empty folder that becomes it.
 
-    Processes that want it at the same time wait until one has made it. What interrupted processes left beside
-    it is deleted.
+    Other processes wait until one process has made it. Remains of interrupted processes beside it are
+    deleted.
     """
     if target.is_dir():
         return target
@@ -22,7 +22,7 @@ def make_once(target: Path, make: Callable[[Path], None]) -> Path:
     with _locked(_lock_of(target)):
         if not target.is_dir():
             _delete_interrupted(target.parent)
-            # Nobody else holds this entry's lock: what is there was left by a process that ended.
+            # No other process holds this entry's lock, so existing files are remains of an ended process.
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             make(partial)
@@ -31,7 +31,7 @@ def make_once(target: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _delete_interrupted(parent: Path) -> None:
-    """Delete what processes that ended left of other entries in the folder."""
+    """Delete the remains of other entries from processes that ended."""
     for partial in parent.glob(f"*{_PARTIAL}"):
         with suppress(BlockingIOError), _locked(_lock_of(partial.with_suffix("")), fcntl.LOCK_NB):
             shutil.rmtree(partial, ignore_errors=True)
@@ -46,4 +46,4 @@ def _locked(path: Path, how: int = 0) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | how)
         yield
-    # The file stays: another process may hold it open and wait for its lock.
+    # The lock file stays, because another process may have it open and wait for its lock.

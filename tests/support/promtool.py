@@ -7,14 +7,14 @@ from pathlib import Path
 from tests.support.servers import cannot, go_tool
 
 MODULE = "github.com/prometheus/prometheus/cmd/promtool@v0.316.0"
-# Service discovery is most of the build, and no check reads any.
+# Service discovery is most of the build, and no check uses it.
 TAGS = ("remove_all_sd",)
 TIMEOUT_S = 60
 
 
 @cache
 def promtool() -> Path:
-    """The program; without it the test is skipped, and fails under CI=true."""
+    """Return the program; without it skip the test, or fail under CI=true."""
     found = go_tool("promtool", MODULE, tags=TAGS)
     if found is None:
         cannot("PROMETHEUS", "promtool is built with Go, which is not there or can't download it")
@@ -33,5 +33,5 @@ def run_promtool(*args: str, stdin: bytes = b"") -> str:
 
 
 def check_metrics(file: Path) -> None:
-    """Fail unless `promtool check metrics` accepts the file without a remark."""
+    """Fail unless `promtool check metrics` accepts the file without a warning."""
     assert run_promtool("check", "metrics", stdin=file.read_bytes()) == ""

@@ -34,7 +34,7 @@ HADOOP = (
     ("junit", "junit", "4.13.2", ""),
     ("javax.xml.bind", "jaxb-api", "2.3.1", ""),
     ("org.slf4j", "slf4j-simple", "1.7.36", ""),
-    # Of these YARN alone has need.
+    # Only YARN needs these.
     ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1", ""),
     ("ch.qos.reload4j", "reload4j", "1.2.25", ""),
 )
@@ -54,14 +54,14 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def cannot(what: str, reason: str) -> None:
-    """Skip the test, saying what it leaves untested; fail it under CI=true."""
+    """Skip the test and state what is not tested; fail it under CI=true."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(f"NOT TESTED AGAINST {what}: {reason}")
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody has."""
+    """Return an unused port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -69,7 +69,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(command: Sequence[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
-    """A server while the block runs, from when it is ready; ended by its own id."""
+    """Run a server during the block, from the moment it is ready; end it by its process id."""
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent)
     try:
@@ -89,14 +89,14 @@ def process(command: Sequence[str], log: Path, ready: Callable[[], bool]) -> Ite
 
 
 def answers(port: int) -> bool:
-    """Whether somebody listens."""
+    """Return whether a server listens on the port."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
 
 
 def jars(name: str, artifacts: Sequence[tuple[str, str, str, str]]) -> Path | None:
-    """A folder with artifacts from Maven Central and what they need; None when it can't be had."""
+    """Return a folder with artifacts from Maven Central and their dependencies; None if unavailable."""
     target = _CACHE / name
     if target.is_dir() or shutil.which("mvn") is None:
         return target if target.is_dir() else None
@@ -121,7 +121,7 @@ def _made(target: Path, make: Callable[[Path], None]) -> Path | None:
 
 
 def hadoop_jars(what: str) -> Path:
-    """Hadoop's small clusters; without them `what` is not tested."""
+    """Return the jars of Hadoop's small clusters; without them, skip the tests of `what`."""
     found = jars("hadoop-3.4.2-hdfs-yarn", HADOOP)
     if found is None or shutil.which("java") is None:
         cannot(what, "Java and Maven are needed, and Maven Central")
@@ -130,7 +130,7 @@ def hadoop_jars(what: str) -> Path:
 
 
 def go_tool(name: str, module: str, *, tags: Sequence[str] = ()) -> Path | None:
-    """A program built from a pinned Go module; None when it can't be had."""
+    """Return a program built from a pinned Go module; None if unavailable."""
     target = _CACHE / "programs" / name
     if not target.is_dir() and shutil.which("go") is None:
         return None
@@ -152,7 +152,7 @@ def go_tool(name: str, module: str, *, tags: Sequence[str] = ()) -> Path | None:
 class S3Server:
     """A running server; its endpoint and credentials are in the environment.
 
-    `certificate` is the PEM file, with key, that it and who trusts it have; None for one without TLS.
+    `certificate` is the PEM file, with key, of the server and its clients; None without TLS.
     """
 
     port: int
@@ -161,11 +161,11 @@ class S3Server:
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
+        """Return the URL of the server."""
         return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     def bucket(self) -> str:
-        """A new, empty bucket."""
+        """Create an empty bucket; return its name."""
         from tierctl.storage.stores.s3.client import s3_client
 
         name = f"tier-{uuid4().hex[:12]}"
@@ -218,7 +218,7 @@ def _s3_command(
     }
     file = folder / "s3proxy.conf"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    # The whole one alone: what it is made of lies beside it, and would be mixed with its own copies.
+    # Only the complete jar: its parts are in the same folder and would be loaded twice.
     (whole,) = proxy.glob("s3proxy-*-jar-with-dependencies.jar")
     return java(str(whole), "org.gaul.s3proxy.Main", "--properties", str(file), heap="256m")
 
@@ -236,11 +236,11 @@ def _s3proxy_listener(folder: Path, port: int, certificate: Path | None) -> dict
 
 
 def _certificate(folder: Path) -> Path:
-    """A certificate of the loopback address that signs itself, with its key: who has it trusts it."""
+    """Return a self-signed certificate of the loopback address, with its key; clients trust it."""
     if shutil.which("openssl") is None:
         cannot("S3 OVER TLS", "openssl makes the certificate, and is not there")
     key, made = folder / "key.pem", folder / "tls.pem"
-    # Clients in Rust refuse a server's certificate that is one of an authority, which is openssl's default.
+    # Clients in Rust refuse a server certificate that is an authority, which is openssl's default.
     facts = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
     wanted = ("-subj", "/CN=tests", *facts, "-keyout", key, "-out", made)
     _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *wanted)
@@ -254,7 +254,7 @@ def _openssl(*arguments: object) -> None:
 
 @contextmanager
 def s3_running(folder: Path, *, tls: bool = False, versioned: bool = False) -> Iterator[S3Server]:
-    """An S3 server while the block runs; `folder` must be there."""
+    """Run an S3 server during the block; `folder` must exist."""
     certificate = _certificate(folder) if tls else None
     port = free_port()
     command = _s3_command(folder, port, certificate, versioned=versioned)
@@ -263,7 +263,7 @@ def s3_running(folder: Path, *, tls: bool = False, versioned: bool = False) -> I
 
 
 def found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """The server, with what finds it in the environment."""
+    """Return the server, and set its address and credentials in the environment."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in s3_environment(server).items():
@@ -273,33 +273,33 @@ def found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 @pytest.fixture(scope="session")
 def s3_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The session's S3 server."""
+    """Return the session's S3 server."""
     with s3_running(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def s3_tls_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The session's S3 server that speaks TLS."""
+    """Return the session's S3 server with TLS."""
     with s3_running(tmp_path_factory.mktemp("s3-tls"), tls=True) as server:
         yield server
 
 
 @pytest.fixture
 def s3_server(s3_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """The session's S3 server, with what finds it in the environment."""
+    """Return the session's S3 server, with its address and credentials in the environment."""
     return found(s3_session, monkeypatch)
 
 
 @pytest.fixture
 def s3_tls_server(s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """The session's S3 server that speaks TLS, with what finds and trusts it in the environment."""
+    """Return the session's S3 server with TLS, with address, credentials and CA in the environment."""
     return found(s3_tls_session, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def hdfs_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The session's HDFS, as hdfs://host:port."""
+    """Return the session's HDFS as hdfs://host:port."""
     hadoop = hadoop_jars("HDFS")
     folder = tmp_path_factory.mktemp("hdfs")
     port, http_port, details = free_port(), free_port(), folder / "details.json"
@@ -317,7 +317,7 @@ def hdfs_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def hdfs(hdfs_session: str) -> str:
-    """A folder of the session's HDFS that is there and empty."""
+    """Return an existing, empty folder of the session's HDFS."""
     from tierctl.storage.stores.hdfs import hdfs_client
 
     folder = f"/{uuid4().hex[:12]}"

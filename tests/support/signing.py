@@ -1,4 +1,4 @@
-"""Ed25519 keys and signatures, made and verified by OpenSSL's command: as an operator does it."""
+"""Ed25519 keys and signatures, made and verified by the openssl command, as an operator does."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ def signing_key(path: Path) -> Path:
 
 
 def is_signed(key: Path, data: Path, signature: Path) -> bool:
-    """Verify a signature with the public key alone, by the commands of tierctl-restore(1)."""
+    """Verify a signature with the public key, by the commands of tierctl-restore(1)."""
     public = key.with_suffix(".pub")
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     words = ("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", data, "-sigfile", signature)

@@ -1,4 +1,4 @@
-"""systemd-analyze, where the machine has it: it checks units without a running systemd."""
+"""Check units with systemd-analyze, which needs no running systemd."""
 
 import shutil
 import subprocess
@@ -10,10 +10,10 @@ TIMEOUT_S = 60
 
 
 def analyze(*args: str, unit: Path) -> None:
-    """Fail unless systemd-analyze accepts the unit without a remark; skip where the tool is not there."""
+    """Fail unless systemd-analyze accepts the unit without a warning; skip without the tool."""
     program = shutil.which("systemd-analyze")
     if program is None:
-        # No failure under CI=true either: systemd can't be installed beside a project, as a server can.
+        # It is skipped also under CI=true, because systemd can't be installed like a server.
         pytest.skip("NOT TESTED WITH SYSTEMD: systemd-analyze is not there")
     ran = subprocess.run(
         [program, *args, unit], capture_output=True, timeout=TIMEOUT_S, check=False, text=True

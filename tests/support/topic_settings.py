@@ -10,7 +10,7 @@ ENABLED = TopicConfig(remote_storage_enable=True)
 
 
 def enabled(*log_dirs: Path) -> tuple[str, Path]:
-    """The option --topic-configs with a file, in the first directory, that enables tiering of every topic."""
+    """Write settings that enable tiering of every topic to a file; return --topic-configs with it."""
     topics = {partition.topic for partition in list_partitions(log_dirs)}
     file = log_dirs[0] / "enabled.properties"
     file.write_text("".join(f"{topic}.remote.storage.enable=true\n" for topic in sorted(topics)))
@@ -18,5 +18,5 @@ def enabled(*log_dirs: Path) -> tuple[str, Path]:
 
 
 def enabled_configs(logs: Iterable[LocalLog]) -> dict[str, TopicConfig]:
-    """Settings that enable tiering of the topics of these logs."""
+    """Return settings that enable tiering of the topics of these logs."""
     return {log.topic_partition.topic: ENABLED for log in logs}

@@ -1,4 +1,4 @@
-"""Ways to spoil a tier, and what `verify` must find then."""
+"""Ways to damage a tier, and the findings that `verify` must report."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ Spoil = Callable[[Spoilt], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way to spoil a tier, and what is found then: (severity, kind) without and with --deep."""
+    """One way to damage a tier, and its findings: (severity, kind) without and with --deep."""
 
     spoil: Spoil
     found: list[tuple[str, str]]
@@ -56,7 +56,7 @@ def _all_objects_gone(tier: Spoilt) -> None:
 
 
 def _transactions_gone(tier: Spoilt) -> None:
-    # Not the first: brokers that never yet said that an index is empty may be too old to say it.
+    # Not the first segment: until a broker has written TxnIndexEmpty, its version may be older.
     found = [s for s in tier.segments(LEDGER) if tier.object(s, ".txnindex").exists()]
     tier.object(found[-1], ".txnindex").unlink()
 
@@ -78,7 +78,7 @@ def _flipped(suffix: str, at: int, topic: str = CLICKS) -> Spoil:
 
 
 def _swapped(suffix: str) -> Spoil:
-    """Two segments' objects under each other's keys."""
+    """Exchange the objects of two segments."""
 
     def spoil(tier: Spoilt) -> None:
         one, other = (tier.object(s, suffix) for s in tier.segments(CLICKS)[1:3])
@@ -106,7 +106,7 @@ def _temporary(tier: Spoilt) -> None:
 
 
 def _replaced(make: Callable[[Path], object], suffix: str = ".log") -> Spoil:
-    """Another kind of entry in the place of an object."""
+    """Replace an object by another kind of entry."""
 
     def spoil(tier: Spoilt) -> None:
         path = tier.object(first()(tier), suffix)
@@ -143,7 +143,7 @@ def _topic_ids_unreadable(tier: Spoilt) -> None:
 
 
 def _misplaced(tier: Spoilt) -> None:
-    """An object under its own id, but at an offset that the metadata don't have."""
+    """Move an object to an offset that the metadata does not have, with its own id."""
     segment = first()(tier)
     tier.object(segment, ".snapshot").rename(
         tier.object(replace(segment, start_offset=segment.start_offset + 1), ".snapshot")
@@ -166,7 +166,7 @@ def update(
 
 
 def _published(*states: RemoteLogSegmentState, at_ms: int = 0, nth: int = 1) -> Spoil:
-    """Events about a segment; the log starts after the first one when it is that."""
+    """Publish events about a segment; the log starts after it if it is the first one."""
 
     def spoil(tier: Spoilt) -> None:
         segment = first(nth=nth)(tier)
@@ -196,7 +196,7 @@ def _begun(at_ms: int) -> Spoil:
 
 
 def _copied_again(change: Callable[[RemoteLogSegmentMetadata], RemoteLogSegmentMetadata]) -> Spoil:
-    """A second copy of a segment, objects and all."""
+    """Copy a segment a second time, with all its objects."""
 
     def spoil(tier: Spoilt) -> None:
         segment = first()(tier)
@@ -230,7 +230,7 @@ def _marked(state: RemotePartitionDeleteState) -> Spoil:
 
 
 def _timestamps_changed(at_ms: int) -> Spoil:
-    """The topic's first segment again, in metadata of its own, with another largest timestamp."""
+    """Publish the topic's first segment with another largest timestamp in its metadata."""
 
     def spoil(tier: Spoilt) -> None:
         segment = first(nth=0)(tier)
@@ -257,7 +257,7 @@ def _epochs_changed(tier: Spoilt) -> None:
 
 
 def _log_of_another_topic(tier: Spoilt) -> None:
-    """The log directory knows the topic under another id."""
+    """Give the topic another id in the log directory."""
     for folder in tier.metadata.glob("clicks-*"):
         (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER}")
 
@@ -317,7 +317,7 @@ CASES = {
     "log is a folder": Case(
         _replaced(Path.mkdir),
         MISSING,
-        says="a folder stands where an object should be",
+        says="a folder has the name of an object",
     ),
     "folder is a link": Case(_linked_folder, [(E, "unreadable_object")], says="symbolic link"),
     "odd names": Case(_odd_names, [(W, "orphan")] * 4),
@@ -371,4 +371,4 @@ CASES = {
     "topic gone": Case(_log_gone, [(W, "unknown_topic")] * 2),
     "high watermark low": Case(_high_watermark_too_low, [(E, "offsets")] * 2, says="Ry"),
 }
-"""Every one with the broker's log directory."""
+"""Every case is run with the broker's log directory."""

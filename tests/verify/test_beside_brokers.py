@@ -1,4 +1,4 @@
-"""What verify finds beside brokers at work: what is still so when the leader is asked again, nothing else."""
+"""Findings while brokers run: only those that remain after the leader is queried again."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ LOG = ClusterLog(
 
 @dataclass
 class Cluster:
-    """Tells one log after the other, the last for good; None is no leader."""
+    """Return one log after the other, the last one repeatedly; None is a partition without leader."""
 
     logs_told: list[ClusterLog | None]
     topic_id: Any = TOPIC_ID
@@ -56,7 +56,7 @@ class Cluster:
 
 
 def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _state: None) -> list[Any]:
-    """Findings; `meanwhile` happens before the metadata are read the second time."""
+    """Return the findings; `meanwhile` runs before the metadata is read a second time."""
     state = tier(FIRST, SECOND)
 
     def refresh() -> TierState:
@@ -99,7 +99,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
     [
         ([LOG], []),
         ([LOCAL_FROM_90], [("gap", ERROR, 80, 89)]),
-        # It goes on: the same hole, of which there is more by now.
+        # The hole has grown since.
         ([LOCAL_FROM_90, replace(LOG, local_log_start_offset=95)], [("gap", ERROR, 80, 94)]),
         ([LOCAL_FROM_90, LOG], []),
         ([AHEAD], [("offsets", ERROR, None, None)]),
@@ -107,11 +107,11 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
         ([BEHIND, LOG], []),
         ([BEHIND, AHEAD], []),
         ([replace(LOG, latest_tiered_offset=None)], []),
-        # The tier is that of a former leader, or its records were lost since.
+        # The tier belongs to a former leader, or its records were lost since.
         ([CUT], [("beyond_log_end", ERROR, 50, 79)]),
         (
             [replace(LOG, leader_epochs=(EpochEntry(0, 0), EpochEntry(1, 60)))],
-            # Of the second segment only the ten first offsets can be read.
+            # Only the first ten offsets of the second segment are readable.
             [("divergent_segment", WARNING, 50, 79), ("gap", ERROR, 60, 79), ("offsets", ERROR, None, None)],
         ),
         ([replace(LOG, log_start_offset=60)], [("below_log_start", Severity.INFO, 0, 49)]),
@@ -121,7 +121,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 def test_findings(told: list[ClusterLog | None], wanted: list[Any]) -> None:
     cluster = Cluster(list(told))
     assert sorted(found(cluster)) == sorted(wanted)
-    # The log is never behind its tier, so it is asked after the metadata; in doubt once more, before them.
+    # The log is read after the metadata, so it is never behind its tier; in doubt both are read again.
     assert cluster.asked in (["metadata", "leader"], ["metadata", "leader", "leader", "metadata"])
 
 

@@ -1,4 +1,4 @@
-"""The table of findings: complete rows, each detected by some check."""
+"""The table of findings: complete rows, each of which some check detects."""
 
 import ast
 import pickle
@@ -34,7 +34,7 @@ def test_corruption() -> None:
 
 
 def test_every_kind_is_detected_by_a_check() -> None:
-    """A row that no code of the package uses describes nothing."""
+    """A row that no code of the package uses has no effect."""
     used = {
         node.attr
         for file in Path(findings.__file__).parent.glob("*.py")

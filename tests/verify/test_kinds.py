@@ -1,4 +1,4 @@
-"""`verify --kind` prints some findings, and never hides that there are others."""
+"""`verify --kind` prints some findings, and always reports that there are others."""
 
 from collections.abc import Callable
 from pathlib import Path

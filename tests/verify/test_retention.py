@@ -1,4 +1,4 @@
-"""What `verify` finds of a stalled retention.ms is what `sweep` decided."""
+"""The finding stalled_retention agrees with the decisions of `sweep`."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ DAYS = TopicConfig(retention_ms=RETENTION_MS)
         ((OLD_MS, OLD_MS, NOW_MS, 0), DAYS, None, None),
         ((OLD_MS,) * 4, DAYS, None, None),
         ((0, OLD_MS, OLD_MS, OLD_MS), TopicConfig.from_settings({"retention.ms": "-1"}), None, None),
-        # retention.bytes deletes the segment without a time.
+        # retention.bytes deletes the segment without a timestamp.
         ((0, OLD_MS, OLD_MS, OLD_MS), replace(DAYS, retention_bytes=0), None, None),
         ((0, OLD_MS, OLD_MS, OLD_MS), replace(DAYS, remote_storage_enable=False), None, None),
     ],

@@ -1,4 +1,4 @@
-"""`verify --sample` and `--budget`: what they read, what they say about it, and the record that is kept."""
+"""`verify --sample` and `--budget`: the segments that they read, the finding, and the stored record."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Segments made by hand: what their bytes have to be, and each way they may not be."""
+"""Segments made by hand: valid bytes, and each kind of damage."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ Indexes = dict[IndexType, bytes | None]
 
 
 class Bytes:
-    """LogBytes over bytes in memory."""
+    """LogBytes in memory."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -37,7 +37,7 @@ class Bytes:
         return self.data[position : position + size_bytes]
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 def batch(first: int, count: int = 5, *, epoch: int = 0, producer: int = -1) -> bytes:
@@ -65,7 +65,7 @@ ABORT = TransactionIndex((AbortedTxn(7, 5, 10, 5),))
 def made(
     batches: Sequence[bytes] = ABORTED, **change: Any
 ) -> tuple[RemoteLogSegmentMetadata, bytes, Indexes]:
-    """A segment with offsets 0 to 19 in epoch 0, one transaction aborted, and its indexes."""
+    """Return a segment with offsets 0 to 19 in epoch 0, one aborted transaction, and its indexes."""
     log = b"".join(batches)
     heads = list(scan(log))
     offsets, times = build_indexes(heads, 0, interval_bytes=100)

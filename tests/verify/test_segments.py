@@ -1,4 +1,4 @@
-"""What `segments --check` finds, and that it finds nothing where nothing is wrong."""
+"""`segments --check` finds each problem, and nothing in tiers without problems."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_offsets(change: dict[str, int], broken: list[str]) -> None:
         (80, 79, 10, Severity.ERROR),
         (0, -1, 0, Severity.ERROR),
         (78, 79, 10, Severity.WARNING),
-        # Everything that was tiered has expired, and what tells of it is gone.
+        # Every tiered segment has expired, and its events are deleted.
         (79, -1, 80, None),
         (79, -1, 79, Severity.ERROR),
     ],
@@ -175,8 +175,8 @@ def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:
     assert str(segment_id(3)) in finding.message
 
 
-# What the timeline says the first leader copied above the point of divergence, by stage and topic; the one
-# at 432 was copied again by the second leader, from the same offset to the same offset.
+# The first leader's copies above the point of divergence, by stage and topic, from the capture's timeline;
+# the second leader copied the one at 432 again, with the same offsets.
 DIVERGED = {
     "wallets": {432: "YKjh5jBvR9ebdjZhpxTgaA", 576: "Ko5", 720: "eDN", 864: "q4I", 1012: "Ii0"},
     "payouts": {432: "vYb3dxNaR5eobyDFHg903A", 576: "uiI", 720: "Dub", 864: "b-1", 1012: "tw3"},

@@ -1,4 +1,4 @@
-"""Every problem in a file of settings is found, at its line, and nothing is found in what Kafka accepts."""
+"""Every problem in a file of settings is found, with its line, and files that Kafka accepts have none."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,7 +20,7 @@ TIERING = (
     "remote.log.metadata.manager.listener.name=SSL\nlisteners=SSL://:1\n"
 )
 CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
-    # Topic settings; tests/model/test_conflicts.py has every kind of contradiction.
+    # Topic settings; tests/model/test_conflicts.py tests every kind of conflict.
     (TOPICS, f"{TIERED}t.retention.ms=10\nt.local.retention.ms=10\n", []),
     (TOPICS, f"{TIERED}t.retention.ms=10\nt.local.retention.ms=11\n", [("contradiction", 4, "lower")]),
     (TOPICS, f"{TIERED}t.cleanup.policy=delete,compact\n", [("contradiction", 1, "compact")]),

@@ -1,4 +1,4 @@
-"""A store listed in parts says what the listing at once says."""
+"""A store listed in parts has the same findings as one listed at once."""
 
 import pickle
 from dataclasses import replace

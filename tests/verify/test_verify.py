@@ -1,4 +1,4 @@
-"""`tierctl verify`: nothing where nothing is wrong, and of every way to spoil a tier exactly what it is."""
+"""`tierctl verify` finds exactly the damage of each case, and nothing in undamaged tiers."""
 
 import errno
 import os
@@ -129,7 +129,7 @@ def test_the_advice_names_the_command_that_works(
 def test_every_finding_beside_bad_objects(
     tier: Spoilt, verify: Verify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that can't be listed and an object that can't be opened end no check of the others."""
+    """A folder that can't be listed and an object that can't be opened do not stop other checks."""
     forbidden, listed = tier.object(first(LEDGER)(tier), "").parent, os.scandir
     unreadable, opened = tier.object(first("orders")(tier), ".log"), os.open
 
@@ -160,7 +160,7 @@ def test_every_finding_beside_bad_objects(
         first("orders")(tier).start_offset,
         True,
     )
-    # A store that does not answer any more is no finding about its objects.
+    # A store that no longer responds is an error, not a finding about its objects.
     forbidden = tier.remote / "kafka-tiered-storage"
     assert verify(tier.metadata, tier.remote, *found).code == 5
 
@@ -183,7 +183,7 @@ def test_after_a_sweep(tier: Spoilt, verify: Verify, tmp_path: Path) -> None:
     said = verify(tier.metadata, tier.remote, *logs)
     assert (said.code, {kind for _, kind in said.kinds}) == (0, {"log_start_behind"})
     assert {f["partition"]: f["end_offset"] + 1 for f in said.findings} == starts
-    # A segment that is gone without being deleted is lost, even next to deleted ones.
+    # A segment that disappeared without a delete event is lost, even next to deleted ones.
     lost = tier.segments(CLICKS)[0]
     tier.append(update(lost, S.DELETE_SEGMENT_STARTED))
     for more in ((), ("--state-dir", kept)):
@@ -193,7 +193,7 @@ def test_after_a_sweep(tier: Spoilt, verify: Verify, tmp_path: Path) -> None:
 
 
 def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path], verify: Verify) -> None:
-    """A broker that keeps its copies has the same bytes; partition leader epochs are in no CRC."""
+    """A broker that keeps local segments has the same bytes; no CRC covers partition leader epochs."""
     metadata, remote = writable("untiered-broker/tiered-metadata"), writable("untiered-broker/tiered-remote")
     logs = writable("untiered-broker/local")
     assert verify(metadata, remote, "--deep", "--log-dir", logs).kinds == []
@@ -249,7 +249,7 @@ def test_every_format(fmt: str, tier: Spoilt, capsys: pytest.CaptureFixture[str]
 
 
 class Racing:
-    """A store whose listing something happens after."""
+    """A store that calls a function after its listing."""
 
     def __init__(self, remote: RemoteStorageManager, then: Callable[[], None]) -> None:
         self._remote = remote
@@ -295,7 +295,7 @@ def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None
 
 
 def test_a_million_objects_take_bytes_each() -> None:
-    """Twenty thousand segments and a listing of five objects each, made as it is read."""
+    """Twenty thousand segments with five objects each; the listing is generated while it is read."""
     state, listing = made_tier(20_000)
 
     class Listed:

@@ -1,4 +1,4 @@
-"""Captured tiers that a test may spoil, and the command that says what is wrong with them."""
+"""Captured tiers that a test may damage, and runs of verify over them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class Spoilt:
     remote: Path
 
     def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
-        """Of one partition, by start offset."""
+        """Return the segments of one partition by start offset."""
         manager = manager_at(self.metadata)
         found = [
             segment
@@ -47,13 +47,13 @@ class Spoilt:
         return sorted(found, key=lambda s: s.start_offset)
 
     def object(self, segment: RemoteLogSegmentMetadata, suffix: str) -> Path:
-        """The file of one of its objects, which may not be there."""
+        """Return the file of an object, which may be missing."""
         folder = f"{segment.topic}-{segment.partition}-{segment.topic_id}"
         name = f"{segment.start_offset:020d}-{segment.segment_id}{suffix}"
         return self.remote / "kafka-tiered-storage" / folder / name
 
     def append(self, *events: MetadataEvent) -> None:
-        """Write to the metadata log past every check."""
+        """Append an event to the metadata log without checks."""
         topic = topic_in(self.metadata, writable=True)
         count = topic.partition_count
         topic.append(
@@ -65,7 +65,7 @@ class Spoilt:
         topic.close()
 
     def append_raw(self, partition: int, value: bytes) -> None:
-        """Write any bytes to the metadata log."""
+        """Append arbitrary bytes to the metadata log."""
         topic = topic_in(self.metadata, writable=True)
         topic.append([(partition, value)])
         topic.close()
@@ -73,7 +73,7 @@ class Spoilt:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What the command said."""
+    """The output of the command."""
 
     code: int
     findings: list[dict[str, Any]]
@@ -81,7 +81,7 @@ class Verified:
 
     @property
     def kinds(self) -> list[tuple[str, str]]:
-        """Severity and kind of each."""
+        """Return severity and kind of each finding."""
         return [(finding["severity"], finding["kind"]) for finding in self.findings]
 
 
@@ -89,7 +89,7 @@ Verify = Callable[..., Verified]
 
 
 def verifier(capfd: Any) -> Verify:
-    """Runs `tierctl verify -o jsonl` in this process."""
+    """Return a function that runs `tierctl verify -o jsonl` in this process."""
 
     def verify(metadata: Path, remote: Path | None, *more: object) -> Verified:
         capfd.readouterr()
@@ -107,7 +107,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapsh
 
 
 def made_tier(count: int) -> tuple[TierState, Callable[[], Iterator[RemoteObject]]]:
-    """A partition of `count` finished segments, and the listing of their objects; one index lacks."""
+    """Make a partition of `count` finished segments, and the listing of their objects without one index."""
     partition = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "made", 0)
     state = TierState()
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Windows are those of NumPy, and write through to the array."""
+"""Windows have the same content as NumPy's, and writes change the array."""
 
 import numpy as np
 import pytest

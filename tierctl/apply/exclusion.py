@@ -32,8 +32,8 @@ _DECIDING_HINT = (
 def brokers_kept_out(log_dirs: Sequence[Path], *, are_written: bool = False) -> Iterator[None]:
     """Prevent brokers from starting on `log_dirs` during the block.
 
-    Raise SafetyRefusal if a broker already runs on one of them; its hint says whether files there
-    `are_written`, or only decide what is deleted.
+    Raise SafetyRefusal if a broker already runs on one of them. `are_written` selects its hint: whether the
+    run writes files there, or only decides from them what is deleted.
     """
     hint = _WRITTEN_HINT if are_written else _DECIDING_HINT
     with ExitStack() as held:

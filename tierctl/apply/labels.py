@@ -56,7 +56,7 @@ Observer = Callable[[Label, Moment], None]
 
 
 def _no_op(label: Label, moment: Moment) -> None:
-    """Do nothing: the observer in production."""
+    """Do nothing; this is the observer outside of tests."""
 
 
 _observer: Observer = _no_op

@@ -1,4 +1,4 @@
-"""Measure what a mutating run did, and what remains to do."""
+"""Metrics about the results of a mutating run, and about the remaining work."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -51,8 +51,8 @@ class RunOptions:
 
     `sources` finds the segments to copy. `log_starts` are raised in addition to those in the plan's steps.
     `raise_log_starts` stores offsets durably. `fence` is called before each wave, because brokers may start
-    while the plan is carried out. `new_node` is what a restore writes, `object_copies` copies the objects of
-    one under new ids. `removal` says which records a materialisation leaves out.
+    while the plan is carried out. `new_node` is the content that a restore writes; `object_copies` copies the
+    objects of a segment under new ids. `removal` states which records a materialisation erases.
     """
 
     sources: Sources = field(default_factory=LogSources)
@@ -211,7 +211,7 @@ class _Run:
 
     @contextmanager
     def _halting(self, begun: Sequence[Step]) -> Iterator[None]:
-        """Let an error in the block end the run; those of the `begun` steps without an outcome failed."""
+        """End the run after an error in the block; steps in `begun` without an outcome have then failed."""
         try:
             yield
         except TierctlError as e:
@@ -285,7 +285,7 @@ class _Run:
     def _delete_waves(
         self, steps: Sequence[Step], begun: list[Step], waiting: deque[Sequence[Step]]
     ) -> Iterator[Wave]:
-        """Yield the waves that delete the segments of `steps`, each checked when it is asked for.
+        """Yield the waves that delete the segments of `steps`; each wave is checked when it is requested.
 
         Add the steps of each wave to `begun`, and those that are still valid, as one item, to `waiting`.
         """

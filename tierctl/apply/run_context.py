@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Everything that a run needs besides its plan.
+    """Inputs of a run besides its plan.
 
     `clock_ms` returns the timestamp for each event, `new_segment_id` the id for each attempt to copy a
     segment. `advance` and `deleted` are passed to `SideEffectContext`. With `allow_missing_objects` the run
-    accepts the tier without looking for objects: segments without objects count as deleted. With
-    `adopt_tier` it makes the tier that of its metadata topic, whatever the tier's identity is.
-    Published events have the fields that brokers of `kafka_version` write.
+    accepts the tier without looking for objects, and treats segments without objects as deleted. With
+    `adopt_tier` it assigns the tier to its metadata topic, whatever the tier's identity is. Published events
+    have the fields that brokers of `kafka_version` write.
     """
 
     remote: RemoteStorageManager
@@ -62,8 +62,8 @@ class RunContext:
     def _require_lease(self) -> None:
         if self.stop.is_over():
             raise LockedError(
-                "the lease of the tier was lost before the next metadata event was written",
-                hint="another tierctl may be at work; run again when it has ended",
+                "the lease of the tier was lost, so the next metadata event was not written",
+                hint="another tierctl may be running; run again when it has ended",
             )
 
     def side_effect_context(self, stopped_copies: StoppedCopies | None = None) -> SideEffectContext:

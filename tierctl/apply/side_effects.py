@@ -12,7 +12,7 @@ from tierctl.storage.base import RemoteStorageManager
 
 
 def no_op(_amount: int) -> None:
-    """Ignore the amount: used when no caller displays progress."""
+    """Ignore the amount; used if the caller displays no progress."""
 
 
 class StoppedCopies:
@@ -47,9 +47,9 @@ class SideEffectContext:
     """The stores and callbacks that the side effects of one process use.
 
     A side effect calls `advance` with a segment's size in bytes once the segment's objects are stored, and
-    `deleted` with a number of segments whose objects are deleted; the call comes from the thread that runs
-    it. `stopped_copies` holds only the failures of this
-    process; the publisher decides by the results.
+    `deleted` with the number of segments whose objects are deleted; the calling thread is the one that runs
+    the side effect. `stopped_copies` has only the failures of this process; the publisher decides from the
+    results.
     """
 
     remote: RemoteStorageManager
@@ -64,10 +64,11 @@ class SideEffectContext:
 class SideEffectResult:
     """The result of one side effect.
 
-    `begun` is True once the store may have been changed. `stopped` is True if the run was told to stop first.
-    If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the outcome
-    is not known. `errors` has, for each segment of a deletion, the error of that segment alone, or None.
-    `custom_metadata` is the copied segment's (KIP-917), `written` are the files of a segment of a local log.
+    `begun` is True once the store may have been changed. `stopped` is True if the run was told to stop before
+    that. If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the
+    outcome is unknown. `errors` has one entry per segment of a deletion: the error of this segment, or None.
+    `custom_metadata` belongs to the copied segment (KIP-917); `written` are the files of a segment of a local
+    log.
     """
 
     begun: bool = False

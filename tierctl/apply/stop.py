@@ -80,10 +80,11 @@ def calling_on_signals(do: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(stop: Stop) -> Iterator[Stop]:
-    """Ask `stop` on the first of STOP_SIGNALS; the previous handlers receive a second signal.
+    """Set `stop` on the first of STOP_SIGNALS; a second signal is passed to the previous handlers.
 
-    The previous handlers are restored after the block. A signal that the process ignores (SIGHUP under
-    nohup) stays ignored. Outside the main thread, where Python allows no handlers, signals change nothing.
+    The previous handlers are restored after the block. A signal that the process ignores (SIGHUP under nohup)
+    stays ignored. Outside the main thread, where Python allows no signal handlers, signals have no effect on
+    `stop`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -52,15 +52,15 @@ def claim_tier(context: RunContext, *, copies: bool) -> None:
 
 def _identity(context: RunContext) -> TierIdentity | None:
     with suppress(RemoteTierMissing):
-        # The first copy creates the tier; every other step looks for its objects again.
+        # The first copy creates the tier; every other step checks again that the tier has objects.
         return read_identity(context.remote)
     return None
 
 
 def require_known_tier(partitions: Collection[TopicIdPartition], context: RunContext) -> None:
-    """Raise RemoteTierMissing if the tier has no object of any finished segment that was looked for.
+    """Raise RemoteTierMissing if the tier has none of the examined finished segments.
 
-    Segments of `partitions` are looked for first. Without a finished segment every tier is accepted.
+    Segments of `partitions` are examined first. Without a finished segment every tier is accepted.
     """
     if not context.allow_missing_objects:
         require_objects(
@@ -108,7 +108,7 @@ def _objects_of_each(segments: _Segments, context: RunContext) -> list[list[Remo
 
 def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTierMissing:
     return RemoteTierMissing(
-        f"the tier has no object of segment {segment.segment_id} of {segment.topic}-{segment.partition}, "
+        f"the tier has no objects of segment {segment.segment_id} of {segment.topic}-{segment.partition}, "
         f"which the metadata say is finished; looked for {context.remote.name_of(segment)}",
         hint=f"{WRONG_TIER} If its objects are known to be lost: --allow-missing-objects",
     )

@@ -24,7 +24,7 @@ from tierctl.cli.settings.run import RunSettings
 NOT_CONFIGURABLE = frozenset({"version", "apply"})
 """Parameters that only the command line sets, neither the environment nor a profile."""
 FINDING_KINDS = "finding kinds"
-"""As `completed_from`: the kinds of findings of `verify`, whose module takes long to import."""
+"""A value of `completed_from`: the kinds of findings of `verify`, whose module takes long to import."""
 HELP_NAMES = ("--help", "-h")
 _GENERAL = "Options"
 

@@ -20,7 +20,7 @@ from tierctl.report.plans import check_view
 
 
 class _Delete(click.Command):
-    """--interval may stand without a value."""
+    """A command whose option --interval may be given without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_default_interval(args))

@@ -125,9 +125,9 @@ class TablesPrinter(Generic[Kind]):
 
 
 def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console:
-    """Return the receiver of a run's messages, as -v, --quiet and --output say.
+    """Return the receiver of a run's messages, according to -v, --quiet and --output.
 
-    `prints_meanwhile` says whether rows are printed before the run ends.
+    `prints_meanwhile` states whether rows are printed before the run ends.
     """
     settings = ctx.obj
     if not isinstance(settings, RunSettings):

@@ -48,7 +48,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
 
 COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
 _PACKAGES = dict.fromkeys(("backup-config", "rebuild", "restore"), "recovery")
-"""The package below `tierctl.cli` of commands whose module is in one."""
+"""The package below `tierctl.cli` of commands whose module is in a package."""
 
 
 def _print_version(ctx: click.Context, value: bool) -> None:
@@ -296,7 +296,7 @@ def _code_of(error: BaseException) -> int:
 
 
 def _report(error: BaseException, code: int) -> ErrorReport | None:
-    """Return what is printed of an error; None if nothing is."""
+    """Return the report to print for an error; None if no report is printed."""
     kind = type(error).__name__
     match error:
         case TierctlError():

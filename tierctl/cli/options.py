@@ -39,7 +39,7 @@ RUN = "Where the work is done"
 
 
 TIME_FORMS = "as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970"
-"""How the help of an option describes what `parse_time_ms` accepts."""
+"""Text for the help of options: the forms that `parse_time_ms` accepts."""
 
 
 def _now_ms(text: str) -> int:

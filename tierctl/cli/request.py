@@ -25,7 +25,9 @@ def request_of(kind: type[R], ctx: click.Context, **more: object) -> R:
         # A profile may have them for other runs, so only typed options are an error.
         option = typed_option(ctx, ("master", "spark_conf"))
         if option:
-            raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
+            raise UsageError(
+                f"{option} needs --engine spark", hint=f"add --engine spark, or leave {option} out"
+            )
     of_run = {"verbose": getattr(ctx.obj, "verbosity", 0) > 1, "meter": getattr(ctx.obj, "meter", None)}
     if isinstance(ctx.obj, RunSettings):
         of_run |= {"on_topics": ctx.obj.topics.update, "throttle": ctx.obj.throttle}

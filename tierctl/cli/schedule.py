@@ -74,7 +74,10 @@ def schedule(
     the installation.
     """
     if not (systemd or cron):
-        raise UsageError("--systemd or --cron is missing", hint="say what to print: units or cron lines")
+        raise UsageError(
+            "--systemd or --cron is missing",
+            hint="add --systemd to print units, or --cron to print cron lines",
+        )
     scheduled = _checked(ctx, command or [])
     if systemd:
         click.echo(_units(scheduled, every, user), nl=False)
@@ -95,7 +98,7 @@ class _Scheduled(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its units and of its file in cron.d, where no dot is allowed."""
+        """The name of the units and of the file in cron.d, where names must not contain a dot."""
         return "-".join(("tierctl", *self.path))
 
 

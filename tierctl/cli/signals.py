@@ -18,7 +18,7 @@ class Signalled(BaseException):
 def raise_on_signals() -> None:
     """Raise `Signalled` on SIGTERM and SIGHUP; a second signal ends the process at once."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # nohup starts the process with SIGHUP ignored, and so it stays.
+        # nohup starts the process with SIGHUP ignored; keep it ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
 

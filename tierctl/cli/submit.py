@@ -142,7 +142,7 @@ def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
     names = {option.name for option in command.params}
     if "engine" not in names:
         what = " ".join(path or words[:1])
-        raise UsageError(f"{what}: no command that runs on Spark" if what else "no command", hint=_HINT)
+        raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)
     if not any(word.partition("=")[0] == "--engine" for word in arguments):
         arguments = ["--engine", "spark", *arguments]
     if isinstance(ctx.obj, RunSettings):
@@ -150,10 +150,10 @@ def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
         arguments = [*chosen, *arguments]
     given = parsed(root, command, arguments)
     if given.params["engine"] != EngineName.SPARK:
-        raise UsageError("--engine local needs no spark-submit", hint="run the command itself")
+        raise UsageError("submit can't be used with --engine local", hint="run the command itself")
     if any(options.is_typed(given, name) for name in ("master", "spark_conf")):
         raise UsageError(
-            "--master and --spark-conf go before the command", hint="tierctl submit --master ..."
+            "--master and --spark-conf must be before the command", hint="tierctl submit --master ..."
         )
     return [*path, *arguments], "apply" in names
 

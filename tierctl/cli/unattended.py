@@ -24,10 +24,11 @@ _PAUSE_S_MAX = 30.0
 
 
 def _receiver(ctx: click.Context, name: str, value: object) -> RunSettings | None:
-    """Return the settings that receive the value of an option; None if they keep what they have.
+    """Return the settings that receive the value of an option; None if they keep their present value.
 
-    An option may stand before and after the command's name. What is typed wins over the environment and the
-    profile. The options of a command that `submit` or `schedule` only checks are in `ctx.meta`.
+    An option may be given before and after the command's name. A typed value takes precedence over the
+    environment and the profile. The options of a command that `submit` or `schedule` only checks are in
+    `ctx.meta`.
     """
     settings = ctx.obj
     if not isinstance(settings, RunSettings):
@@ -50,7 +51,7 @@ def _receiver(ctx: click.Context, name: str, value: object) -> RunSettings | Non
 def _require_folder(option: str, file: Path, hint: str) -> None:
     folder = file.absolute().parent
     if not folder.is_dir():
-        raise UsageError(f"{option} {file}: {folder} is no folder", hint=hint)
+        raise UsageError(f"{option} {file}: {folder} is not a folder", hint=hint)
 
 
 def _set_metrics_file(ctx: click.Context, value: Path | None) -> None:
@@ -76,7 +77,7 @@ def _set_log_file(ctx: click.Context, value: Path | None) -> None:
     settings = _receiver(ctx, "log_file", value)
     if settings is None or value is None:
         return
-    _require_folder("--log-file", value, "make it first, for the user who runs tierctl")
+    _require_folder("--log-file", value, "create the folder first, for the user who runs tierctl")
     log = LogFile(value.absolute(), settings.log_format or LogFormat.TEXT, settings.command)
     try:
         log.open()
@@ -140,10 +141,10 @@ LockTimeout = Annotated[
 
 
 def until_unlocked(settings: RunSettings, begin: Callable[[], int]) -> int:
-    """Return what `begin` returns, which is called again while other runs hold a lock.
+    """Return the result of `begin`, which is called again while other runs hold a lock.
 
-    It decides again each time: the other run may have changed what there is to do. Raise its LockedError
-    once the lock timeout has passed.
+    Each call decides again, because the other run may have changed the state. Raise the LockedError of
+    `begin` once the lock timeout has passed.
     """
     pause_s = _FIRST_PAUSE_S
     while True:
@@ -190,9 +191,10 @@ def _why(error: OSError | TierctlError) -> str:
 
 
 def record_names(settings: RunSettings) -> None:
-    """Store the names of topics and profiles that the run read, for the shells to complete.
+    """Store the names of topics and profiles that the run read, for completion by shells.
 
-    A run whose home directory is missing, read-only or another user's stores nothing, and says nothing.
+    If the home directory is missing, read-only or belongs to another user, store nothing and print no
+    message.
     """
     for kind, names in ((StoredNames.TOPICS, settings.topics), (StoredNames.PROFILES, settings.profiles)):
         if names:
@@ -215,7 +217,9 @@ def record_run(settings: RunSettings, code: int, error: BaseException | None) ->
         settings.log.write("info", f"exit code {code}", exit_code=code, seconds=seconds)
         if settings.log.error is not None:
             why = settings.log.error
-            console.warn(f"--log-file {settings.log.path}: messages are missing there: {why.strerror or why}")
+            console.warn(
+                f"--log-file {settings.log.path}: some messages could not be written: {why.strerror or why}"
+            )
 
 
 def _write_metrics(settings: RunSettings, code: int, error: BaseException | None, console: Console) -> None:

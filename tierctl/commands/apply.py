@@ -59,13 +59,13 @@ class ApplyRequest(TierToTierRequest):
 
 
 def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationResult:
-    """Drop the steps of the saved plan that no longer hold, and with `apply` carry out the others.
+    """Drop the steps of the saved plan that are no longer valid, and with `apply` carry out the others.
 
-    The command that made the plan decides again from the current state, and a step that it no longer decides
-    is dropped with the reason. Raises SafetyRefusal for a plan that was edited, is old, or was made for
-    another cluster or tier; UsageError for a file that is no plan, and for settings or logs that the plan was
-    decided from and the request lacks; and the errors of the command that made the plan. With `apply`, the
-    exit code is REFUSED if no step is left, unless the work of all of them was done before.
+    The planner of the command that made the plan decides again from the current state; a step that it no
+    longer decides is dropped with the reason. Raise SafetyRefusal for a plan that was edited, is too old, or
+    was made for another cluster or tier; UsageError for a file that is no plan, and if the request lacks
+    settings or logs from which the plan was decided; and the errors of the planner. With `apply`, the exit
+    code is REFUSED if no step is left, unless all steps were already done.
     """
     saved = read_plan(request.plan)
     planner = _planner_of(saved)
@@ -82,8 +82,8 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     check_place(place, run.place)
     state = run.metadata.refresh()
     check_read(saved.plan.read, state.read)
-    # A tier that is copied to may have none of the topics; those of the source are found by the selection.
-    # The topics of a rebuild are those of the tier, too.
+    # The target tier may have none of the topics: take those of the source from the selection. The topics of
+    # a rebuild come from the tier, too.
     in_metadata = saved.identity.source is None and planner.changes_tier
     if in_metadata and place.cluster.is_same_as(run.place.cluster) is None:
         check_topic_ids(saved.identity, _known_topic_ids(run, state))
@@ -102,7 +102,7 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     if not (left.is_void and run.request.apply):
         return result
     advice = f"plan again with tierctl {saved.plan.command}"
-    run.progress.warn(f"no step of the plan holds any more, and nothing was changed: {advice}")
+    run.progress.warn(f"no step of the plan is still valid, so nothing was changed: {advice}")
     return result if result.exit_code else replace(result, exit_code=ExitCode.REFUSED)
 
 
@@ -110,7 +110,8 @@ def _planner_of(saved: SavedPlan) -> Planner[Any]:
     planner = _PLANNERS.get(saved.plan.command)
     if planner is None:
         raise UsageError(
-            f"a plan of {saved.plan.command!r}", hint=f"expected one of {', '.join(sorted(_PLANNERS))}"
+            f"apply can't carry out a plan of {saved.plan.command!r}",
+            hint=f"expected one of {', '.join(sorted(_PLANNERS))}",
         )
     return planner
 
@@ -144,7 +145,7 @@ def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[st
         if admits_topic(request.topic, topic) and topic_id in (request.topic_id or (topic_id,))
     ]
     if not ids:
-        raise NotFoundError("the plan has no step that meets both --topic and --topic-id")
+        raise NotFoundError("no step of the plan matches both --topic and --topic-id")
     return {"topic": sorted({planned[topic_id] for topic_id in ids}), "topic_id": ids}
 
 
@@ -164,16 +165,15 @@ def _require_inputs(saved: SavedPlan, request: ApplyRequest) -> None:
     copies_from_tier = saved.identity.source is not None
     if copies_from_tier != (request.from_remote is not None):
         raise UsageError(
-            "--from-remote is missing" if copies_from_tier else "--from-remote: not the source of this plan",
-            hint="a plan of a copy from tier to tier needs --from-remote and --to-metadata again, and only "
-            "such a plan",
+            "--from-remote is missing" if copies_from_tier else "--from-remote can't be used with this plan",
+            hint="only a plan for a copy from tier to tier needs --from-remote and --to-metadata",
         )
     if request.has_cluster:
         return
     if saved.settings and request.topic_configs is None:
         raise UsageError(
             f"--topic-configs is missing: the plan was decided from settings of {', '.join(saved.settings)}",
-            hint="give the settings as they are now, or name the cluster with --bootstrap-server",
+            hint="give the present settings, or name the cluster with --bootstrap-server",
         )
     if saved.log_starts and not request.log_dir:
         raise UsageError(

@@ -23,10 +23,11 @@ _OPTIONS = (
 
 
 def resolve_broker_settings(request: Request, progress: Progress) -> StatedSettings:
-    """Return the settings in the file `config`, those of `override` and those of options, which win.
+    """Return the settings of the file `config`, of `override`, and of options, in ascending precedence.
 
-    Note settings in the file that no Kafka knows. UsageError for a value that brokers refuse, and for an
-    override that no broker has; values in the file that are overridden are not used, and so not checked.
+    Note settings in the file that no version of Kafka knows. Raise UsageError for a value that brokers
+    refuse, and for an unknown setting in `override`. Values in the file that are overridden are not used and
+    not checked.
     """
     stated = StatedSettings({}, {}) if request.config is None else broker_file(request.config)
     for name, nearest in unknown_names(stated):
@@ -67,7 +68,7 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 def _of_options(request: Request) -> StatedSettings:
-    """Return the broker settings that options of their own state."""
+    """Return the broker settings for which the request has separate options."""
     found = StatedSettings({}, {})
     for name, row in _OPTIONS:
         value = getattr(request, name)

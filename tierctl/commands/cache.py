@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRequest(Request):
-    """A request about cache files: `files`, and those in `state_dir` and `log_dir`."""
+    """A request about cache files: `files`, and the files in `state_dir` and `log_dir`."""
 
     files: Sequence[Path] = ()
-    """Cache files of any form; `.remoteindex` files can be shown and verified."""
+    """Cache files of any format; `.remoteindex` files can be shown and verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     tierctl has locked the state directory.
     """
     if (request.state_dir is None) == (request.out is None):
-        raise UsageError("where to?", hint="name --state-dir or --out, one of them")
+        raise UsageError("no output folder is named", hint="give either --state-dir or --out")
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         state = resources.metadata(stores_state=True).refresh()
         selection = resources.resolve_selection(part.topic_id_partition for part in state)
@@ -198,7 +198,7 @@ def _each(
     function: Callable[[Path], T],
     paths: Sequence[Path],
 ) -> Iterator[T]:
-    """Yield what `each_file` yields; the resources of the request are open meanwhile."""
+    """Yield the results of `each_file` while the resources of the request are open."""
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         yield from each_file(resources, title, function, paths)
 
@@ -218,17 +218,17 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
     """
     folders = [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
     if not request.files and not folders:
-        raise UsageError("no cache is named", hint="name files, --state-dir or --log-dir")
+        raise UsageError("no cache file is named", hint="name files, --state-dir or --log-dir")
     for path in (*request.files, *folders):
         if not path.exists():
             raise NotFoundError(f"{path}: no such file or folder")
     for file in request.files:
         if file.is_dir():
-            raise UsageError(f"{file} is a folder", hint="name it as --state-dir or --log-dir")
+            raise UsageError(f"{file} is a folder", hint="name the folder with --state-dir or --log-dir")
     found = [*request.files, *(path for folder in folders for find in finders for path in find(folder))]
     if request.state_dir is not None and not found and not _has_caches(request.state_dir):
         raise NotFoundError(
-            f"no cache files in {request.state_dir}", hint="expected the --state-dir of earlier runs"
+            f"no cache files in {request.state_dir}", hint="name a --state-dir that earlier runs wrote"
         )
     return found
 

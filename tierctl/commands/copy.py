@@ -49,10 +49,10 @@ class CopyRequest(TierToTierRequest):
             raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
         if self.assume_enabled and self.from_remote is not None:
             raise UsageError(
-                "--assume-enabled goes with --log-dir", hint="copies from another tier need no settings"
+                "--assume-enabled needs --log-dir", hint="copies from another tier need no settings"
             )
         if self.assume_enabled and not self.topic:
-            raise UsageError("--assume-enabled goes with --topic", hint="name each topic that may be copied")
+            raise UsageError("--assume-enabled needs --topic", hint="name each topic that may be copied")
 
 
 def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResult:
@@ -74,7 +74,7 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     run.inspect_tier(may_be_new=True)
     _require_settings(run, request)
     partitions = _led(run, logs)
-    # A segment whose events are gone may be in the tier, although the local log still has it.
+    # A segment whose events were deleted may be in the tier, although the local log still has it.
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, request, state, logs)
     plan = run.narrowed(_plan(run, request, state, inputs))
@@ -125,9 +125,9 @@ def _require_settings(run: Mutation, request: CopyRequest) -> None:
     """Raise UsageError if nothing states which topics are enabled."""
     if request.topic_configs is None and not request.assume_enabled and run.cluster is None:
         raise UsageError(
-            "no topic settings are named, and only topics with "
+            "no source of topic settings is named, and only topics with "
             f"{topic.REMOTE_STORAGE_ENABLE.name}=true are copied",
-            hint="name them with --topic-configs, the topics' cluster with --bootstrap-server, or each topic "
+            hint="give the settings with --topic-configs, the cluster with --bootstrap-server, or each topic "
             "with --topic and --assume-enabled",
         )
 
@@ -149,7 +149,7 @@ class _Inputs:
 
 
 def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[LocalLog]) -> _Inputs:
-    """Read what the cluster, or --topic-configs, says of the logs; UsageError for mistyped topic names."""
+    """Read the logs and their settings from the cluster or --topic-configs; UsageError for mistyped names."""
     partitions = sorted(_led(run, logs))
     in_file = run.resources.topic_configs()
     default = TopicConfig.from_settings({}, run.resources.broker_defaults())
@@ -220,7 +220,7 @@ def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
 
 
 def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
-    """Decide the copies of segments that `remote` lacks of `from_remote`."""
+    """Decide the copies of segments of `from_remote` that `remote` does not have."""
     source = run.resources.enter(source_tier(request, run.progress))
     selection = run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
     run.metadata.refresh()

@@ -44,15 +44,15 @@ class DeleteRequest(MutationRequest):
         """Implement `MutationRequest.validate`."""
         if self.find:
             if self.interval is not None:
-                raise UsageError("--find looks once", hint="leave --interval out")
+                raise UsageError("--find can't be used with --interval", hint="leave --interval out")
             if not self.has_cluster:
                 raise _no_controller()
         if self.i_know_it_is_deleted and not self.mark:
-            raise UsageError("--i-know-it-is-deleted goes with --mark")
+            raise UsageError("--i-know-it-is-deleted needs --mark")
         if self.mark and self.interval is not None:
-            raise UsageError("--mark is done once", hint="leave --interval out")
+            raise UsageError("--mark can't be used with --interval", hint="leave --interval out")
         if self.interval is not None and not self.apply:
-            raise UsageError("--interval repeats a run that changes things", hint="add --apply")
+            raise UsageError("--interval needs --apply", hint="add --apply")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,9 @@ PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide, optio
 def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None) -> LeakedTopics:
     """Return the topic ids that the cluster does not know, with the tier's contents of each."""
     if request.apply:
-        raise UsageError("--find only lists", hint="add --mark, or leave --apply out")
+        raise UsageError(
+            "--find without --mark can't be used with --apply", hint="add --mark, or leave --apply out"
+        )
     with PLANNER.opened(request, progress) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
@@ -176,15 +178,15 @@ def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list
         p.topic_id_partition.topic for p in parts if not is_legal_topic_name(p.topic_id_partition.topic)
     }
     for name in sorted(illegal):
-        run.progress.say(f"{name!r} is no legal topic name: nothing of it is looked for")
+        run.progress.say(f"{name!r} is not a valid topic name, so it is not searched for")
     partitions = [p.topic_id_partition for p in parts if p.topic_id_partition.topic not in illegal]
     # The metadata were read first: a topic created since can't be taken for a deleted one.
     found = leaked_topic_ids(run.cluster.topics(p.topic for p in partitions), partitions)
     knows_none = bool(partitions) and len(found) == len({p.topic_id for p in partitions})
     if knows_none and not request.mark and not run.cluster.answer_about(found, state).is_own:
         run.progress.say(
-            f"the cluster knows none of the {len(found)} topics in the metadata: is it the one whose tier "
-            "this is?"
+            f"the cluster knows none of the {len(found)} topics in the metadata: check that "
+            "--bootstrap-server names the cluster of this tier"
         )
     selected = {p.topic_id for p in partitions if p in run.resources.selection}
     return sorted(selected & found.keys(), key=lambda topic_id: (found[topic_id], topic_id))
@@ -220,18 +222,18 @@ def _topic_id(run: Mutation, state: TierState) -> Uuid:
     selection = run.resources.selection
     if selection.topic_ids:
         if len(selection.topic_ids) > 1:
-            raise UsageError("--mark takes one --topic-id at a time")
+            raise UsageError("--mark needs exactly one --topic-id")
         return next(iter(selection.topic_ids))
     if len(selection.topics) != 1:
-        raise UsageError("--mark needs --topic-id, or one --topic")
+        raise UsageError("--mark needs --topic-id, or exactly one --topic")
     name = next(iter(selection.topics))
     ids = _undeleted_ids(state, name)
     if not ids:
-        raise NotFoundError(f"the metadata know no topic {name!r} that is not deleted already")
+        raise NotFoundError(f"the metadata has no topic {name!r} that is not yet deleted")
     if len(ids) > 1:
         raise SafetyRefusal(
             f"topic {name!r} is the name of {len(ids)} topics: {', '.join(sorted(ids))}",
-            hint="say which is meant with --topic-id",
+            hint="select one with --topic-id",
         )
     return next(iter(ids))
 

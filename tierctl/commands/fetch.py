@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _COPY_BYTES = 1 << 20
 _COUNTED_OFFSETS = 1000
-"""Progress is reported after so many offsets."""
+"""Number of offsets between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,9 @@ class FetchRequest(Request):
     binary: Binary = Binary.AUTO
     """How keys, values and header values are written as text."""
     raw_segment: str | None = None
-    """Id of the segment whose log is returned as it is stored, or with `index` that index of it."""
+    """Id of the segment whose stored log is returned, or with `index` that index of the segment."""
     index: IndexType | None = None
-    """Index to return: of `raw_segment`, otherwise of the segment that holds `offset`."""
+    """Index to return: of `raw_segment`, or else of the segment that contains `offset`."""
     auxiliary_state: int | None = None
     """Return the state that a follower takes from the tier if its leader's local log begins here."""
     rebuild: bool = False
@@ -150,27 +150,27 @@ def _require_consistent(request: FetchRequest) -> None:
     if request.erase_report and _chooses_records(request):
         raise UsageError(
             "--erase-report searches every record of the selected partitions",
-            hint="choose only --topic, --topic-id and --partition",
+            hint="use only --topic, --topic-id and --partition to select records",
         )
     if request.rebuild and request.metadata is not None:
         raise UsageError(
-            "--rebuild reads no metadata topic",
-            hint="leave --metadata out, also TIERCTL_METADATA, or --rebuild",
+            "--rebuild can't be used with --metadata",
+            hint="leave out --rebuild, or --metadata and TIERCTL_METADATA",
         )
     if request.from_time_ms is not None and request.offset != EARLIEST:
-        raise UsageError("--offset and --from-time both say where to begin", hint="give one of them")
+        raise UsageError("--offset and --from-time both state where to begin", hint="give one of them")
     if request.auxiliary_state is not None and is_object:
-        raise UsageError("--auxiliary-state, --raw-segment and --index are different things to fetch")
+        raise UsageError("--auxiliary-state can't be used with --raw-segment or --index")
     if request.out is not None and not is_object and request.auxiliary_state is None:
-        raise UsageError("--out is for --raw-segment, --index and --auxiliary-state", hint="redirect stdout")
+        raise UsageError("--out needs --raw-segment, --index or --auxiliary-state", hint="redirect stdout")
     if request.output is not None and is_object and request.index is None:
-        raise UsageError("--output does not go with --raw-segment", hint="its bytes are written as they are")
+        raise UsageError("--output can't be used with --raw-segment", hint="leave --output out")
     if request.output == "csv" and request.auxiliary_state is not None:
-        raise UsageError("--auxiliary-state is one object", hint="use --output json, jsonl or table")
+        raise UsageError("--output csv can't be used with --auxiliary-state", hint="use json, jsonl or table")
 
 
 def _chooses_records(request: FetchRequest) -> bool:
-    """Return whether options choose some of the records, or something else than records."""
+    """Return whether options select some of the records, or objects instead of records."""
     chosen = (
         *(request.until_offset, request.from_time_ms, request.to_time_ms, request.max_records),
         *(request.raw_segment, request.index, request.auxiliary_state),
@@ -358,7 +358,7 @@ def _index_data(resources: Resources, segment: RemoteLogSegmentMetadata, index: 
 
 
 def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMetadata:
-    """Return the segment of `raw_segment`, otherwise the remote segment that holds `offset`."""
+    """Return the segment `raw_segment`, or else the remote segment that contains `offset`."""
     if request.raw_segment is None:
         partition = _only_partition(resources, "--index without --raw-segment")
         log = resources.readable_log(partition)

@@ -105,7 +105,7 @@ class FormatRequest(Request):
 
     @property
     def reads_all(self) -> bool:
-        """Whether the source is read as a whole, so that its user partitions are known at the end."""
+        """Whether the source is read completely, so that all its user partitions are known at the end."""
         bounds = (self.from_offset, self.to_offset, self.bootstrap_server)
         return not self.metadata_partition and not self.follow and all(bound is None for bound in bounds)
 
@@ -140,7 +140,7 @@ def find_formatter_jar() -> Path:
     """Return the jar for Kafka's own console consumer; NotFoundError if it was not built."""
     if not JAR.is_file():
         raise NotFoundError(
-            f"{JAR} was not built", hint="'make formatter' builds it, and a wheel made after that has it"
+            f"{JAR} was not built", hint="build it with 'make formatter'; 'make wheel' then includes it"
         )
     return JAR
 
@@ -169,8 +169,8 @@ def _require_records_for_executors(request: FormatRequest) -> None:
     is_topic = request.metadata is not None and not request.is_live and not request.files
     if request.engine is EngineName.SPARK and not is_topic:
         raise UsageError(
-            "--engine spark prints the present records of --metadata",
-            hint="leave it out with --follow, --bootstrap-server, files and pipes: these need no executors",
+            "--engine spark can only print the existing records of --metadata",
+            hint="leave --engine out with --follow, --bootstrap-server, files and pipes",
         )
 
 
@@ -178,20 +178,20 @@ def _require_one_source(request: FormatRequest) -> None:
     """Raise UsageError unless the options name exactly one source of records."""
     has_files = bool(request.files) or request.input_kind is not None
     if request.bootstrap_server is not None and (request.metadata is not None or has_files):
-        raise UsageError("--bootstrap-server and --metadata or files are two inputs", hint="name one of them")
+        raise UsageError("--bootstrap-server can't be used with --metadata or files", hint="name one of them")
     if request.metadata is not None and has_files:
-        raise UsageError("--metadata and files are two inputs", hint="name one of them")
+        raise UsageError("--metadata can't be used with files", hint="name one of them")
     if request.bootstrap_server is not None:
         return
     for option, is_given in (("--offset", request.offset), ("--from-beginning", request.from_beginning)):
         if is_given:
-            raise UsageError(f"{option} needs --bootstrap-server", hint="others have --from-offset N")
+            raise UsageError(f"{option} needs --bootstrap-server", hint="otherwise use --from-offset N")
     if request.follow and request.metadata is None:
-        raise UsageError("--follow needs --metadata", hint="a file or a pipe is read to its end anyway")
+        raise UsageError("--follow needs --metadata", hint="files and pipes are read to their ends anyway")
     if request.metadata is None and not has_files:
         raise UsageError(
             "nothing to read",
-            hint="name --metadata URI or segment files, or give the kind of stdin's content with --input",
+            hint="name --metadata or segment files, or state the content of stdin with --input",
         )
 
 
@@ -209,13 +209,13 @@ def _style(request: FormatRequest) -> tuple[str, dict[str, str]]:
         style = properties.pop("format", _KIP if properties else _KAFKA)
     if request.output is not None:
         if request.style not in {None, _JSON}:
-            raise UsageError("--output prints the fields of --style json", hint="leave --style out")
+            raise UsageError("--output can only be used with --style json", hint="leave --style out")
         style = _JSON
     return style, properties
 
 
 def _properties(request: FormatRequest) -> dict[str, str]:
-    """Return the properties; those with an option of their own win."""
+    """Return the properties; values of separate options take precedence."""
     flags = {
         "print.partition": request.print_partition,
         "print.message.offset": request.print_message_offset,
@@ -262,7 +262,7 @@ def _known_names(option: str, texts: Sequence[str], names: Sequence[str]) -> lis
 
 
 def _on_cluster(request: FormatRequest) -> FormatRequest:
-    """Return the request with the console consumer's cluster as the one of `metadata`."""
+    """Return the request with the console consumer's cluster as its `metadata`."""
     if request.bootstrap_server is None:
         return request
     return replace(request, metadata=f"kafka://{request.bootstrap_server}")

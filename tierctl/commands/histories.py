@@ -31,7 +31,7 @@ class Histories:
     incomplete: dict[TopicIdPartition, str] = field(default_factory=dict)
     """Partitions for which missing events allow no decision, and the reasons."""
     unseen: list[MissingEvents] = field(default_factory=list)
-    """Missing events of metadata partitions whose user partitions nothing names."""
+    """Missing events of metadata partitions in which no later event names a user partition."""
     _unknown: dict[TopicIdPartition, str | None] = field(default_factory=dict)
 
     def examine(
@@ -42,7 +42,7 @@ class Histories:
         log_starts: Mapping[TopicIdPartition, int] | None = None,
         local_suffices: bool = True,
     ) -> None:
-        """Call `examine_histories` with what the request names; the reasons are in `incomplete` then."""
+        """Call `examine_histories` with the sources of the request; set `incomplete` to the reasons."""
         if not state.missing:
             return
         from tierctl.plan.history import why_history_unknown
@@ -70,7 +70,7 @@ class Histories:
                 del self.incomplete[partition]
 
     def unreported(self, skips: Iterable[Skip]) -> list[Skip]:
-        """Return the skips without those about missing events, which `report` reports in more detail."""
+        """Return the skips except those about missing events, which `report` reports in more detail."""
         return [skip for skip in skips if not self._is_reported(skip)]
 
     def _is_reported(self, skip: Skip) -> bool:

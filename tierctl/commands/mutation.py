@@ -51,7 +51,7 @@ from tierctl.storage.retry import RetrySettings
 
 
 def require_not_ahead(request: MutationRequest) -> None:
-    """Raise SafetyRefusal if the request decides as of a time ahead of the clock."""
+    """Raise SafetyRefusal if the request decides as of a time in the future."""
     if request.now_ms is not None:
         check_not_ahead(request.now_ms, clock_ms=request.clock_ms())
 
@@ -101,14 +101,14 @@ class Mutation:
         return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=report)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
-        """Resolve the selection among the `known` partitions, those of the log directories included."""
+        """Resolve the selection among the `known` partitions and those of the log directories."""
         in_logs = list_partitions(self.request.log_dir)
         # A log that can't be read has an unknown id, but its name is known.
         unreadable = (TopicIdPartition(ZERO_UUID, p.topic, p.partition) for p in self.unreadable)
         return self.resources.resolve_selection(in_logs, unreadable, *known)
 
     def narrowed(self, plan: Plan) -> Plan:
-        """Return the part of `plan` about selected partitions whose log could be read."""
+        """Return the part of `plan` about selected partitions with readable logs."""
         selection = self.resources.selection
         steps = [step for step in plan.steps if step.topic_id_partition in selection]
         skips = [skip for skip in plan.skipped if skip.topic_id_partition in selection]
@@ -288,7 +288,8 @@ class Mutation:
         damaged = damaged or bool(self.metadata.state.quarantined)
         if lost:
             self.progress.warn(
-                "stopped: it is not certain any more that no other tierctl changes this tier; run again"
+                "stopped: the lease of the tier may have expired, so another tierctl may change the tier; "
+                "run again"
             )
             code: int = ExitCode.LOCKED
         else:
@@ -326,7 +327,7 @@ class Mutation:
 
     @cached_property
     def remote(self) -> RemoteStorageManager:
-        """The tier; failed calls are repeated as the retry settings say."""
+        """The tier; failed calls are repeated according to the retry settings."""
         return self.resources.open_tier(self._tier_spec)
 
     def inspect_tier(self, *, may_be_new: bool = False) -> None:
@@ -365,15 +366,15 @@ def mutation(
     folder: Callable[[Resources], FolderSettings | None] = lambda _resources: None,
     reader: Callable[[Resources], RemoteLogMetadataManager] | None = None,
 ) -> Iterator[Mutation]:
-    """Open what the request names; with `apply` behind the fences and for writing.
+    """Open the sources of the request; with `apply`, check the fences and open them for writing.
 
-    With `may_be_new` the metadata folder need not have a metadata topic yet; else NotFoundError.
-    With `logs_decide`, deletes are decided from the log start and the leader epochs in log directories,
-    unless a cluster is named; otherwise only rolled segments are read there, which no broker changes.
-    `reader` opens metadata that are only read.
-    LockedError if another tierctl is at work. SafetyRefusal if a broker runs on the metadata folder, on a log
-    directory in which the command `writes_logs`, or, unless `allow_live_brokers`, on one that decides; and
-    with `apply` if `now_ms` is ahead of the clock.
+    With `may_be_new` the metadata folder need not have a metadata topic yet; otherwise a missing topic is a
+    NotFoundError. With `logs_decide`, deletes are decided from the log start and the leader epochs in log
+    directories, unless a cluster is named; otherwise only rolled segments are read there, which no broker
+    changes. `reader` opens metadata that is only read. Raise LockedError if another tierctl is running. Raise
+    SafetyRefusal if a broker runs on the metadata folder, on a log directory in which the command
+    `writes_logs`, or, unless `allow_live_brokers`, on one that decides; and with `apply` if `now_ms` is in
+    the future.
     """
     if request.apply:
         require_not_ahead(request)

@@ -168,7 +168,7 @@ def _plan(
         if offset > before.get(partition, -1) and not request.force:
             raise SafetyRefusal(
                 f"--set {partition}={offset} raises the offset from {before.get(partition, 'none')}",
-                hint="the events between both offsets would never be read; --force raises it nevertheless",
+                hint="the events between both offsets would never be read; use --force to raise it anyway",
             )
         targets[partition], reasons[partition] = offset, "--set"
     after = dict(before)

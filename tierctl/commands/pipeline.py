@@ -1,4 +1,4 @@
-"""`pipeline`: bring tables of the metadata topic up to date, and predict what that takes."""
+"""`pipeline`: update tables of the metadata topic, and predict the time and memory that this takes."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -146,7 +146,7 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
 
 
 def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None) -> Predictions:
-    """Return predictions; nothing is read or measured."""
+    """Return predictions; no data is read or measured."""
     size = Cluster(
         segments=request.segments,
         deleted=request.deleted_segments,
@@ -155,6 +155,6 @@ def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None
         metadata_partitions=request.metadata_partitions,
     )
     progress = progress or SilentProgress()
-    progress.say(f"a prediction, not a measurement: from costs measured on {MEASURED_ON}")
+    progress.say(f"this is a prediction from costs measured on {MEASURED_ON}, not a measurement")
     progress.say(f"by {MEASURED_BY}")
     return Predictions(predictions(size))

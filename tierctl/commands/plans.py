@@ -39,7 +39,7 @@ class MutationResult(TableResult):
 
     @property
     def is_pending(self) -> bool:
-        """Whether the plan has steps that nobody carried out yet."""
+        """Whether the plan has steps that have not been carried out."""
         return self.outcomes is None and bool(self.plan.steps)
 
     def table_rows(self) -> TableRows:
@@ -54,7 +54,7 @@ def _accept(plan: Plan) -> None:
 
 
 def _no_report(outcomes: Sequence[Outcome]) -> None:
-    """Report nothing about `outcomes`: used by commands whose summary says everything."""
+    """Report nothing about `outcomes`: used by commands whose summary is sufficient."""
 
 
 def _accept_topics() -> None:
@@ -65,10 +65,10 @@ def _accept_topics() -> None:
 class Decision:
     """The plan that a command decided from the current state, and how it is carried out.
 
-    `check` raises LimitExceeded or SafetyRefusal for a plan, this one or a part of it, that may not be
-    carried out. `require_topics` raises SafetyRefusal if topics that the command was asked for are left out;
-    `apply` does not call it, since it drops the steps of such topics. `conclude` is called with the outcomes
-    of a plan that was carried out.
+    `check` raises LimitExceeded or SafetyRefusal for a plan (this one or a part of it) that must not be
+    carried out. `require_topics` raises SafetyRefusal if explicitly selected topics are skipped; `apply` does
+    not call it, because it drops the steps of such topics. `conclude` is called with the outcomes of a plan
+    that was carried out.
     """
 
     plan: Plan
@@ -91,9 +91,9 @@ def place_of(
 
 
 def write_plan(plan: SavedPlan, file: Path | None) -> None:
-    """Write the plan to `file` for `tierctl apply`, whole or not at all; do nothing if `file` is None.
+    """Write the plan to `file` for `tierctl apply`, atomically; do nothing if `file` is None.
 
-    Raises as `output_error`.
+    Raise the errors of `output_error`.
     """
     if file is None:
         return

@@ -1,4 +1,4 @@
-"""Requests: everything that a use case is asked, as frozen data."""
+"""Requests: the input of each use case, as frozen data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Request:
     config: Path | None = None
     """A broker's server.properties."""
     override: Sequence[str] = ()
-    """Broker settings as `NAME=VALUE`, which win over those of `config`."""
+    """Broker settings as `NAME=VALUE`, which take precedence over those of `config`."""
     throttle_copy: int | None = None
     """Bytes per second that the run stores in tiers; default: as the broker settings say."""
     throttle_fetch: int | None = None
@@ -57,11 +57,11 @@ class Request:
     topic_configs: Path | None = None
     """Properties file of topic settings, used where no cluster can be asked."""
     kafka_version: KafkaVersion | None = None
-    """Version of the brokers whose decisions and text are wanted; default: the cluster's, else the latest."""
+    """Version of the brokers whose decisions and text are used; default: the cluster's, else the latest."""
     state_dir: Path | None = None
     """Directory that keeps the state between runs."""
     truncated_metadata: TruncatedMetadata = TruncatedMetadata.REFUSE
-    """Whether to decide for partitions whose oldest events are gone from the metadata topic."""
+    """Whether to decide for partitions whose oldest events were deleted from the metadata topic."""
     topic: Sequence[str] = ()
     """Names of the selected topics, or globs of their names; empty selects all."""
     partition: Sequence[int] = ()
@@ -81,7 +81,7 @@ class Request:
     verbose: bool = False
     """Whether Spark's own log is shown."""
     meter: "Meter | None" = None
-    """Receives the metrics of the run; without one nothing is measured."""
+    """Receives the metrics of the run; None if no metrics are needed."""
     on_topics: Callable[[set[str]], None] | None = None
     """Receives the names of all topics in the metadata, when the run is done with the metadata."""
 
@@ -113,7 +113,7 @@ class MutationRequest(Request):
     """A request of a command that may change a tier: it only plans unless `apply` is true."""
 
     apply: bool = False
-    """Carry the plan out; otherwise nothing changes."""
+    """Carry the plan out; otherwise change nothing."""
     plan_out: Path | None = None
     """File to which the plan is written as JSON."""
     allow_live_brokers: bool = False
@@ -127,7 +127,7 @@ class MutationRequest(Request):
     broker_id: int = NOT_A_BROKER_ID
     """Broker id that published events carry."""
     wave_size: int | None = None
-    """Segments that are published, moved and confirmed together; default: what suits the engine."""
+    """Number of segments per wave of publishing, transfer and confirmation; default: by engine."""
     threads: int = THREADS
     """Segments that are stored or deleted at the same time on the local engine."""
     attempts: int = ATTEMPTS

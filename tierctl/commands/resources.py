@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True)
 class Resources:
-    """Open what `request` names when it is first asked for; close it all at the end of the `with` block.
+    """Open the sources of `request` when they are first used; close all at the end of the `with` block.
 
-    Errors that do not end the run go to `problems`, which decides the exit code of a command that reads.
+    Errors that do not end the run are added to `problems`, which decides a reading command's exit code.
     """
 
     request: Request
@@ -70,7 +70,7 @@ class Resources:
     def __enter__(self) -> Self:
         self._open.enter_context(WAITS.reported(self.progress.say, from_s=lambda: self.progress.waits_from_s))
         if self.request.states_broker_settings:
-            # A wrong setting ends the run before anything is opened.
+            # A wrong setting ends the run before any source is opened.
             _ = self.broker_settings
         for folder in self.request.log_dir:  # Also where it would not be read.
             locallog.require_log_dir(folder)
@@ -183,7 +183,7 @@ class Resources:
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster that the topics are on: `bootstrap_server`, else that of `metadata`; None without."""
+        """The cluster that has the topics: `bootstrap_server`, else that of `metadata`, else None."""
         servers = self.request.bootstrap_server
         if servers is None and (self.request.metadata or "").startswith("kafka:"):
             servers = self.request.metadata
@@ -283,7 +283,7 @@ class Resources:
     def topic_configs(self) -> dict[str, TopicConfig]:
         """Read the settings by topic of `topic_configs`; empty if it is not given.
 
-        The defaults of topic settings are those of a broker with the broker settings.
+        Unstated settings have the defaults of a broker with the broker settings of the request.
         """
         if self.request.topic_configs is None:
             return {}
@@ -297,7 +297,7 @@ class Resources:
 
     @cached_property
     def kafka_version(self) -> KafkaVersion:
-        """The version of the brokers whose decisions are made: as requested, else the cluster's, else 4.4."""
+        """The version of the brokers to follow: the requested one, else the cluster's, else 4.4."""
         if self.request.kafka_version is not None:
             return self.request.kafka_version
         return LATEST if self.cluster is None else self.cluster.kafka_version()
@@ -348,9 +348,9 @@ class Resources:
         return SelectionRequest.of(topics=asked.topic, partitions=asked.partition, topic_ids=asked.topic_id)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
-        """Resolve the request's selection among the `known` partitions; later it is in `selection`.
+        """Resolve the request's selection among the `known` partitions, and store it in `selection`.
 
-        NotFoundError with the nearest known names for a topic, partition or topic id that nothing has.
+        Raise NotFoundError, with similar known names, for a topic, partition or topic id without a match.
         """
         self._selection = self.selection_request.resolve(chain(*known))
         return self._selection
@@ -371,7 +371,7 @@ class Resources:
         except NotFoundError:
             if self.cluster is None:
                 for missing in state.missing:
-                    self.progress.note(f"{missing}; they may have named other topics")
+                    self.progress.note(f"{missing}; the missing events may name other topics")
                 raise
         names = None if asked.globs else {name for name in asked.topics if is_legal_topic_name(name)}
         topics = self.cluster.topics(names)
@@ -391,7 +391,7 @@ class Resources:
 
 
 def required(option: str, value: str | None) -> str:
-    """Return `value`; raise UsageError with the ways to give `option` if it is None."""
+    """Return `value`; if it is None, raise UsageError with the ways to give `option`."""
     if value is None:
         variable = "TIERCTL_" + option.strip("-").replace("-", "_").upper()
         raise UsageError(

@@ -43,11 +43,11 @@ def own_limit(_topic: str, retention_bytes: int) -> int:
 
 @dataclass(kw_only=True)
 class RunningCluster:
-    """The cluster that has the user topics; each call asks the cluster again.
+    """The cluster that has the user topics; each call queries the cluster again.
 
-    `topic` is the metadata topic if it is on a cluster. It is None for a metadata topic in a folder, which
-    no other process can write to while tierctl holds its lock. Events of tierctl carry a broker id that is
-    in `own_broker_ids`; events with the id of a running broker count as that broker's. `now_ms` returns the
+    `topic` is the metadata topic if it is on a cluster. It is None for a metadata topic in a folder, to which
+    no other process can write while tierctl holds its lock. Events of tierctl have a broker id that is in
+    `own_broker_ids`; events with the id of a running broker count as that broker's. `now_ms` returns the
     present time.
     """
 
@@ -80,7 +80,7 @@ class RunningCluster:
             raise SafetyRefusal(
                 f"the cluster still has topic {existing[0].topic} of id {existing[0].topic_id}, which is "
                 "marked as deleted",
-                hint="nothing of an existing topic is deleted; delete the topic first",
+                hint="segments of an existing topic are not deleted; delete the topic first",
             )
 
     def check_fence(self, partitions: Collection[TopicIdPartition]) -> None:
@@ -91,7 +91,7 @@ class RunningCluster:
             self._fence(topics, numbers).check(numbers)
 
     def check_any_open(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Raise SafetyRefusal if brokers copy or delete segments of every one of `partitions` themselves."""
+        """Raise SafetyRefusal if brokers themselves copy or delete segments of every one of `partitions`."""
         if partitions:
             topics = self.topics(p.topic for p in partitions)
             numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
@@ -120,7 +120,7 @@ class RunningCluster:
 
     @cached_property
     def task_interval_ms(self) -> int:
-        """The longest task interval of the brokers with readable settings; Kafka's default without any."""
+        """The longest task interval of the brokers with readable settings, or Kafka's default."""
         readable = [broker for broker in self.cluster.brokers() if broker.tiers is not None]
         return max(
             (broker.task_interval_ms or _TASK_INTERVAL_MS for broker in readable), default=_TASK_INTERVAL_MS
@@ -140,15 +140,15 @@ class RunningCluster:
         return found
 
     def _own_ids(self) -> set[int]:
-        """Return the broker ids of tierctl's events, without those that running brokers have, too."""
+        """Return the broker ids of tierctl's events, without those that running brokers also have."""
         return set(self.own_broker_ids).difference(self.cluster.broker_ids())
 
     def answer_about(self, topic_ids: Collection[Uuid], state: TierState) -> ClusterAnswer:
-        """Return which of these topics the cluster has, and whether it is the cluster whose tier this is.
+        """Return which of these topics the cluster has, and whether it is the cluster of this tier.
 
         It is, if it has another topic of the metadata in `state`, or if its brokers use the metadata topic
-        for their tiering. If they don't tier, and tierctl alone wrote metadata of these topics only, then the
-        cluster that has the metadata topic is taken for the topics' cluster, too.
+        for their tiering. If its brokers don't tier, and only tierctl wrote metadata, only of these topics,
+        then the cluster that has the metadata topic counts as the topics' cluster, too.
         """
         parts = [part for part in state if part.delete_state is not _FINISHED]
         others = {part.topic_id_partition.topic_id for part in parts}.difference(topic_ids)
@@ -251,7 +251,7 @@ class RunningCluster:
         return view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
 
     def _local_only_bytes(self, view: PartitionView, log: ClusterLog, limit_bytes: int) -> int | None:
-        """Return the bytes that only the leader's log holds, up to the limit; None if nothing is copied."""
+        """Return the bytes that only the leader's log has, up to the limit; None if no segment is copied."""
         copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
         if copied < 0:
             return None

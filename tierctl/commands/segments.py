@@ -31,7 +31,7 @@ class SegmentsRequest(Request):
     """A request about remote segments: at most one of the five questions below; default: list them."""
 
     include_deleted: bool = False
-    """List the segments whose deletion has finished, too."""
+    """Also list the segments whose deletion has finished."""
     epoch: int | None = None
     """With `offset`: find the segment that a broker reads for this offset of this leader epoch."""
     offset: int | None = None
@@ -82,10 +82,10 @@ class SegmentsResult(TableResult):
 
 
 def segments(request: SegmentsRequest, progress: Progress | None = None) -> SegmentsResult:
-    """Answer the request from the metadata, and where it is named from the tier, the logs and the cluster.
+    """Answer the request from the metadata, and from the tier, the logs and the cluster if they are named.
 
     Segments are sorted by topic, partition, start offset and time of the last event. Unreadable metadata
-    records are reported as problems and make the exit code 7. Raises UsageError for contradicting flags,
+    records are reported as problems and make the exit code 7. Raise UsageError for contradicting flags,
     NotFoundError if the selection or the segment does not exist, and the errors of metadata and tier.
     """
     _require_one_question(request)
@@ -117,14 +117,17 @@ def _rows(
 def _require_one_question(request: SegmentsRequest) -> None:
     """Raise UsageError for flags that contradict each other."""
     if (request.epoch is None) != (request.offset is None):
-        raise UsageError("--epoch and --offset go together", hint="give both, or --time")
+        raise UsageError("--epoch and --offset must be given together", hint="give both, or --time")
     if request.epoch is not None and request.time_ms is not None:
-        raise UsageError("--epoch with --offset, and --time, find a segment each", hint="give one of them")
+        raise UsageError("--epoch with --offset and --time exclude each other", hint="give one of them")
     finds_one = request.epoch is not None or request.time_ms is not None
     if sum((finds_one, request.include_deleted, request.check, request.offsets)) > 1:
-        raise UsageError("--all, --check, --offsets and finding one segment exclude each other")
+        raise UsageError("--all, --check, --offsets, --epoch and --time exclude each other")
     if request.sizes and (finds_one or request.check or request.offsets):
-        raise UsageError("--sizes sums up a listing", hint="narrow it with --topic or --partition")
+        raise UsageError(
+            "--sizes can't be used with --check, --offsets, --epoch or --time",
+            hint="narrow it with --topic or --partition",
+        )
 
 
 def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, str]:

@@ -53,15 +53,16 @@ class TierToTierRequest(MutationRequest):
         if self.from_remote is None:
             for name in ("to_metadata", "from_layout", "to_command_config"):
                 if getattr(self, name) is not None:
-                    raise UsageError(f"--{name.replace('_', '-')} goes with --from-remote")
+                    raise UsageError(f"--{name.replace('_', '-')} needs --from-remote")
             return
         if self.log_dir:
             raise UsageError("--log-dir and --from-remote exclude each other", hint="copy from one of them")
         if self.to_metadata is None:
             raise UsageError(
                 "--to-metadata is missing",
-                hint="the copies need a metadata topic of their own: in that of --from-remote a broker would "
-                "take each for a second copy of the same offsets, and never delete the first",
+                hint="the copies need another metadata topic: in the metadata topic of --from-remote, a "
+                "broker would take each copy for a second copy of the same offsets, and never delete the "
+                "first",
             )
         metadata = None if self.metadata is None else canonical_uri("--metadata", self.metadata)
         if metadata == canonical_uri("--to-metadata", self.to_metadata):
@@ -69,7 +70,7 @@ class TierToTierRequest(MutationRequest):
         remote = None if self.remote is None else canonical_uri("--remote", self.remote)
         if remote == canonical_uri("--from-remote", self.from_remote) and self.from_layout == self.layout:
             raise UsageError(
-                "--from-remote and --remote are the same tier", hint="name another one, or a layout"
+                "--from-remote and --remote are the same tier", hint="name another tier, or another layout"
             )
 
 

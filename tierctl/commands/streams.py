@@ -12,10 +12,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Stream(Generic[T_co]):
-    """Items in their order, to be consumed once; the use case keeps its files and connections open meanwhile.
+    """Items in their order, to be consumed once; the use case keeps its files and connections open.
 
-    Nothing is opened before the first item is asked for. A caller that stops before the last item closes
-    the stream, with `close` or by using it as a context.
+    Nothing is opened before the first item is requested. A caller that stops before the last item must close
+    the stream, with `close` or by using it as a context manager.
     """
 
     def __init__(self, items: Generator[T_co, None, ExitCode]) -> None:

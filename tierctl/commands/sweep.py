@@ -1,4 +1,4 @@
-"""`sweep`: delete from the tier what retention and the log start offset say."""
+"""`sweep`: delete the segments of the tier that retention or the log start offset expires."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ class SweepRequest(MutationRequest):
         """Implement `MutationRequest.validate`."""
         if self.metadata is not None and not (self.has_cluster or self.log_dir or self.remote):
             raise UsageError(
-                "--remote and --log-dir are missing: nothing shows which leader epochs the logs have",
+                "--remote and --log-dir are missing: the leader epochs of the logs are unknown",
                 hint="name the tier, the log directories, or the cluster with --bootstrap-server",
             )
 
@@ -80,7 +80,7 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
 class RetentionInputs:
     """The facts from which a sweep decides: `configs` are the present settings, by topic.
 
-    `current` has what each name of a partition means now, and `asked` the log starts that were asked for.
+    `current` maps each partition name to the partition that has it now; `asked` are the requested log starts.
     """
 
     state: TierState
@@ -103,7 +103,7 @@ class RetentionInputs:
         explained: Selection | None = None,
         on_kept: Callable[[Sequence[Kept]], None] | None = None,
     ) -> Plan:
-        """Return what a sweep deletes under these settings, as `plan_retention` does."""
+        """Return the plan of a sweep with these settings, as `plan_retention` does."""
         return plan_retention(
             self.state,
             self.logs,
@@ -158,7 +158,7 @@ def decide(
     with_kept: bool = False,
     on_kept: Callable[[Sequence[Kept]], None] | None = None,
 ) -> Decision:
-    """Decide what a sweep deletes; the plan also has the selected segments that stay, if `with_kept`.
+    """Decide the deletes of a sweep; the plan also has the selected segments that stay, if `with_kept`.
 
     With `on_kept`, that function receives those segments instead, partition by partition.
     """
@@ -200,7 +200,7 @@ def _options(run: Mutation, log_starts: Mapping[TopicIdPartition, int]) -> RunOp
     kept = run.journal is not None or run.cluster is not None
     if log_starts and not kept:
         run.progress.say(
-            "the raised log starts are not kept: give --state-dir, or the same options each time"
+            "the raised log start offsets are not stored: give --state-dir, or the same options in each run"
         )
 
     def raise_log_starts(starts: Mapping[TopicIdPartition, int]) -> None:
@@ -244,7 +244,7 @@ def _note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
 
 
 def _selected(run: Mutation, state: TierState) -> list[PartitionState]:
-    """The partitions that retention may have something to say about."""
+    """Return the selected partitions that have segments or requested log starts."""
     return [
         part
         for part in state
@@ -259,7 +259,7 @@ def _is_in(topics: CurrentTopics, part: PartitionState) -> bool:
 
 
 def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterViews | None:
-    """What the leaders of the cluster say; None without one."""
+    """Return the leaders' views of the partitions; None without a cluster."""
     if run.cluster is None:
         return None
     return run.cluster.views(
@@ -279,7 +279,7 @@ def _log_start(text: str) -> tuple[TopicPartition, int]:
 def _current_partitions(
     state: TierState, logs: Collection[LocalLog], topics: CurrentTopics
 ) -> dict[TopicPartition, TopicIdPartition]:
-    """What each name means now; names that may mean several topics are left out."""
+    """Return the partition that each name means now; names that may mean several topics are left out."""
     known = {part.topic_id_partition for part in state if part.delete_state is None}
     known |= {log.topic_id_partition for log in logs}
     current = [partition for partition in known if topics.why_not_current(partition) is None]
@@ -293,7 +293,7 @@ def _kept_log_starts(
     logs: Collection[LocalLog],
     asked: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """What earlier sweeps raised log starts to; nothing that the log itself does not reach."""
+    """Return the log starts that earlier sweeps raised, up to the end of each log."""
     if run.journal is None:
         return {}
     kept = run.journal.log_starts()
@@ -309,7 +309,7 @@ def _kept_log_starts(
 def _lineages(
     run: Mutation, state: TierState, logs: Collection[LocalLog]
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
-    """Lineages of selected partitions without a log at hand, from the tier; what can't be read has none."""
+    """Return lineages from the tier for selected partitions without a log; unreadable ones are left out."""
     known = {log.topic_id_partition.key for log in logs}
     newest = [
         (part.topic_id_partition, part.segments.newest())

@@ -18,8 +18,8 @@ def require_own_tier(
 ) -> None:
     """Raise an error if `remote` is not the tier of `metadata`, whose state was read.
 
-    A tier that `may_be_new` need not exist while the metadata list no finished segment. A request that
-    changes nothing accepts missing objects in a tier whose identity matches.
+    With `may_be_new`, the tier need not exist while the metadata has no finished segment. A request that
+    changes nothing accepts missing objects in a tier with a matching identity.
     """
     contents = tier_contents(remote, metadata.state, may_be_new=may_be_new)
     changes = request if isinstance(request, MutationRequest) else None

@@ -53,7 +53,7 @@ class VerifyRequest(Request):
     deep: bool = False
     """Fetch every segment and check the bytes of its log and its indexes."""
     sample_percent: float | None = None
-    """Fetch only so many percent of the segments, chosen at random; implies `deep`."""
+    """Fetch only this percentage of the segments, chosen at random; implies `deep`."""
     budget_bytes: int | None = None
     """Fetch segments at random while their objects have no more bytes in sum; implies `deep`."""
     seed: int | None = None
@@ -80,7 +80,7 @@ class VerifyRequest(Request):
 
 @dataclass(slots=True, kw_only=True)
 class Examined:
-    """The numbers of what was compared; final once all findings are consumed."""
+    """The numbers of compared segments, objects and logs; final once all findings are consumed."""
 
     segments: int = 0
     topics: int = 0
@@ -88,7 +88,7 @@ class Examined:
     """Objects that were found in the store; 0 if no tier was named."""
     log_dirs: int = 0
     reads: DeepReads | None = None
-    """What was read of the segments; None without `deep`."""
+    """The segments whose bytes were read; None without `deep`."""
 
     def add_objects(self, count: int) -> None:
         """Count objects that were found in the store."""
@@ -103,7 +103,7 @@ class Examined:
 
 
 class Findings(Stream[Finding], TableResult):
-    """Findings, what was examined for them, and the commands that repair them."""
+    """The findings, the numbers of compared objects, and the commands that repair findings."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ def _configs(resources: Resources, state: TierState, unreadable: set[str]) -> di
 
 
 def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> KnownTopics | None:
-    """Return the topics of the log directories; None without any."""
+    """Return the topics of the log directories; None without log directories."""
     if not request.log_dir:
         return None
     return KnownTopics.of(list_partitions(request.log_dir), {f.topic for f in unreadable if f.topic})

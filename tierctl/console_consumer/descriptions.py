@@ -25,7 +25,7 @@ from tierctl.wire.metadata.schema import (
     Variable,
 )
 
-# Separators that occur in no template, so that their places can be found.
+# Separators that occur in no template, so that their positions can be found.
 _SEP, _VS = "\x01", "\x02"
 _HEAD = """package tierctl.formatter;
 
@@ -167,7 +167,7 @@ def _alternating(parts: Template) -> list[str]:
 
 
 def _kip_event(parts: Template) -> Template:
-    """Return the template after `event-value:`, with the name `sep` in place of each separator."""
+    """Return the template after `event-value:`, with the name `sep` for each separator."""
     out: list[str | Named] = []
     for part in _after_head(parts):
         if isinstance(part, Named):

@@ -100,9 +100,9 @@ def check_agreement(brokers: Sequence[Broker]) -> Iterator[Result]:
 
 
 def check_version(version: KafkaVersion, *, is_tiering: bool | None) -> Iterator[Result]:
-    """Yield the results about known faults of `version`, the brokers'; `is_tiering` is None if not known.
+    """Yield the results about known faults of the brokers' `version`; `is_tiering` is None if unknown.
 
-    A broker tells a client its version, not its release of bug fixes.
+    A broker tells a client its version, but not its bug-fix release.
     """
     subject = f"Kafka {version}{'' if version.patch is None else f'.{version.patch}'}"
     if is_tiering is False:

@@ -23,7 +23,7 @@ class Reading:
 
     @property
     def ahead_ms(self) -> int:
-        """How far the clock is ahead of this machine's at least; negative if it is behind, 0 if unclear."""
+        """How far the clock is ahead of this machine's, at least; negative if it is behind, 0 if unclear."""
         if self.clock_ms > self.after_ms:
             return self.clock_ms - self.after_ms
         return min(self.clock_ms - self.before_ms, 0)

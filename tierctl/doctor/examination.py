@@ -12,8 +12,8 @@ from tierctl.errors import ExitCode, RemoteStorageError, TierctlError
 class Result:
     """The outcome of one check for one subject: a broker, a topic, a file, a store.
 
-    `found` states the facts, or why nothing was checked. `why` and `fix` are None if there is nothing to do.
-    `error` is the exit code of the error that prevented a check which was asked for.
+    `found` states the facts, or why no check was made. `why` and `fix` are None if no action is needed.
+    `error` is the exit code of the error that prevented a requested check.
     """
 
     outcome: Outcome
@@ -52,7 +52,7 @@ def fault(
 
 
 def not_checked(check: Check, subject: str, reason: str) -> Result:
-    """Return the result of a check that does not apply, or that nobody asked for."""
+    """Return the result of a check that does not apply, or was not requested."""
     return Result(outcome=Outcome.NOT_CHECKED, check=check, subject=subject, found=reason)
 
 

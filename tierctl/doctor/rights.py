@@ -1,4 +1,4 @@
-"""Check what the cluster allows the login: the operations that tierctl's commands need."""
+"""Check the user's permissions on the cluster: the operations that tierctl's commands need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ ON_CLUSTER = (
 
 
 def check_cluster(operations: frozenset[str]) -> Iterator[Result]:
-    """Yield the results about the cluster itself, given the operations that it allows."""
+    """Yield the results about the cluster itself; `allowed` are the operations that it permits."""
     yield from _of_one(Check.CLUSTER_RIGHTS, "", None, operations, ON_CLUSTER)
 
 

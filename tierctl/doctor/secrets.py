@@ -18,7 +18,7 @@ _BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SecretFile:
-    """A file that tierctl reads; `holds` says which secret is in it, None if none is."""
+    """A file that tierctl reads; `holds` names the secret in it, None if there is none."""
 
     path: Path
     holds: str | None
@@ -34,7 +34,7 @@ def settings_files(path: Path, settings: Mapping[str, str]) -> Iterator[SecretFi
 
 
 def profile_file(path: Path) -> SecretFile:
-    """Return tierctl.toml, which holds a secret if a URI in it has a password."""
+    """Return tierctl.toml, which contains a secret if a URI in it has a password."""
     with path.open("rb") as file:
         found = _PASSWORD_IN_URI.search(file.read(_BYTES_MAX))
     return SecretFile(path, "a password in a URI" if found else None)

@@ -28,7 +28,7 @@ def check_file(check: Check, file: Path, problems: Iterable[SettingProblem]) -> 
 
 
 def _found(problem: SettingProblem) -> str:
-    """Return what was found: the part of a contradiction's message before its meaning."""
+    """Return the facts: the part of a contradiction's message before its meaning."""
     return (
         problem.message.partition(f"{problem.found}: ")[0] + problem.found
         if _why(problem)

@@ -1,4 +1,4 @@
-"""Check the state directory: who may write it, and the space on its disk."""
+"""Check the permissions of the state directory, and the space on its disk."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Check what a tier's store allows, supports and does by itself, without writing to it."""
+"""Check the permissions, features and lifecycle rules of a tier's store, without writing to it."""
 
 import errno
 import fcntl
@@ -67,7 +67,8 @@ def check_list(store: ObjectStore) -> Iterator[Result]:
 def check_read(tier: ObjectTier, *, is_probed: bool) -> Iterator[Result]:
     """Yield the result of reading the first byte of the first object in the tier.
 
-    Of a tier without objects nothing is yielded if it is probed: the probe reads the object that it writes.
+    In a tier without objects, nothing is yielded if the store is probed: the probe reads the object that it
+    writes.
     """
     subject = tier.store.name_of("")
     key = next((each.key for each in tier.list_objects() if each.problem is None and each.size_bytes), None)
@@ -86,7 +87,7 @@ def check_read(tier: ObjectTier, *, is_probed: bool) -> Iterator[Result]:
 
 
 def check_write_access(store: ObjectStore) -> Iterator[Result]:
-    """Yield what can be said of writing and deleting without doing it: of a folder, what its mode says."""
+    """Yield results about permissions to write and delete, without writing: from the mode of a folder."""
     subject = store.name_of("")
     for check in (Check.STORE_WRITE, Check.STORE_DELETE):
         if not isinstance(store, LocalStore):
@@ -198,7 +199,7 @@ def check_lifecycle(bucket: Bucket, subject: str) -> Iterator[Result]:
 
 
 def _covering(rules: Sequence[LifecycleRule], folder: str) -> list[LifecycleRule]:
-    """Return the rules whose prefix has objects of `folder`."""
+    """Return the rules whose prefix matches objects of `folder`."""
     return [each for each in rules if folder.startswith(each.prefix) or each.prefix.startswith(folder)]
 
 

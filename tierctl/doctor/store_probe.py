@@ -24,14 +24,14 @@ _CHECKS = (
 
 
 def probe_store(examination: Examination, tier: ObjectTier, clock_ms: Callable[[], int]) -> None:
-    """Make the checks that need objects of their own, and delete these objects."""
+    """Make the checks that need probe objects, and delete these objects."""
     key = tier.own_key(f"probe-{uuid4().hex}")
     examination.make(_CHECKS, tier.store.name_of(key), lambda: _probe(tier.store, key, clock_ms))
 
 
 def _probe(store: ObjectStore, key: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
     subject = store.name_of(key)
-    # Nothing is written where there is no tier.
+    # Nothing is written if the tier does not exist.
     store.list_folder("")
     left: TierctlError | None = None
     is_stored = False
@@ -57,15 +57,15 @@ def _written_ms(store: ObjectStore, key: str) -> int:
     store.put_all({key: _BODY})
     with store.open(key) as stream:
         if stream.read() != _BODY:
-            raise RemoteStorageError(f"{store.name_of(key)} has other bytes than were stored")
+            raise RemoteStorageError(f"{store.name_of(key)} differs from the stored bytes")
     found = [each for each in store.list_objects(key) if each.key == key]
     if not found or found[0].modified_ms is None:
-        raise RemoteStorageError(f"{store.name_of(key)} was stored, and no listing has it")
+        raise RemoteStorageError(f"{store.name_of(key)} was stored, but is not listed")
     return found[0].modified_ms
 
 
 def _conditions(store: ObjectStore, key: str) -> Iterator[Result]:
-    """Yield the results about writes on a condition that does not hold any more."""
+    """Yield the results about writes whose condition does not hold."""
     subject = store.name_of(key)
     if isinstance(store, ConditionalStore):
         why_not = _broken_condition(store, key)
@@ -98,7 +98,7 @@ def _broken_condition(store: ConditionalStore, key: str) -> str | None:
 
 
 def _remove(store: ObjectStore, key: str) -> TierctlError | None:
-    """Delete what was written for `key`; return the first error, or None if nothing is left."""
+    """Delete the object and versions of `key`; return the first error, or None if all are deleted."""
     try:
         keys = [each.key for each in store.list_objects(key)]
         errors = store.delete(keys)

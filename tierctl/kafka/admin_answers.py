@@ -1,4 +1,4 @@
-"""What confluent_kafka's admin client answers, as facts of the model."""
+"""Convert responses of confluent_kafka's admin client to the model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from tierctl.model.settings.stated import SettingSource
 
 
 def source_of(entry: Any) -> SettingSource:
-    """Return where a broker says that the value of a topic's setting came from (ConfigEntry.source)."""
+    """Return the origin of a topic setting's value that a broker states (ConfigEntry.source)."""
     if entry.is_default:
         return SettingSource.DEFAULT
     is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value

@@ -154,7 +154,7 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
     """Split `host:port,…`; raise UsageError for an address that is no host:port."""
     if "@" in text:
         raise UsageError(
-            f"{source}: an address holds no user", hint="who logs in belongs into --command-config"
+            f"{source}: the address contains a user name", hint="put the user name into --command-config"
         )
     servers = tuple(part.strip() for part in text.split(",") if part.strip())
     for server in servers:
@@ -177,7 +177,7 @@ def _refuse_references(given: Mapping[str, str], source: str) -> None:
         for key in sorted(client.UNDERSTOOD & given.keys()):
             if "${" in given[key]:
                 raise UsageError(
-                    f"{source}: {key} refers to a config provider, which tierctl has none of",
+                    f"{source}: {key} refers to a config provider; tierctl supports none",
                     hint="write the value into a file that only you may read",
                 )
 
@@ -190,11 +190,13 @@ def _login(given: Mapping[str, str], source: str) -> Login:
             hint=f"tierctl has {', '.join(_PASSWORD_LOGINS)} and OAUTHBEARER",
         )
     if client.SASL_JAAS_CONFIG.name not in given:
-        raise UsageError(f"{source}: sasl.jaas.config is missing", hint="it says who logs in")
+        raise UsageError(
+            f"{source}: sasl.jaas.config is missing", hint="it states the user name and password"
+        )
     module = parse_jaas(given[client.SASL_JAAS_CONFIG.name])
     wanted = _PASSWORD_LOGINS.get(mechanism, _BEARER_LOGIN)
     if module.short_name != wanted:
-        raise UsageError(f"{source}: sasl.mechanism={mechanism} goes with {wanted}, not {module.short_name}")
+        raise UsageError(f"{source}: sasl.mechanism={mechanism} needs {wanted}, not {module.short_name}")
     if mechanism == "OAUTHBEARER":
         return _bearer(given, module.options, source)
     username, password = (_required(module.options, key, source) for key in ("username", "password"))

@@ -42,11 +42,11 @@ class Cluster:
         self._leaders.close()
 
     def kafka_version(self) -> KafkaVersion:
-        """Return the version that was given, else that of the brokers, which is asked for once.
+        """Return the given version, or else that of the brokers, which is requested once.
 
-        It is that of the software of the broker that answers, whichever metadata.version is finalized,
+        It is the software version of the broker that responds, whichever metadata.version is finalized,
         because the settings of tiered storage need no finalized version. Clusters without metadata.version
-        are those with ZooKeeper, which ended with 3.9.
+        use ZooKeeper, which 3.9 was the last version to support.
         """
         if self._kafka_version is None:
             # kafka-python reports a refused connection only after request.timeout.ms; this does it at once.
@@ -88,7 +88,7 @@ class Cluster:
             interval = settings.get(broker.TASK_INTERVAL_MS.name)
             interval_ms = int(interval) if interval and interval.isdigit() else None
         except TierctlError as e:
-            # A broker whose settings are unknown must not be taken for one that does not tier.
+            # A broker with unknown settings must not count as one that does not tier.
             unreadable = e.message
         return BrokerFacts(
             broker_id=node.id,
@@ -113,7 +113,7 @@ class Cluster:
         return {name: self._values(future, "TOPIC", name) for name, future in self._ask_topics(names)}
 
     def own_topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the settings that were set for each topic itself, not those that it has from the brokers."""
+        """Return the settings of each topic itself, without those that it inherits from the brokers."""
         asked = self._ask_topics(names)
         return {name: own_values(self._entries_in(future, "TOPIC", name)) for name, future in asked}
 
@@ -168,8 +168,8 @@ class Cluster:
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         """Return the ids in `topic_ids` that no broker knows: their topics were deleted or never existed.
 
-        Every broker is asked by id, so that a topic that this client may not see, or that one broker does not
-        know yet, is not taken for a deleted topic.
+        Every broker is queried by id, so that a topic which this client may not describe, or which one broker
+        does not know yet, does not count as deleted.
         """
         return self._leaders.unknown_topic_ids(topic_ids)
 
@@ -292,7 +292,7 @@ class Cluster:
             if topic is None or topic.topic_id != partition.topic_id:
                 raise NotFoundError(
                     f"the cluster has no topic {partition.topic} of id {partition.topic_id}",
-                    hint="it was deleted or made anew: plan again",
+                    hint="it was deleted or created again: make the plan again",
                 )
             known = {p.partition: p.leader for p in topic.partitions}
             leader = known.get(partition.partition)

@@ -26,9 +26,9 @@ class CommittedOffset:
 class CommittedOffsets:
     """The committed offsets of the groups of a cluster.
 
-    `unreadable` has an error for each group or broker that could not be asked, and for each partition of
-    which a group's offset could not be read. Unless `lists_all`, the login may not list all groups: brokers
-    leave out those that it may not describe, without an error.
+    `unreadable` has an error for each group or broker that could not be read, and for each partition of which
+    a group's offset could not be read. If `lists_all` is False, the user may not list all groups: brokers
+    leave out groups that the user may not describe, without an error.
     """
 
     offsets: tuple[CommittedOffset, ...]
@@ -72,7 +72,7 @@ def committed_offsets(admin: TopicAdmin, partitions: Collection[TopicPartition])
         offsets=tuple(sorted(found, key=lambda each: (each.group, each.partition))),
         groups=len(names),
         unreadable=tuple(errors),
-        # A login without the right gets no operations at all, also not those that it has.
+        # For a user without the right, the response has no operations, not even those that are allowed.
         lists_all="Describe" in operations,
     )
 

@@ -67,7 +67,7 @@ def pem_key_pair(chain: str, key: str, password: str | None, setting: str) -> Ke
             f"{setting}: the private key can't be read: {type(e).__name__}", hint="check ssl.key.password"
         ) from None
     if not certificates:
-        raise UsageError(f"{setting}: no certificate goes with the key")
+        raise UsageError(f"{setting}: no certificate belongs to the key")
     return KeyPair(chain_pem=_to_pem(certificates), key_pem=_key_to_pem(private))
 
 

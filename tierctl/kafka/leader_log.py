@@ -212,7 +212,7 @@ def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
 
 
 async def _listed_offsets(client: Any, partitions: Collection[TopicPartition], spec: int) -> dict[Any, Any]:
-    # Not list_partition_offsets: that knows the kinds of offsets up to LATEST_TIERED only.
+    # list_partition_offsets can't be used: it supports the kinds of offsets only up to LATEST_TIERED.
     asked = {sdk.kafka_python.TopicPartition(p.topic, p.partition) for p in partitions}
     topic = sdk.kafka_consumer_protocol.ListOffsetsRequest.ListOffsetsTopic
     found: dict[Any, Any] = {}

@@ -66,7 +66,7 @@ class NoLeaderError(MetadataError):
 class ErrorWatch:
     """Record the last error that a client reported, for the message of the error that it causes.
 
-    `settings` name the servers, and where their addresses come from.
+    `settings` has the servers, and the origin of their addresses.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -105,7 +105,7 @@ class ErrorWatch:
             raise MetadataError(
                 f"no broker accepts connections at {self._settings.bootstrap} "
                 f"({self._settings.servers_from}): {self._unreachable}",
-                hint=f"are the brokers up, and is {self._settings.servers_from} right?",
+                hint=f"check that the brokers are running, and check {self._settings.servers_from}",
             )
 
     def connected(self) -> None:
@@ -223,8 +223,8 @@ def answer(
 def _refresh_metadata(client: Any) -> None:
     """Refresh the cluster metadata of an admin client.
 
-    The client sends most requests to the controller that it knows. If that broker is gone, the client waits
-    and does not look for the new controller by itself.
+    The client sends most requests to the controller that it knows. If that broker is down, the client waits
+    and does not search for the new controller.
     """
 
     with suppress(sdk.confluent_kafka.KafkaException):
@@ -257,7 +257,7 @@ def error_of(error: KafkaError, doing: str, watch: ErrorWatch, needs: Right | No
         )
     if name in _UNKNOWN:
         return NotFoundError(
-            f"{doing}: {text}", hint="is that the right cluster? topics are listed by kafka-topics"
+            f"{doing}: {text}", hint="check that this is the right cluster; kafka-topics lists its topics"
         )
     kind = NoLeaderError if name in _LEADERLESS else MetadataError
     return kind(f"{doing}: {text} ({name}){watch.facts}", hint=_RETRY_HINT)

@@ -164,7 +164,7 @@ def translated(doing: str, needs: Right | None = None) -> Iterator[None]:
             hint = needs.hint
         raise AuthenticationError(f"{doing}: {_text(e)}", hint=hint) from None
     except (sdk.kafka_errors.UnknownTopicOrPartitionError, sdk.kafka_errors.UnknownTopicIdError) as e:
-        raise NotFoundError(f"{doing}: {_text(e)}", hint="is that the right cluster?") from None
+        raise NotFoundError(f"{doing}: {_text(e)}", hint="check that this is the right cluster") from None
     except (sdk.kafka_errors.KafkaError, OSError) as e:
         passes = isinstance(e, (sdk.kafka_errors.RetriableError, OSError))
         raise (NotReadyError if passes else MetadataError)(f"{doing}: {_text(e)}", hint=_HINT) from None

@@ -47,7 +47,8 @@ class RawFetcher:
                 )
             if chunk.next_offset <= start_offset:
                 raise MetadataError(
-                    f"{source}: the broker has no batch at offset {start_offset}, which it said it had",
+                    f"{source}: the broker returned no batch at offset {start_offset}, although its log has "
+                    "this offset",
                     hint="run again; look at the partition with kafka-dump-log on the broker",
                 )
             yield chunk
@@ -59,7 +60,7 @@ class RawFetcher:
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
         heads, _ = without_edge(scan_heads(data, expected_offset=expected), len(data))
         if not len(heads):
-            # Only damage, whose end is unknown: all bytes of this fetch are unreadable.
+            # Only damaged bytes, whose end is unknown: all bytes of this fetch are unreadable.
             heads = replace(scan_heads(data, expected_offset=expected), torn=None)
         return Window(data, 0, heads, expected)
 
@@ -72,7 +73,7 @@ class RawFetcher:
                 if data:
                     return data
                 if time.monotonic() > deadline:
-                    raise MetadataError(f"{doing}: nothing came", hint="run again")
+                    raise MetadataError(f"{doing}: no data arrived", hint="run again")
                 time.sleep(_WAIT_S)
 
     def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:

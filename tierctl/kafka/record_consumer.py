@@ -1,6 +1,6 @@
-"""Reads records as a consumer of an application does: with an isolation level, from any offset on.
+"""Reads records like a consumer of an application: with an isolation level, from any offset on.
 
-Partitions are assigned, without a group, and nothing is committed.
+Partitions are assigned without a consumer group, and no offset is committed.
 """
 
 import time
@@ -28,7 +28,7 @@ _NOT_SERVED = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_BAD_MSG"
 
 
 class NotServedError(MetadataError):
-    """The leader does not serve an offset: it is out of range, truncated, damaged, or nothing came."""
+    """The leader does not serve an offset: it is out of range, truncated or damaged, or no data arrived."""
 
 
 class ServedRecord(NamedTuple):
@@ -80,7 +80,7 @@ class RecordConsumer:
         return next(self.read(partition, offset, _LAST_OFFSET), None)
 
     def hold(self, offsets: Mapping[TopicPartition, int]) -> HeldPositions:
-        """Read one record of each partition from its offset on, and hold the position after it.
+        """Read one record of each partition from its offset on, and keep the position after it.
 
         Partitions whose end comes first are left out.
         """
@@ -88,17 +88,17 @@ class RecordConsumer:
         return self._one_of_each(set(offsets))
 
     def resume(self, partitions: Set[TopicPartition]) -> HeldPositions:
-        """Go on from the positions held; return the next record of each partition, and hold again.
+        """Continue from the kept positions; return each partition's next record, and keep the new positions.
 
         A client that learns of a new leader epoch first asks the leader whether it still has the records up
-        to the position: if not, the partition's answer is the error (truncation, KIP-320).
+        to the position; if not, the result for the partition is the error (truncation, KIP-320).
         """
         with translated("going on after the election", self._watch):
             self._consumer.resume([_client_partition(each) for each in partitions])
         return self._one_of_each(partitions)
 
     def poll(self) -> None:
-        """Let the client work while its partitions are held; raise for an error that it reports."""
+        """Let the client process responses while its partitions are paused; raise errors that it reports."""
         with translated("holding a position", self._watch):
             message = self._consumer.poll(_POLL_S)
         if message is not None and not _is_passing(message):
@@ -132,20 +132,21 @@ class RecordConsumer:
             self._consumer.assign([_client_partition(each, offset) for each, offset in offsets.items()])
 
     def _messages(self, doing: str, topic: str, *, at_once: int = _AT_ONCE) -> list[Any]:
-        """Return up to `at_once` messages; raise NotServedError if none come for `stall_timeout_ms`."""
+        """Return up to `at_once` messages; raise NotServedError if none arrive for `stall_timeout_ms`."""
         deadline = time.monotonic() + self._settings.stall_timeout_ms / 1000
         with translated(doing, self._watch, Right("Read", topic)), WAITS.waiting(doing):
             while (first := self._consumer.poll(_POLL_S)) is None or _is_passing(first):
                 self._watch.check()
                 if time.monotonic() > deadline:
                     raise NotServedError(
-                        f"{doing}: nothing came for {self._settings.stall_timeout_ms} ms{self._watch.facts}"
+                        f"{doing}: no data arrived for {self._settings.stall_timeout_ms} "
+                        f"ms{self._watch.facts}"
                     )
             more = self._consumer.consume(at_once - 1, 0) if at_once > 1 else []
         return [first, *(message for message in more if not _is_passing(message))]
 
     def _is_end(self, message: Any) -> bool:
-        """Return whether a message says that its partition ended; raise for any other error."""
+        """Return whether a message reports the end of its partition; raise for any other error."""
         error = message.error()
         if error is None:
             return False
@@ -159,7 +160,7 @@ class RecordConsumer:
 
 
 def _is_passing(message: Any) -> bool:
-    """Return whether a message is about an error after which the client goes on by itself."""
+    """Return whether a message is about an error after which the client continues."""
     return message.error() is not None and message.error().name() in PASSING
 
 

@@ -178,7 +178,10 @@ class TopicAdmin:
             offset = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
             if offset < (_NONE if may_be_none else 0):
                 # librdkafka reports a leader that did not answer by such an offset, without an error.
-                raise NoLeaderError(f"{doing}: its leader did not answer", hint="is it up? run again")
+                raise NoLeaderError(
+                    f"{doing}: its leader did not answer",
+                    hint="check that the leader is running, then run again",
+                )
             found[partition] = offset
         return found
 
@@ -222,7 +225,7 @@ class TopicAdmin:
         except MetadataError as e:
             if "TOPIC_ALREADY_EXISTS" not in e.message:
                 raise
-        # The controller answers before all brokers know the topic, and each question goes to any of them.
+        # The controller responds before all brokers know the topic, and a request may be sent to any of them.
         deadline = time.monotonic() + self.request_timeout_s
         known = 0
         while known < _KNOWN_TIMES and time.monotonic() < deadline:

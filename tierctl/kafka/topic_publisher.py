@@ -172,7 +172,7 @@ class _Append:
         )
 
     def abandon(self) -> None:
-        """Drop the records that are not sent, and wait for the reports of those that are."""
+        """Drop the records that are not sent, and wait for the delivery reports of the others."""
         self._producer.purge()
         deadline = time.monotonic() + _LAST_REPORTS_S
         while len(self._producer) and time.monotonic() < deadline:

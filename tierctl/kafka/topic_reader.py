@@ -153,7 +153,7 @@ class _Reading:
             while self._next < self._end:
                 for chunk in self._some():
                     yield chunk
-                    # The time that the caller takes does not count as a stall.
+                    # The caller's own processing time does not count as a stall.
                     self._progress_s = time.monotonic()
         finally:
             self._fetcher.close()
@@ -166,7 +166,7 @@ class _Reading:
             for message in messages:
                 reached, is_damaged = self._reached(message)
                 if reached > self._next or is_damaged:
-                    # No record arrived for these offsets: the broker's batches decide what they are.
+                    # No record arrived for these offsets: the broker's batches show why.
                     yield from self._flush(rows)
                     rows = _Rows()
                     yield from self._past_damage() if is_damaged else self._raw(reached)
@@ -203,21 +203,22 @@ class _Reading:
         stall_ms = self._settings.stall_timeout_ms
         if time.monotonic() - self._progress_s > stall_ms / 1000:
             raise MetadataError(
-                f"{self._doing}: nothing came for {stall_ms} ms at offset {self._next}, and the end is "
+                f"{self._doing}: no data arrived for {stall_ms} ms at offset {self._next}, and the end is "
                 f"{self._end}{self._watch.facts}",
-                hint="is the partition's leader up? default.api.timeout.ms in --command-config waits longer",
+                hint="check that the partition's leader is running; default.api.timeout.ms in "
+                "--command-config sets the time limit",
             )
 
     def _reached(self, message: Any) -> tuple[int, bool]:
-        """Return the offset that the consumer has reached, and whether it met damage there."""
+        """Return the offset that the consumer has reached, and whether there is damage."""
         error = message.error()
         if error is None or error.name() == "_PARTITION_EOF":
             return min(message.offset(), self._end), False
         name = error.name()
         if name == "_AUTO_OFFSET_RESET":
             raise MetadataError(
-                f"{self._doing}: offset {self._next} is not there any more, and the end was {self._end}",
-                hint="records were deleted, or a leader lost them, while they were read: run again",
+                f"{self._doing}: offset {self._next} no longer exists, and the end was {self._end}",
+                hint="records were deleted or lost while they were read: run again",
             )
         if name not in {"_BAD_MSG", *PASSING}:
             raise error_of(error, self._doing, self._watch, self._needs)

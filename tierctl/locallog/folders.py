@@ -26,7 +26,7 @@ class FolderKind(StrEnum):
     DELETE = "delete"
     """A broker will delete it."""
     STRAY = "stray"
-    """Its broker is no replica of the partition, or its topic is gone."""
+    """The broker is not a replica of the partition, or the topic was deleted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,7 +80,7 @@ def is_log_dir(directory: Path) -> bool:
 
 
 def distinct_dirs(dirs: Sequence[Path]) -> list[Path]:
-    """Return the directories in their order, each once, however it is spelt or linked."""
+    """Return the directories in their order, without repeated ones, also through links."""
     found: dict[Path, Path] = {}
     for directory in map(Path, dirs):
         found.setdefault(directory.resolve(), directory)
@@ -90,11 +90,11 @@ def distinct_dirs(dirs: Sequence[Path]) -> list[Path]:
 def without_duplicates(
     logs: Collection[LocalLog], on_duplicates: Callable[[Path, CorruptInputError], None]
 ) -> list[LocalLog]:
-    """Return the logs without those of partitions of which one broker has several folders.
+    """Return the logs without partitions of which one broker has several folders.
 
     `on_duplicates` receives the first folder of such a partition and the error. Logs in directories without
-    meta.properties count as those of different brokers. A folder that is gone by now is no duplicate, since a
-    running broker renames the old folder after it has moved a partition.
+    meta.properties count as those of different brokers. A folder that no longer exists is no duplicate,
+    because a running broker renames the old folder after it has moved a partition.
     """
     owned: dict[tuple[TopicIdPartition, str], list[LocalLog]] = {}
     nodes = {directory: _node_of(directory) for directory in {log.directory.parent for log in logs}}

@@ -1,4 +1,4 @@
-"""A node that was formatted and never started: whose it is, and the file with its first metadata records."""
+"""A node that was formatted and never started: its ids, and the file with its first metadata records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _BOOTSTRAP = (
     Path("bootstrap.checkpoint"),
     Path(CLUSTER_METADATA, "00000000000000000000-0000000000.checkpoint"),
 )
-"""The places of the file, of Kafka up to 4.3 and from 4.4 on."""
+"""The paths of the file, of Kafka up to 4.3 and from 4.4 on."""
 _FORMAT = "format the node (kafka-storage format), and do not start it before this command is through"
 
 
@@ -83,7 +83,7 @@ class _Facts:
 
 
 def _facts(folder: Path) -> _Facts:
-    """Return what meta.properties says of a directory; SafetyRefusal if it says less than format writes."""
+    """Return the ids in meta.properties of a directory; raise SafetyRefusal if one of them is missing."""
     path = folder / META_PROPERTIES
     data = read_if_exists(path)
     if data is None:

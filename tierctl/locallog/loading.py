@@ -196,9 +196,9 @@ def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) 
 
 
 def with_open_transaction(log: LocalLog) -> LocalLog:
-    """Return `log` with the transaction that is open at its last stable offset, which came from its leader.
+    """Return `log` with the transaction that is open at its last stable offset, as stated by its leader.
 
-    The log is returned as it is if the transaction is known, or if a running broker deletes the files.
+    The log is returned unchanged if the transaction is known, or if a running broker deletes the files.
     """
     if log.open_transaction is not None or log.last_stable_offset >= log.high_watermark:
         return log

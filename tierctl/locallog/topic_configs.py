@@ -11,7 +11,7 @@ from tierctl.model.settings.stated import SettingSource, StatedSettings, place_o
 from tierctl.wire.files.properties import read_properties
 
 _SIMILAR = 0.8
-"""Names at least this similar are taken for a typing error of each other."""
+"""Names of at least this similarity count as typing errors of each other."""
 
 
 def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:

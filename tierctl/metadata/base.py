@@ -13,7 +13,7 @@ from tierctl.state.tier import TierState
 
 
 def no_op() -> None:
-    """Allow the append: used when nothing can forbid it."""
+    """Allow the append: used if no check is needed."""
 
 
 class RemoteLogMetadataManager(Protocol):

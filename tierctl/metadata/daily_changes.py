@@ -1,4 +1,4 @@
-"""What the events of the whole metadata topic say of each day: the bytes that were copied, and deleted."""
+"""Sums of copied and deleted bytes by day, from the events of the whole metadata topic."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Day = tuple[str, Uuid, int]
 
 @dataclass(slots=True)
 class DayChanges:
-    """The segments of one topic id whose copy, or whose deletion, was finished on one day."""
+    """The segments of one topic id whose copy, or whose deletion, finished on one day."""
 
     copied_segments: int = 0
     copied_bytes: int = 0
@@ -39,9 +39,9 @@ class DayChanges:
 
 @dataclass(slots=True)
 class DailyChanges:
-    """The changes by topic id and day; `unknown_segments` counts segments whose first event is gone.
+    """The changes by topic id and day; `unknown_segments` counts segments whose first event is missing.
 
-    The sizes of such segments are not known, and they count for no day.
+    The sizes of such segments are unknown, and they count for no day.
     """
 
     days: dict[Day, DayChanges] = field(default_factory=lambda: defaultdict(DayChanges))

@@ -1,4 +1,4 @@
-"""The RemoteLogMetadataManager over any metadata topic, as brokers' TopicBasedRemoteLogMetadataManager."""
+"""The RemoteLogMetadataManager over any metadata topic, like Kafka's TopicBasedRemoteLogMetadataManager."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TopicBasedRemoteLogMetadataManager:
         if sent:
             raise MetadataError(
                 f"published events were not read back from {sorted(sent)} (metadata partition, offset)",
-                hint="does somebody else write to this metadata topic? nothing more is done",
+                hint="another program may write to this metadata topic; the run stops here",
             )
 
     def _partition_of(self, event: MetadataEvent) -> int:

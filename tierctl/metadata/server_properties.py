@@ -66,7 +66,7 @@ class ServerSettings:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a server.properties file; UsageError if it is unreadable or has an invalid value."""
+        """Read a server.properties file; raise UsageError if it is unreadable or has an invalid value."""
         return cls.from_properties(broker_file(path), str(path))
 
     @classmethod
@@ -151,9 +151,10 @@ def _below(given: StatedSettings, prefix: str) -> StatedSettings:
 
 
 def metadata_clients(servers: str, command_config: Path | None, server: ServerSettings) -> MetadataClients:
-    """Return the clients of the metadata topic at `servers` (`host:port,…`, "": those in the files).
+    """Return the clients of the metadata topic at `servers` (`host:port,…`; "" for those in the files).
 
-    The settings in `command_config`, a client's .properties, replace those of `server`. Raises UsageError.
+    The settings in `command_config`, a client's .properties file, replace those of `server`. Raise
+    UsageError.
     """
     clients = server.clients
     if command_config is not None:

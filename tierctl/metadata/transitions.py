@@ -84,5 +84,6 @@ def _not_allowed(
     target: RemoteLogSegmentState | RemotePartitionDeleteState,
 ) -> MetadataError:
     return MetadataError(
-        f"{what} can't go from {current or 'nothing'} to {target}", hint="plan again from the present state"
+        f"{what} can't change from {current or 'no state'} to {target}",
+        hint="plan again from the present state",
     )

@@ -112,4 +112,4 @@ class SavedTopics:
 
 
 NOT_COVERED = ("ACLs", "quotas", "users and SCRAM credentials", "delegation tokens", "offsets of groups")
-"""What a cluster has besides, and what `backup-config` does not save."""
+"""Parts of a cluster's state that `backup-config` does not save."""

@@ -31,10 +31,10 @@ _RETENTION_DEFAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDefaults:
-    """What brokers add to the settings that a topic states: defaults, and how their version understands them.
+    """The defaults that brokers add to the settings of a topic, and the version that interprets them.
 
-    `settings` are those of a broker's server.properties. They are empty where the settings of topics come
-    from a cluster, which adds the defaults itself.
+    `settings` are those of a broker's server.properties. They are empty if the settings of topics come from a
+    cluster, which adds the defaults itself.
     """
 
     version: KafkaVersion = LATEST
@@ -87,7 +87,7 @@ class CopyLag:
     """How long a rolled segment waits before it is copied (KIP-1241, Kafka 4.4).
 
     A segment may be copied once its newest record is `ms` old or `bytes` follow it in the log, whichever
-    comes first. 0 lets every segment be copied at once; None is unlimited, so it lets no segment be copied.
+    comes first. With 0 every segment may be copied at once; None is unlimited, so no segment may be copied.
     """
 
     ms: int | None = 0
@@ -137,10 +137,10 @@ def is_above_local_retention(lag: int, local_retention: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The settings of one topic that decide what is copied to and deleted from its remote tier.
+    """The settings of one topic that decide which segments are copied to and deleted from its remote tier.
 
-    A negative retention is no limit. A setting that is not stated is unlimited here, other than in Kafka: a
-    limit that nobody stated deletes nothing. `remote_storage_enable` is None if it is not stated.
+    A negative retention sets no limit. Unlike in Kafka, a setting that is not stated sets no limit either, so
+    that a default deletes nothing. `remote_storage_enable` is None if it is not stated.
     """
 
     retention_ms: int = UNLIMITED

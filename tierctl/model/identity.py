@@ -19,7 +19,7 @@ class ClusterIdentity:
     def is_same_as(self, other: "ClusterIdentity") -> bool | None:
         """Return whether both name the same metadata topic of the same cluster.
 
-        Compare the ids that both know; return None if they know none in common.
+        Compare the ids that both have; return None if they have none in common.
         """
         pairs = (
             (self.cluster_id, other.cluster_id),

@@ -62,7 +62,7 @@ class LocalLog:
     last_stable_offset: int
     log_end_offset: int
     is_log_start_known: bool = True
-    """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local one."""
+    """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local start."""
     open_transaction: OpenTransaction | None = None
     """The transaction that is open at `last_stable_offset`; None if none is, or its producer is unknown."""
 

@@ -75,10 +75,10 @@ class TopicLocation:
 
 
 class TruncatedMetadata(StrEnum):
-    """Whether commands decide for user partitions whose history is not known to be complete.
+    """Whether commands decide for user partitions whose history may be incomplete.
 
-    REFUSE leaves them alone and reports what is missing. ACCEPT decides from the remaining events, as a
-    broker does.
+    REFUSE decides nothing for them and reports the missing events. ACCEPT decides from the remaining events,
+    as a broker does.
     """
 
     REFUSE = "refuse"

@@ -17,12 +17,12 @@ Advance = Callable[[int], None]
 """Adds to the amount done; called from the thread that opened the bar."""
 
 FIRST_S = 2.0
-"""Length of a wait from which it is reported; later reports come each time the length has doubled."""
+"""Waits of this length are reported; later reports come each time the length has doubled."""
 
 Unit = Literal["bytes", "objects", "segments", "tasks", "events", "records", "offsets", "files", "partitions"]
 
 Reading = Callable[[int], AbstractContextManager[Advance]]
-"""Shows the progress of reading so many items while the context is open."""
+"""Shows the progress of reading this number of items while the context is open."""
 
 
 class Progress(Protocol):
@@ -38,7 +38,7 @@ class Progress(Protocol):
         """Report one line of text; a repeated text is shown each time."""
 
     def detail(self, text: str) -> None:
-        """Report a fact that only an operator who examines a run wants to know."""
+        """Report a fact that only matters to an operator who examines a run (-v)."""
 
     def warn(self, text: str) -> None:
         """Report, in one line, a failure that does not end the run."""
@@ -48,7 +48,7 @@ class Progress(Protocol):
 
     @property
     def waits_from_s(self) -> float:
-        """The length of a wait from which it is reported, as seconds."""
+        """The minimum length of a wait that is reported, in seconds."""
         ...
 
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> AbstractContextManager[Advance]:
@@ -61,7 +61,7 @@ class Progress(Protocol):
 
 @dataclass(slots=True)
 class SilentProgress:
-    """Keep every message in a list and show nothing."""
+    """Keep every message in a list and print nothing."""
 
     notes: list[str] = field(default_factory=list)
     """Without repetitions, in the order of their first report."""
@@ -100,7 +100,7 @@ class SilentProgress:
 
 
 def no_op(_amount: int) -> None:
-    """Discard an amount of work done."""
+    """Discard the amount."""
 
 
 @contextmanager

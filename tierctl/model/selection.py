@@ -20,7 +20,7 @@ SHOWN_MAX = 5
 """Names, or ranges of numbers, that a message shows."""
 
 _GLOB_CHARACTERS = frozenset("*?[")
-"""No legal topic name has one of these characters."""
+"""Characters of globs, which no legal topic name contains."""
 
 
 def is_glob(text: str) -> bool:
@@ -45,7 +45,7 @@ class _Criteria:
 
     @property
     def narrows(self) -> bool:
-        """Whether any of the three sets restricts the choice."""
+        """Whether any of the three sets restricts the selection."""
         return bool(self.topics or self.partitions or self.topic_ids)
 
     def matches(self, topic: str | None, topic_id: str | None, partition: int | None) -> bool:
@@ -112,8 +112,8 @@ class SelectionRequest(_Criteria):
         """Return the selection of this request, given every partition that exists in `known`.
 
         Each topic, id and number of the request must belong to at least one selected partition; otherwise
-        NotFoundError names the value and the nearest known ones. `known` is read only if the request
-        restricts anything.
+        raise NotFoundError, which names the value and similar known ones. `known` is read only if the request
+        restricts the selection.
         """
         topics = self.named_topics
         if self.narrows:
@@ -163,7 +163,7 @@ class SelectionRequest(_Criteria):
             topic = next(partition.topic for partition in known if partition.topic_id == topic_id)
             raise NotFoundError(
                 f'topic id {topic_id} belongs to topic "{topic}", which --topic leaves out',
-                hint="a partition must meet both --topic and --topic-id: leave one out",
+                hint="a partition must match both --topic and --topic-id: leave one out",
             )
         for topic in self.unmatched_topics({partition.topic for partition in of_topics}):
             ids = {partition.topic_id for partition in known if admits_topic((topic,), partition.topic)}
@@ -208,7 +208,7 @@ def names_text(names: Collection[str]) -> str:
 
 
 def ranges_text(numbers: Iterable[int]) -> str:
-    """Return the numbers as `0-3, 7`; "none" without any."""
+    """Return the numbers as `0-3, 7`, or "none"."""
     ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
         if ranges and ranges[-1][1] == number - 1:

@@ -6,7 +6,7 @@ from enum import StrEnum
 class _State(StrEnum):
     @property
     def id(self) -> int:
-        """The byte of the state in records; the members are in Kafka's order."""
+        """The byte of the state in records; members have Kafka's order."""
         return list(type(self)).index(self)
 
 

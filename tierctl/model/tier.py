@@ -22,7 +22,7 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashedFile:
-    """A file whose bytes were read once: their number, and their CRC-32C."""
+    """A file that was read once: the number of its bytes, and their CRC-32C."""
 
     path: Path
     size_bytes: int
@@ -91,11 +91,11 @@ class ListedSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSet:
-    """One segment's objects in a tier, and what they show of the segment.
+    """The objects of one segment in a tier, and the metadata derived from them.
 
-    `segment` are the metadata derived from the objects, as a broker publishes them; None if the set is
+    `segment` is the metadata derived from the objects, as a broker publishes it; None if the set is
     incomplete, which `why_incomplete` explains. `lineage` is the content of its leader-epoch index: the
-    epochs of the whole log at the time of the copy; None if it can't be read. `has_gaps` says that offsets
+    epochs of the whole log at the time of the copy; None if it can't be read. `has_gaps` states that offsets
     within the log have no record, which only compaction causes.
     """
 

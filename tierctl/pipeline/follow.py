@@ -28,7 +28,7 @@ _POLL_S = 0.5
 
 
 def follow_here(run: PipelineRun, on_commit: OnCommit, *, interval_s: float) -> None:
-    """Commit new events every `interval_s` without end; call `on_commit` for each commit."""
+    """Commit new events every `interval_s` until interrupted; call `on_commit` for each commit."""
     while True:
         _report(run.step(), on_commit)
         time.sleep(interval_s)
@@ -44,8 +44,8 @@ def follow_on(
 ) -> None:
     """Commit new events as `follow_here` does, driven by a stream of Spark.
 
-    Raises the errors of a step and of Spark. Raises UsageError over Spark Connect, whose server would call
-    the batch function in a process that does not hold the warehouse.
+    Raise the errors of a step and of Spark. Raise UsageError with Spark Connect, whose server would call the
+    batch function in a process without the lock of the warehouse.
     """
     refuse_connect("sc://" if "connect" in type(spark).__module__ else "")
     # Events that were appended before the stream starts are in none of its micro-batches.
@@ -69,8 +69,8 @@ def refuse_connect(master: str) -> None:
     """Raise UsageError for a master of Spark Connect."""
     if master.startswith("sc://"):
         raise UsageError(
-            "--follow does not go over Spark Connect",
-            hint="its server would have to hold the warehouse; use spark://, yarn, k8s:// or local",
+            "--follow can't be used with Spark Connect",
+            hint="its server would need access to the warehouse; use spark://, yarn, k8s:// or local",
         )
 
 
@@ -99,7 +99,7 @@ class _Batches:
             self._step(ends)
 
     def commit_due(self) -> None:
-        """Commit rows that change as time passes, although no event was appended."""
+        """Commit rows that change with time, although no event was appended."""
         if self._lock.acquire(blocking=False):
             try:
                 self._step({})

@@ -32,7 +32,7 @@ from tierctl.verify.topics import Removals
 GROUP_ROWS: Final = 1 << 17
 
 BLOCK_PARTITIONS: Final = 1024
-"""User partitions whose rows of `partitions` and `anomalies` are in one file, which is replaced whole."""
+"""User partitions whose rows of `partitions` and `anomalies` share one file, the unit of replacement."""
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -68,7 +68,7 @@ class PartitionGroup:
         return np.bincount(self.owners[chosen], minlength=len(self.parts))
 
     def sums(self, values: Int64s) -> Int64s:
-        """Return the sum of the values, one of each segment, of each user partition."""
+        """Return the sum of the segments' values by user partition."""
         bounds = np.searchsorted(self.owners, np.arange(len(self.parts) + 1))
         totals: Int64s = np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])
         return totals
@@ -111,7 +111,7 @@ class PartitionGroup:
         return EpochFacts(owners[last], epochs[last], highest[last])
 
     def _former(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the user partition, leader epoch and highest offset of what deleted segments leave behind."""
+        """Yield user partition, leader epoch and highest offset of epochs that deleted segments had."""
         for at, part in enumerate(self.parts):
             for epoch, facts in part.table.former.get(part.number, {}).items():
                 if facts.highest_offset is not None:
@@ -189,8 +189,8 @@ def block_of(part: PartitionState) -> int:
 def changed_blocks(state: TierState, metadata_partition: int, since_offset: int) -> set[int]:
     """Return the blocks with a user partition whose rows may differ from those at `since_offset`.
 
-    These have an event since, or an unfinished segment, whose finding depends on the time. Those with an
-    irregular history are few, and are not examined.
+    These partitions have an event since, or an unfinished segment, whose finding depends on the time.
+    Partitions with an irregular history are few, and are always included.
     """
     table = state.table(metadata_partition)
     is_changed = (view(table.last_event_offsets) >= since_offset) | (view(table.waiting) > 0)

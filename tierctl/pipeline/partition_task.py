@@ -44,7 +44,8 @@ class Task:
     """The input of the task of one metadata partition for commit `number`; picklable and without secrets.
 
     The log has the offsets [begin, end). `since` is the partition's state in the last commit, None without
-    one; files that it lacks are written anew. `history` are the keys of files with events of earlier commits.
+    one; files that are missing in it are written again. `history` are the keys of files with events of
+    earlier commits.
     """
 
     location: TopicLocation
@@ -106,7 +107,7 @@ class _Attempt:
         self._write_segments(tables)
         self._write_blocks(tables, deleted)
         due_ms = tables.due_ms
-        # Taken last, because the snapshot renumbers the rows that the tables refer to.
+        # The snapshot is taken last, because it renumbers the rows to which the tables refer.
         snapshot = write_snapshot(state, number, deleted.notes)
         return {"part": self._store_state(snapshot, state.read[number], due_ms).row(), "rows": events.rows}
 

@@ -35,7 +35,7 @@ class RangesSource(DataSource):
         return _DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of streams; there is none of batches."""
+        """Return the reader of streams; batch reads are not supported."""
         del schema
         return _RangesReader(MetadataOptions.of(self.options), ())
 

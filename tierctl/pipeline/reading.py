@@ -31,7 +31,7 @@ class WarehouseContents:
 
 
 def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
-    """Return the last commit; NotFoundError if there is none. Nothing is created."""
+    """Return the last commit; raise NotFoundError if there is none. Create nothing."""
     require_deltalake()
     warehouse = spec.open()
     place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)

@@ -56,7 +56,7 @@ def _offsets(task: Task) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The number of the last commit, and what the step added to it; nothing if `parts` is 0."""
+    """The number of the last commit, and the rows that the step added; none if `parts` is 0."""
 
     commit: int
     offsets: int = 0
@@ -79,10 +79,10 @@ class Pipeline:
 
     @contextmanager
     def opened(self) -> Iterator[PipelineRun]:
-        """Hold the warehouse during the block; its tables first follow its last commit.
+        """Hold the lock of the warehouse during the block, and first complete its last commit.
 
-        Raise LockedError if another pipeline holds it, SafetyRefusal if it is of another topic, and
-        UsageError if the place has other content.
+        Raise LockedError if another pipeline holds the lock, SafetyRefusal if the warehouse belongs to
+        another topic, and UsageError if the folder has other content.
         """
         require_deltalake()
         warehouse = self.warehouse.open()
@@ -96,7 +96,7 @@ class Pipeline:
 
 
 class PipelineRun:
-    """A run that holds the warehouse; `latest` is its last commit."""
+    """A run that holds the lock of the warehouse; `latest` is its last commit."""
 
     def __init__(
         self, pipeline: Pipeline, topic: MetadataTopic, commits: warehouses.Commits, latest: Commit

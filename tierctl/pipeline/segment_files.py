@@ -22,13 +22,13 @@ Uint64s = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 FILE_ROWS: Final = 1 << 17
-"""The rows of a new file, if there are so many; a file with twice as many is split."""
+"""The number of rows of a new file; a file with twice as many is split."""
 
 CLOSED_ROWS: Final = 1 << 14
 """Rows with later timestamps go to another file once the last file has so many."""
 
 MERGED_FILES: Final = 8
-"""So many small files one after the other become one file."""
+"""This number of consecutive small files become one file."""
 
 _LOWEST: Final = -(1 << 63)
 _HIGHEST: Final = (1 << 63) - 1
@@ -64,7 +64,7 @@ class FilePlan:
     range_of: Int64s
 
     def kept(self) -> Iterator[TableFile]:
-        """Yield the files that stay as they are."""
+        """Yield the files that are not changed."""
         return (each.file for each in self.ranges if each.file is not None)
 
     def to_write(self) -> Iterator[tuple[FileRange, Int64s]]:

@@ -163,7 +163,7 @@ class MetadataPartitionTables:
         return times_ms[self._now_ms - times_ms <= DANGLING_AFTER_MS]
 
     def segment_files(self) -> FilePlan:
-        """Return which files of `segments` stay, and which are to be written."""
+        """Return the files of `segments` that are kept, and those to be written."""
         own = [live for _, live in self._sources]
         last_offsets = view(self._table.last_event_offsets)
         is_changed = [

@@ -1,4 +1,4 @@
-"""Decisions: functions that take data and return a Plan; nothing here opens, changes or prints anything.
+"""Decisions: functions that take data and return a Plan; they open, change and print nothing.
 
 Exports the parts of a plan: `Plan`, `Step`, `Skip` and `Action`.
 """

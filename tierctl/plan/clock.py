@@ -14,6 +14,7 @@ def check_not_ahead(now_ms: int, *, clock_ms: int) -> None:
     if now_ms > clock_ms + CLOCK_SKEW_MS_MAX:
         raise SafetyRefusal(
             f"the plan is decided as of {iso_utc(now_ms)} (--now), {(now_ms - clock_ms) // 1000} s ahead of "
-            f"the clock, which is at {iso_utc(clock_ms)}: what has not expired yet would be deleted",
+            f"the clock, which is at {iso_utc(clock_ms)}: segments that have not expired yet would be "
+            "deleted",
             hint="leave --now out, or leave --apply out: a plan may look ahead",
         )

@@ -18,8 +18,8 @@ _EXISTS_HINT = "delete the topic first; no option overrides this check"
 class ClusterAnswer:
     """A running cluster's answer about topic ids.
 
-    `existing` are those of the ids in question that the cluster has. `is_own` is whether it is known to be
-    the cluster whose tier this is: a wrong cluster does not have the topics of another one.
+    `existing` are the requested ids that the cluster has. `is_own` states whether it is known to be the
+    cluster of this tier: a wrong cluster does not have the topics of another one.
     """
 
     cluster_id: str
@@ -29,12 +29,12 @@ class ClusterAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionEvidence:
-    """What is known about the existence of topics.
+    """The known facts about the existence of topics.
 
     `log_dirs` are the log directories of all replicas if `all_log_dirs`. `cluster_id` is the cluster of the
-    metadata topic, None if unknown. `known_topic_ids` are the other ones in the metadata and that of the
-    metadata topic; empty if the metadata have no other topic. For the topic ids in `overridden` the operator
-    answers.
+    metadata topic, None if unknown. `known_topic_ids` are the other ids in the metadata and that of the
+    metadata topic; empty if the metadata has no other topic. The topic ids in `overridden` are deleted
+    according to the operator.
     """
 
     cluster: ClusterAnswer | None = None
@@ -49,7 +49,7 @@ class DeletionEvidence:
         others = sorted(self.overridden.difference(topic_ids))
         if others:
             raise UsageError(
-                f"--i-know-it-is-deleted {others[0]}: no topic of this id is to be marked",
+                f"--i-know-it-is-deleted {others[0]}: no topic with this id is to be marked",
                 hint=f"expected one of {', '.join(sorted(topic_ids))}" if topic_ids else "leave it out",
             )
 
@@ -107,7 +107,7 @@ class DeletionEvidence:
             )
 
     def _is_own(self, log_dir: LogDirFacts) -> bool:
-        """Return whether something shows that a log directory is of the cluster whose tier this is."""
+        """Return whether a log directory is proven to belong to the cluster of this tier."""
         is_same = self.cluster_id is not None and log_dir.cluster_id == self.cluster_id
         return is_same or not self.known_topic_ids.isdisjoint(log_dir.topic_ids)
 

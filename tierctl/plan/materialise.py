@@ -20,7 +20,7 @@ AS_TOPIC, AS_TOPIC_ID = "as_topic", "as_topic_id"
 SEGMENTS = "segment_parts"
 """Detail: objects with the id of each segment, and the first and the last of its offsets that are written."""
 WITHOUT_KEYS = "without_keys_sha256"
-"""Detail: SHA-256 of the digests of the keys whose records are left out."""
+"""Detail: SHA-256 of the digests of the keys whose records are erased."""
 ROOM_BYTES = "room_bytes"
 """Detail: bytes of disk that the files of a log need."""
 _INDEX_SHARE = 0.01
@@ -58,7 +58,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The place of a new log: a log directory, and what the partition's folder there has.
+    """The location of a new log: a log directory, and the content of the partition's folder there.
 
     `topic_id` is that of the folder, None without one. `segments` has base offset and size of each segment in
     the folder.
@@ -73,9 +73,9 @@ class Target:
 class Source:
     """The records of one partition in a tier.
 
-    `spans` ascend; `until_offset` ends the log before its end. `undecided` says why the tier alone does not
-    tell which records the log had. `without_keys` stands for the keys whose records are left out; `listed`
-    has then base offset and size of each segment of the log that a signed list of these records is about.
+    `spans` ascend; `until_offset` ends the log before its end. `undecided` states why the tier alone does not
+    show which records the log had. `without_keys` identifies the keys whose records are erased; `listed` then
+    has base offset and size of each segment of the log that a signed list of these records names.
     """
 
     partition: TopicIdPartition
@@ -91,7 +91,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterialisePlan:
-    """The plan, and the reasons by partition that forbid to carry it out.
+    """The plan, and by partition the reasons that forbid it.
 
     `largest_bytes` is the size of the largest segment: each task needs it, beside the log that it writes.
     """

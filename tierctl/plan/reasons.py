@@ -10,7 +10,7 @@ from tierctl.model.times import iso_utc
 
 
 class ReasonKind(StrEnum):
-    """What decides about a segment."""
+    """The kind of a reason for a decision about a segment."""
 
     ROLLED = "rolled"
     NOT_ROLLED = "not_rolled"
@@ -62,8 +62,8 @@ class _Row:
 class Reason(str):
     """The reason of a decision: its text, made from `kind` and `facts` (JSON values by name).
 
-    It is a string so that plans can be saved and compared as they are printed; a reason that was read from a
-    saved plan is the text alone.
+    It is a string so that plans can be saved and compared as text; a reason that was read from a saved plan
+    has only the text.
     """
 
     __slots__ = ("facts", "kind")
@@ -78,7 +78,7 @@ class Reason(str):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return `text` if it is a reason, otherwise the reason that nothing is decided because of `text`."""
+        """Return `text` if it is a Reason, otherwise an UNDECIDED reason with `text` as its detail."""
         return text if isinstance(text, cls) else cls(ReasonKind.UNDECIDED, detail=text)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[ReasonKind, dict[str, Any]]]:
@@ -152,7 +152,7 @@ def _will_expire(facts: Mapping[str, Any]) -> str:
     text = f"expires at {iso_utc(facts['expires_at_ms'])}: "
     if held is not None:
         own = iso_utc(facts["own_expiry_ms"])
-        return f"{text}its own time is {own}, but the older segment {held} goes first"
+        return f"{text}by itself it would expire at {own}, but the older segment {held} must be deleted first"
     return (
         f"{text}its newest record is of {iso_utc(facts['max_timestamp_ms'])}, "
         f"{topic.RETENTION_MS.name} is {facts['retention_ms']}{_size_part(facts)}"
@@ -187,7 +187,7 @@ def _no_limit(facts: Mapping[str, Any]) -> str:
 
 
 def no_age_text(timestamp_ms: int, is_in_future: bool) -> str:
-    """Return in words why the largest timestamp of a segment tells no age."""
+    """Return as text why the largest timestamp of a segment does not show its age."""
     wrong = f"{iso_utc(timestamp_ms)} is in the future" if is_in_future else f"{timestamp_ms} is no time"
     return f"largest timestamp {wrong}"
 
@@ -227,7 +227,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.COPY_LAG: _Row(
         rule=_CANDIDATES, text=_copy_lag, settings=(topic.COPY_LAG_MS.name, topic.COPY_LAG_BYTES.name)
     ),
-    _K.COPIED: _Row(rule=_COPY, text=_format("below offset {from_offset}, from which on brokers copy")),
+    _K.COPIED: _Row(rule=_COPY, text=_format("below offset {from_offset}, where brokers continue copying")),
     _K.CUSTOM_METADATA: _Row(
         rule=f"{_COPY}, limit of custom metadata (KIP-917)",
         text=_format(
@@ -267,7 +267,10 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.WILL_EXPIRE: _Row(rule=_BY_TIME, text=_will_expire, settings=_LIMITS),
     _K.BEHIND_OLDER: _Row(
         rule=_EXPIRE,
-        text=_format("behind segment {held_by}, which stays until the log grows: segments go oldest first"),
+        text=_format(
+            "behind segment {held_by}, which stays until the log grows: brokers delete the oldest segments "
+            "first"
+        ),
         settings=_LIMITS,
     ),
     _K.STALLED: _Row(rule=_BY_TIME, text=_stalled, settings=(topic.RETENTION_MS.name,)),
@@ -282,7 +285,8 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.COPY_STARTED: _Row(
         rule="RemoteLogMetadataCache: only finished copies count",
         text=_format(
-            "its copy was begun by broker {broker_id} at {begun} and not finished: it runs still, or it is "
+            "its copy was begun by broker {broker_id} at {begun} and not finished: the copy is still "
+            "running, or it is "
             "dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it lies below the log "
             "start)"
         ),
@@ -352,4 +356,4 @@ _ROWS: dict[ReasonKind, _Row] = {
 }
 
 RESUMED = Reason(ReasonKind.DELETE_STARTED)
-"""The reason of every step that finishes a deletion that was begun."""
+"""The reason of every step that finishes a deletion which was started before."""

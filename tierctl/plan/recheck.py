@@ -227,7 +227,7 @@ def _why_other_segment(step: Step, segment: RemoteLogSegmentMetadata) -> str | N
 
 
 def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
-    # A started deletion is resumed whoever started it; any other change of state needs a new decision.
+    # A started deletion is resumed, whichever program started it; other state changes need a new decision.
     if segment.state not in {_S.DELETE_SEGMENT_STARTED, step.details.get("state")}:
         return f"the segment is {segment.state} now, it was {step.details.get('state')}"
     return None

@@ -17,7 +17,7 @@ _Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StillDecided:
-    """What is left of a saved plan: `plan`, and whether it `is_void`.
+    """The remaining part of a saved plan: `plan`, and whether it `is_void`.
 
     A plan is void if it had steps, none is left, and the work of at least one of them is not done.
     """
@@ -92,7 +92,7 @@ def _after_a_missing_copy(current: Plan, wanted: Mapping[_Key, Step]) -> Iterato
 
 
 def _why_not_decided(saved: SavedPlan, step: Step, current: Plan) -> str:
-    """Return why `current` lacks `step`: what changed since, else what `current` says of its partition."""
+    """Return why `current` lacks `step`: a change since the plan, or else the skip of its partition."""
     partition = step.topic_id_partition
     own = [skip for skip in current.skipped if skip.topic_id_partition == partition]
     of_segment = [skip.reason for skip in own if skip.segment_id == step.segment_id is not None]

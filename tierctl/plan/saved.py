@@ -93,9 +93,9 @@ class PlanIdentity:
 class SavedPlan:
     """A plan with its identity, and the options, settings and log starts from which it was decided.
 
-    `options` are the planning command's own options by the names of its request's fields; `settings` are
-    those of the steps' topics by name, and `log_starts` those of the steps' partitions by
-    topicId:topic-partition, as far as they were known. All values are JSON values.
+    `options` are the planning command's own options by the names of its request's fields; `settings` are the
+    known settings of the steps' topics by name, and `log_starts` the known log starts of the steps'
+    partitions by topicId:topic-partition. All values are JSON values.
     """
 
     plan: Plan
@@ -148,7 +148,9 @@ class SavedPlan:
                 log_starts=dict(raw["log_starts"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            raise UsageError(f"not a plan: {e}", hint="expected the file that --plan-out wrote, whole") from e
+            raise UsageError(
+                f"not a plan: {e}", hint="expected the complete file that --plan-out wrote"
+            ) from e
 
 
 def digest_of(raw: Mapping[str, Any]) -> str:
@@ -177,6 +179,6 @@ def _require_unedited(raw: Any) -> None:
 
 
 def refusal(name: str, *, expected: object, found: object, hint: str = _PLAN_AGAIN) -> SafetyRefusal:
-    """Return the error for a plan whose field `name` forbids to carry it out."""
+    """Return the error for a plan that must not be carried out because of its field `name`."""
     values = ("none" if value is None else str(value) for value in (expected, found))
     return SafetyRefusal("the plan's {}: expected {}, found {}".format(name, *values), hint=hint)

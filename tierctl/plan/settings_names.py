@@ -9,18 +9,17 @@ from tierctl.model.settings import topic
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 
 _SIMILAR = 0.8
-"""Names at least this similar are taken for a typing error of each other."""
+"""Names of at least this similarity count as typing errors of each other."""
 
 
 def require_known_names(
     stated: Collection[str], known: Collection[str], without_settings: Collection[str]
 ) -> str | None:
-    """Raise UsageError if the names of topics in --topic-configs, `stated`, look mistyped.
+    """Raise UsageError if the topic names in --topic-configs, `stated`, look mistyped.
 
-    Return a note about the other names that are not among the `known` topics; None without any.
-
-    A name looks mistyped if it is not among the `known` topics and resembles one of the selected topics
-    `without_settings`. If none of several known topics is stated, the file is that of another cluster.
+    Return a note about other names that are not among the `known` topics, or None. A name looks mistyped if
+    it is not among the `known` topics and is similar to one of the selected topics `without_settings`. If
+    none of several known topics is stated, the file belongs to another cluster.
     """
     unknown = sorted(set(stated) - set(known) - INTERNAL_TOPICS)
     for name in unknown:

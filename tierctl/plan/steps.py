@@ -185,11 +185,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The decision of `command`: what it changes, in order, and what it leaves and why.
+    """The decision of `command`: its steps in order, and the skips with their reasons.
 
     `read` is the next offset of each metadata partition at the time of the decision. `basis` has the settings
-    and log starts of every partition that the decision was about. `kept` has the segments without a step of
-    the partitions that were to be explained, not of the others, because there are millions.
+    and log starts of every partition that was decided. `kept` has the segments without a step, only of the
+    partitions to be explained, because there are millions.
     """
 
     command: str
@@ -219,7 +219,7 @@ class Plan:
                 skipped=tuple(Skip.from_json(skip) for skip in raw["skipped"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
-            raise UsageError(f"not a plan: {e}", hint="expected what --plan-out wrote") from e
+            raise UsageError(f"not a plan: {e}", hint="expected the file that --plan-out wrote") from e
 
 
 def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) -> Step:

@@ -1,8 +1,8 @@
-"""Decide whether a tier is the one that the metadata describe, before anything is planned for it.
+"""Decide whether a tier belongs to the metadata, before anything is planned for it.
 
-A mistyped bucket or prefix looks like a tier without objects. In it a sweep would publish its segments as
-deleted and leave their objects in the real tier forever, and a copy would go where no broker reads. In the
-tier of another cluster, deletes and lists of leaked objects would be about that cluster's segments.
+A mistyped bucket or prefix looks like a tier without objects. With it, a sweep would publish its segments as
+deleted and leave their objects in the real tier forever, and a copy would be stored where no broker reads.
+With the tier of another cluster, deletes and lists of leaked objects would be about that cluster's segments.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class TierContents:
     identity: TierIdentity | None
     """None if the tier has no identity object."""
     missing: str | None = None
-    """The first finished segment that was looked for and has no object; None if none was looked for."""
+    """The first examined finished segment without an object; None if none was examined."""
     known: bool = False
-    """Whether the tier has an object of a segment that the metadata know."""
+    """Whether the tier has an object of a segment in the metadata."""
     unknown_key: str | None = None
-    """Key of an object of a segment that the metadata do not know, if the tier has no known ones."""
+    """Key of an object of a segment that the metadata does not have, if the tier has no other objects."""
     is_foreign: bool = False
-    """Whether the metadata do not know the topics of the tier's objects and lost no events of them."""
+    """Whether the metadata has none of the topics of the tier's objects, and lost no events of them."""
     is_empty: bool = False
     """Whether the tier has no object at all, although it is not to be created now."""
 
@@ -86,7 +86,7 @@ def check_identity(contents: TierContents, own: ClusterIdentity) -> None:
     if contents.layout is not None and identity.layout != contents.layout:
         raise UsageError(
             f"{contents.name} has layout {identity.layout}, not {contents.layout}",
-            hint=f"is --remote right? To use this tier: --layout {identity.layout}",
+            hint=f"check --remote. To use this tier: --layout {identity.layout}",
         )
 
 
@@ -107,12 +107,13 @@ def _require_not_foreign(contents: TierContents, own: ClusterIdentity) -> None:
     identity = contents.identity
     if identity is not None and identity.cluster != ClusterIdentity(cluster_id=None, metadata_topic_id=None):
         raise SafetyRefusal(
-            f"{contents.name} belongs to {identity.cluster}, and nothing shows that --metadata ({own}) is it",
+            f"{contents.name} belongs to {identity.cluster}, and it is unknown whether --metadata ({own}) is "
+            "that topic",
             hint=f"{WRONG_TIER} {_ADOPT}",
         )
     if contents.is_foreign:
         raise SafetyRefusal(
             f"{contents.name} is the tier of another metadata topic: --metadata ({own}) knows neither the "
-            f"segment nor the topic of {contents.unknown_key}, nor those of the other objects looked at",
+            f"segment nor the topic of {contents.unknown_key}, nor those of the other examined objects",
             hint=f"{WRONG_TIER} {_ADOPT}",
         )

@@ -182,7 +182,7 @@ def scan_transactions(
 ) -> tuple[list[AbortedTxn], OpenTransactions]:
     """Return the aborted transactions whose markers are in the range, and those open after the range.
 
-    `open_before` are the transactions that are open at its begin. The entries are those that a broker writes
+    `open_before` are the transactions that are open at its start. The entries are those that a broker writes
     to the transaction index (ProducerStateManager, TransactionIndex).
     """
     still_open = dict(open_before)

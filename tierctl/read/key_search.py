@@ -33,9 +33,9 @@ class KeyRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchedSegment:
-    """What the search of a segment found; `records` counts all records that were compared.
+    """The result of the search of a segment; `records` counts all compared records.
 
-    With an error, the records that it names were not compared.
+    If there is an error, the records that it names were not compared.
     """
 
     found: tuple[KeyRecord, ...]
@@ -48,8 +48,8 @@ def search_segment(
 ) -> SearchedSegment:
     """Search every record of a segment, also those of aborted transactions and outside of its offsets.
 
-    `digests` are those of the keys. Damage is among the errors, and the search goes on after it. Raise
-    RemoteStorageError or AuthenticationError if the store does not answer any more.
+    `digests` are those of the keys. Damage is added to the errors, and the search continues after it. Raise
+    RemoteStorageError or AuthenticationError if the store does not respond any more.
     """
     found: list[KeyRecord] = []
     errors: list[TierctlError] = []

@@ -58,7 +58,7 @@ def leader_logs(
     try:
         found = cluster.logs(partitions)
     except NotFoundError:
-        # One partition was deleted at this moment; ask for each of them alone.
+        # One partition was deleted at this moment; query each of them separately.
         found = []
         for partition in partitions:
             try:

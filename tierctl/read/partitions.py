@@ -60,7 +60,7 @@ def illegal_name_error(partition: TopicIdPartition) -> SafetyRefusal | None:
         return None
     return SafetyRefusal(
         f"{str(partition)!r} is not a legal partition, so it is not read",
-        hint="the metadata record that names it is wrong or hostile; show it with tierctl format",
+        hint="the metadata record that names it is wrong or malicious; show it with tierctl format",
     )
 
 
@@ -118,7 +118,7 @@ def _only_current(
         if len(held) > 1:
             ids = ", ".join(one.topic_id_partition.topic_id for one in held)
             raise UsageError(
-                f"{topic}-{partition} is several topics of one name: {ids}", hint="say which with --topic-id"
+                f"{topic}-{partition} is the name of several topics: {ids}", hint="select one with --topic-id"
             )
         current += held
     return current

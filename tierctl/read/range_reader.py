@@ -103,7 +103,7 @@ class RangeReader:
 
 
 def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
-    """Return `error`; if it is about damage, with the unreadable offsets in its hint."""
+    """Return `error`; if it reports damage, with the unreadable offsets in its hint."""
     if not isinstance(error, CorruptInputError):
         return error
     return type(error)(
@@ -112,7 +112,7 @@ def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlErro
         found=error.found,
         at=error.at,
         source=error.source,
-        hint=f"offsets {first} to {last} may be lost there; reading went on after it",
+        hint=f"offsets {first} to {last} may be lost there; reading continued after them",
     )
 
 
@@ -122,5 +122,5 @@ def _missing(
     name = segment_range.segment.name
     return RemoteResourceNotFound(
         f"{name} does not exist: offsets {first} to {last} can't be read ({cause.message})",
-        hint="is --remote the right tier? metadata says the segment was copied; reading went on after it",
+        hint="check --remote: the metadata states that the segment was copied; reading continued after it",
     )

@@ -101,7 +101,7 @@ class ReadableLog:
         return NotFoundError(
             f"offsets {first} to {end - 1} of {self.topic_id_partition.topic_partition} are in no "
             "segment of the current lineage",
-            hint="see tierctl segments --check; with --log-dir the brokers' logs may have them",
+            hint="see tierctl segments --check; the brokers' logs (--log-dir) may have these offsets",
         )
 
     def _segment_ranges(self, start_offset: int) -> Iterator[SegmentRange]:

@@ -10,7 +10,7 @@ from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition
 
 if TYPE_CHECKING:
-    # The command line needs `Binary` at start-up, where nothing may import pyarrow.
+    # The command line needs `Binary` at start-up, when pyarrow must not be imported.
     from tierctl.read.partition_reader import FetchedRecord
 
 
@@ -97,7 +97,8 @@ def parse_key(text: str) -> bytes:
         digest = decode(rest)
     except ValueError as e:
         raise UsageError(
-            f"{form}:... is no key: {e}", hint=f"{KEY_FORMS}; a key that begins so itself: as base64:"
+            f"{form}:... is no key: {e}",
+            hint=f"{KEY_FORMS}; write a key that begins with hex: or base64: in base64:",
         ) from e
     return digest
 

@@ -113,7 +113,7 @@ class LocalSegmentFile:
         except FileNotFoundError:
             raise NotFoundError(
                 f"{self.segment.log} does not exist any more",
-                hint="is a broker running on this folder? read a copy of it",
+                hint="if a broker runs on this folder, read a copy of it",
             ) from None
 
     def index(self, index_type: IndexType) -> bytes | None:

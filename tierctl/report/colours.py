@@ -1,4 +1,4 @@
-"""Colours at a terminal, by what words mean."""
+"""Colours of words at a terminal, by their meaning."""
 
 import os
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What describes a kind of rows: its columns, the JSON types of their values, and what a terminal shows."""
+"""The description of a kind of rows: columns, JSON types of values, and the columns at a terminal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,13 +7,13 @@ from functools import cached_property
 
 
 class Kind(Enum):
-    """What a column holds; the value is the JSON type of its values."""
+    """The kind of a column's values; its value is their JSON type."""
 
     TEXT = "string"
     NAME = "string", "name"
     """A name that may be long: of a topic, a file or an object."""
     WORD = "string", "word"
-    """One of few words, such as a state; colours show what it means."""
+    """One of few words, such as a state; its colour shows the meaning."""
     SENTENCE = "string", "sentence"
     CONTENT = "string", "content"
     """A key or value of a record, of any length; a terminal shows as much of it as fits on a line."""
@@ -77,9 +77,9 @@ class Columns:
     noun: str
     """What one row is, in the line that ends a run; a plural that is not noun + s follows after a slash."""
     word: str | None = None
-    """The column whose words that line counts."""
+    """The column whose words the summary line counts."""
     size: str | None = None
-    """The column of sizes that it sums."""
+    """The column of sizes that the summary line sums up."""
     all: tuple[Column, ...]
     at_terminal: Mapping[str, int]
     in_table: tuple[str, ...] | None = None

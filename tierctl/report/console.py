@@ -94,7 +94,7 @@ class Console:
             _print_text(f"hint: {report.hint}")
 
     def summary(self, command: str, text: str, *, seconds: float, next_command: str | None) -> None:
-        """Print the line that ends a run: what was done, how long it took, and what can be done next."""
+        """Print the last line of a run: the work done, the time it took, and the next command."""
         following = f"; next: {next_command}" if next_command else ""
         line = f"{command}: {text} ({seconds:.1f} s){following}"
         if self.is_json and not self.is_quiet:

@@ -194,7 +194,7 @@ _FIELDS: dict[str, tuple[Kind, str, str] | tuple[Kind, str]] = {
     "raised_log_start_offset": (_K.NUMBER, "log start offset that is put back"),
     "delete_marked_offset": (_K.NUMBER, "metadata offset of DELETE_PARTITION_MARKED"),
 }
-"""Kind, meaning, and the heading at a terminal where it is not the name."""
+"""Kind, meaning, and the heading at a terminal if it differs from the name."""
 
 
 def columns(text: str, **kinds: Kind) -> tuple[Column, ...]:

@@ -48,7 +48,7 @@ def check_view(output: str, view: View) -> None:
 
 
 def plan_summary(steps: Iterable[Step], plan_out: object) -> tuple[str, str | None]:
-    """Return what a plan does, for the line that ends a run, and how it is carried out."""
+    """Return a summary of a plan for the last line of a run, and the command that carries it out."""
     tally = Tally(STEPS)
     for _ in tally.of(step.to_json() for step in steps):
         pass

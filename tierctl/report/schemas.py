@@ -1,4 +1,4 @@
-"""JSON schemas of everything that --output json prints; `make docs` writes them to schema_files/."""
+"""JSON schemas of all output of --output json; `make docs` writes them to schema_files/."""
 
 from typing import Any
 
@@ -148,7 +148,7 @@ def _error() -> Schema:
 
 
 def _message() -> Schema:
-    """Return the schema of what is on stderr besides errors."""
+    """Return the schema of messages on stderr other than errors."""
     text = _object({"message": {"type": "string", "description": "the text of the message"}})
     summary = _object(
         {

@@ -1,4 +1,4 @@
-"""Count what was printed, for the line that ends a run."""
+"""Count the printed rows, for the line that ends a run."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

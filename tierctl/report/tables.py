@@ -1,4 +1,4 @@
-"""Every kind of rows that a command prints: its columns, and which of them a table and a terminal show.
+"""Every kind of rows that a command prints: its columns, and those that a table and a terminal show.
 
 This is the only description of them: csv, tables, `--columns`, `--sort` and the JSON schemas follow from it.
 """

@@ -1,4 +1,4 @@
-"""The rows about a whole tier, as `tables` describes those of other commands."""
+"""Descriptions of the rows about a whole tier, in the form of `tables`."""
 
 from tierctl.report.columns import Columns
 from tierctl.report.fields import columns, names, ranks

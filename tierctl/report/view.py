@@ -14,11 +14,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is printed of the rows.
+    """Which rows and columns are printed, and how.
 
     `columns` and `sort` have names of columns, or their headings at a terminal; a `-` before a name of `sort`
-    sorts in descending order. `limit` is the number of rows to print. `times` is how tables print times;
-    None stands for ages at a terminal and for milliseconds elsewhere. `now_ms` is the time of ages.
+    sorts in descending order. `limit` is the number of rows to print. `times` is the form of times in tables;
+    None means ages at a terminal and milliseconds elsewhere. `now_ms` is the time from which ages are
+    computed.
     """
 
     columns: Sequence[str] = ()
@@ -30,7 +31,7 @@ class View:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every row is printed as it is, in the order in which it comes."""
+        """Whether every row is printed unchanged and in the original order."""
         return not (self.columns or self.sort) and self.limit is None and not self.no_header
 
     def chosen(self, columns: Columns) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The segments of one user partition as a broker's RemoteLogMetadataCache holds them, in columns."""
+"""The segments of one user partition in columns, with the behaviour of a broker's RemoteLogMetadataCache."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
@@ -217,7 +217,7 @@ class RemoteLogMetadataCache:
         self._generation += 1
 
     def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the readable segment that holds `offset` in leader epoch `epoch`."""
+        """Return the readable segment that contains `offset` in leader epoch `epoch`."""
         row = self._find(epoch, offset)
         return None if row < 0 else self._columns.metadata(row)
 

@@ -70,7 +70,7 @@ def find_source(
     if epoch is None or segment is None:
         raise RemoteResourceNotFound(
             f"no remote segment holds offset {offset} of leader epoch {epoch}",
-            hint="give an offset at or below the end of what was copied",
+            hint="give an offset at or below the last copied offset",
         )
     return AuxiliarySource(segment, epoch)
 

@@ -193,7 +193,7 @@ class OffsetAndEpoch:
 
 
 class HighestOffsets(Protocol):
-    """What `find_highest_remote_offset` asks a cache, or the segments of a partition, about."""
+    """The methods that `find_highest_remote_offset` needs of a cache, or of a partition's segments."""
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """Return the highest offset ever copied in `epoch`; None if none was."""

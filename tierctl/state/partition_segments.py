@@ -22,8 +22,8 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 class PartitionSegments:
     """The segments of a user partition that are not deleted: `rows` of `columns`, in order of arrival.
 
-    `former` has what a regular history keeps of deleted segments. With `former`, every question is answered
-    from the columns; without it, questions about one leader epoch are answered by the cache. `runs` are the
+    `former` has the entries that deleted segments leave in a regular history. With `former`, every query is
+    answered from the columns; without it, the cache answers queries about one leader epoch. `runs` are the
     `epoch_runs` of the rows and `newest` the row of the newest segment, if they are known already. Fold no
     events while this object is in use.
     """
@@ -122,8 +122,9 @@ class PartitionSegments:
     def has_copied_since(self, begun: Uuid, offset: int, epochs: Collection[int]) -> bool:
         """Return whether `offset` or a later one was copied, in one of `epochs`, since `begun` arrived.
 
-        `begun` is the id of one of these segments. The copy may be deleted by now. Return False if a finished
-        segment that arrived before `begun` has such an offset: the order of deleted segments is not known.
+        `begun` is the id of one of these segments. The copy may have been deleted since. Return False if a
+        finished segment that arrived before `begun` has such an offset: the order of deleted segments is
+        unknown.
         """
         highest = map(self.highest_offset_for_epoch, epochs)
         if not any(each is not None and each >= offset for each in highest):

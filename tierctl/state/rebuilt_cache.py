@@ -18,7 +18,7 @@ from tierctl.state.segments.epoch_runs import EpochRuns, epoch_runs
 
 
 class FormerEpoch(NamedTuple):
-    """What a leader epoch keeps of segments that were deleted.
+    """The entries of a leader epoch that remain after its segments were deleted.
 
     `highest_offset` is None if none of them was finished; `table_size` is that of Kafka's hash set of
     unreferenced ids, which never shrinks.
@@ -35,7 +35,7 @@ def rebuilt_cache(
     *,
     keep_deleted: bool,
 ) -> RemoteLogMetadataCache:
-    """Return the cache of `partition`, whose rows `columns` are, and which takes `columns` over.
+    """Return the cache of `partition`, with the rows in `columns`, which then belong to the cache.
 
     `former` has the leader epochs that deleted segments named.
     """

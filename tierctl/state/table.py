@@ -91,7 +91,7 @@ class SegmentTable:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was derived from row numbers that no longer hold."""
+        """Clear values derived from row numbers that are no longer valid."""
         self._sorted: tuple[Rows, Rows] = np.empty(0, np.int64), np.zeros(1, np.int64)
         self._runs: OwnedRuns | None = None
         self._rebuilt: WeakValueDictionary[int, RemoteLogMetadataCache] = WeakValueDictionary()
@@ -163,7 +163,7 @@ class SegmentTable:
         return cache
 
     def forget_caches(self, numbers: Iterable[int]) -> None:
-        """Rebuild the caches of user partitions when they are next asked for."""
+        """Discard the caches of user partitions; they are rebuilt when they are next requested."""
         if len(self._rebuilt):
             for number in numbers:
                 self._rebuilt.pop(number, None)
@@ -175,7 +175,7 @@ class SegmentTable:
         own = order[bounds[number] : bounds[number + 1]] if number + 1 < len(bounds) else order[:0]
         tail = np.flatnonzero(view(self.columns.owners)[indexed:] == number) + indexed
         own = np.concatenate([own, tail]) if len(tail) else own
-        # An indexed row may have been taken out of the table since.
+        # An indexed row may have been removed from the table since.
         own = own[view(self.columns.owners)[own] == number]
         if not self.keep_deleted:
             own = own[view(self.columns.flags)[own] & DEAD == 0]

@@ -98,7 +98,7 @@ class PartitionState:
 
     @property
     def last_event_offset(self) -> int:
-        """Return the metadata offset of the last event; -1 without any."""
+        """Return the metadata offset of the last event; -1 if there is none."""
         return max(self.table.last_event_offsets[self.number], -1)
 
     @property
@@ -131,8 +131,10 @@ class TierState:
     quarantined: list[Quarantined] = field(default_factory=list)
     missing: list[MissingEvents] = field(default_factory=list)
     complete: set[tuple[Uuid, int]] = field(default_factory=set)
-    """User partitions whose history is known to be complete although their metadata partition has `missing`
-    events; `plan.history` decides that."""
+    """User partitions with a complete history although their metadata partition has `missing` events.
+
+    `plan.history` decides that.
+    """
     accepts_missing: bool = False
     """Whether the remaining events decide, as on a broker, for the partitions that are not in `complete`."""
     anomalies: list[Anomaly] = field(default_factory=list)

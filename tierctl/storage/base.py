@@ -75,7 +75,7 @@ class SegmentReader(Protocol):
         ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """Return one whole index, see `RemoteStorageManager.fetch_index`."""
+        """Return one complete index, see `RemoteStorageManager.fetch_index`."""
         ...
 
 
@@ -199,7 +199,7 @@ class RemoteStorageManager(Protocol):
 
 
 def require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
-    """Raise `error`, of one object, if the store itself does not answer any more."""
+    """Raise `error`, which is about one object, if the store itself does not respond any more."""
     try:
         remote.list_folder()
     except (RemoteStorageError, AuthenticationError):

@@ -40,7 +40,7 @@ def create_identity(remote: RemoteStorageManager, identity: TierIdentity) -> boo
 
 
 def replace_identity(remote: RemoteStorageManager, identity: TierIdentity) -> None:
-    """Write the identity of the tier in place of another one; the caller holds the lease."""
+    """Replace the identity of the tier; the caller holds the lease."""
     tier = object_tier(remote)
     if tier is not None:
         tier.store.put_all({tier.identity_key: _encoded(identity)})
@@ -85,5 +85,5 @@ def _decoded(body: bytes, source: str) -> TierIdentity:
         expected=f"JSON with tier_identity {VERSION}, cluster_id and metadata_topic_id",
         found=ascii(body[:40]),
         source=source,
-        hint="if --remote and --metadata are right, --adopt-tier with --apply writes it anew",
+        hint="if --remote and --metadata are right, --adopt-tier with --apply writes it again",
     )

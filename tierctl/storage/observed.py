@@ -1,4 +1,4 @@
-"""Report what is read of the segments in a tier, and what a process transferred for another one."""
+"""Report reads of segments in a tier, and the transfers of one process to another process."""
 
 import io
 import threading
@@ -10,13 +10,13 @@ from tierctl.storage.throttle import Direction, Waits
 
 
 class FetchObserver(Protocol):
-    """Receives what is read of segments, from several threads."""
+    """Receives reports of reads of segments, from several threads."""
 
     def begun(self, topic: str) -> None:
         """A read of a segment of `topic` begins."""
 
     def read(self, topic: str, size_bytes: int) -> None:
-        """So many bytes of a segment of `topic` arrived."""
+        """Receive the number of bytes of a segment of `topic` that arrived."""
 
     def failed(self, topic: str) -> None:
         """A read of a segment of `topic` failed."""

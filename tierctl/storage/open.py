@@ -90,7 +90,7 @@ class TierSpec:
         return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=retry)
 
     def shared(self, by: Callable[[], int]) -> Self:
-        """Return this spec for one of `by()` processes that share its limits, if it has any."""
+        """Return this spec for one of `by()` processes that share its limits, if it has limits."""
         return replace(self, throttle=self.throttle.shared(by())) if self.throttle.is_limited else self
 
 
@@ -103,10 +103,9 @@ def open_tier(
 ) -> RemoteStorageManager:
     """Open the tier that `spec` describes; nothing is created before the first copy.
 
-    `files` makes the changes of a tier on local disk. `throttle` limits the transfers of a run and takes the
-    limits of `spec`; without it the tier has its own. `observer` receives what is read of segments. Raise
-    UsageError for an unknown scheme or layout, for
-    several tiers in one place, and for a missing package.
+    `files` makes the changes of a tier on local disk. `throttle` limits the transfers of a run and gets the
+    limits of `spec`; without it the tier has its own. `observer` receives reports of reads of segments. Raise
+    UsageError for an unknown scheme or layout, for several tiers in one place, and for a missing package.
     """
     if throttle is None:
         throttle = Throttle()
@@ -138,7 +137,7 @@ def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None
     is_kafka = layout is None or layout == KAFKA or isinstance(layout, KafkaLayout)
     if path.name != ROOT_FOLDER or not is_kafka:
         return False
-    # A broker whose rsm.config.dir has that name creates another folder of that name inside.
+    # A broker whose rsm.config.dir has that name creates another folder of the same name inside.
     return address.scheme != FILE or not Path(path, ROOT_FOLDER).is_dir()
 
 
@@ -172,7 +171,7 @@ def _detected(name: str | None, store: ObjectStore, aiven: AivenSettings) -> Det
         other, key = next(iter(found.items()))
         raise UsageError(
             f"--layout {name}: the tier in {store.name_of('')} has layout {other.layout}, as {key!r} shows",
-            hint=f"is --remote right? To use this tier: --layout {other.layout}, or leave --layout out",
+            hint=f"check --remote. To use this tier: --layout {other.layout}, or leave --layout out",
         )
     if len(named) > 1 and (name is None or aiven.key_prefix is None):
         raise UsageError(

@@ -27,7 +27,7 @@ def stored_segment_ids(
 
 
 def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: str = "") -> Iterator[str]:
-    """Yield the folders below `parent` that hold objects of the `wanted` partitions."""
+    """Yield the folders below `parent` that contain objects of the `wanted` partitions."""
     topic_ids = {topic_id for topic_id, _ in wanted}
     for folder in remote.list_folder(parent).folders:
         owner = owner_of_folder(folder)

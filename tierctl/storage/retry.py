@@ -131,7 +131,7 @@ class RetryingStorage:
                 lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
             )
         except TierctlError as e:
-            # Any error: a store that refuses the rights later is no RemoteStorageError.
+            # Any error, because a store that later refuses access raises no RemoteStorageError.
             if not unknown or isinstance(e, StoreWriteUnknown):
                 raise
             # The write of an earlier attempt may still land: its object must not be forgotten by a clean-up.

@@ -35,7 +35,7 @@ class SegmentFiles:
     indexes: Mapping[IndexType, Path]
 
     def index_bytes(self) -> dict[IndexType, bytes | None]:
-        """Return every index whole; None for an index that the segment does not have."""
+        """Return the content of every index; None for an index that the segment does not have."""
         return {kind: self.indexes[kind].read_bytes() if kind in self.indexes else None for kind in IndexType}
 
 
@@ -55,7 +55,7 @@ def spool_folder(parent: Path | None = None) -> Iterator[Path]:
 def _locked_folder(base: Path, held: ExitStack) -> Path:
     """Return a new folder that is locked until `held` closes.
 
-    Another run may delete the folder as abandoned before it is locked; then create another one.
+    If another run deletes the folder as abandoned before it is locked, create another one.
     """
     for _ in range(_ATTEMPTS):
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))

@@ -19,7 +19,7 @@ from tierctl.model.settings.sizes import parse_size
 _BURST_BYTES_MIN = 4096
 _PART_BYTES_MAX = 1 << 20
 _POLL_S = 0.1
-"""How long a wait lasts before it looks for a request to stop."""
+"""Interval at which a wait checks for a request to stop."""
 
 
 def parse_rate(text: str) -> int:
@@ -59,7 +59,7 @@ class Limit:
         )
 
     def shared(self, by: int) -> Self:
-        """Return the part of one of `by` processes."""
+        """Return the share of one of `by` processes."""
         return type(self)(
             bytes_per_second=self.bytes_per_second / by,
             burst_bytes=max(_BURST_BYTES_MIN // by, self.burst_bytes // by, 1),
@@ -99,7 +99,7 @@ class ThrottleSettings:
         return self.copy is not None or self.fetch is not None
 
     def shared(self, by: int) -> Self:
-        """Return the part of one of `by` processes that transfer at the same time."""
+        """Return the share of one of `by` processes that transfer at the same time."""
         return replace(
             self,
             copy=None if self.copy is None else self.copy.shared(by),
@@ -186,7 +186,7 @@ class _Bucket:
         return max(0.0, -self.available_bytes / self.limit.bytes_per_second)
 
     def give_back(self, size_bytes: int) -> None:
-        """Return bytes that were taken and not transferred."""
+        """Return bytes that were reserved and not transferred."""
         self.available_bytes = min(self.limit.burst_bytes, self.available_bytes + size_bytes)
 
 
@@ -215,7 +215,7 @@ class Throttle:
         self.limit(settings or ThrottleSettings())
 
     def limit(self, settings: ThrottleSettings) -> None:
-        """Hold these limits from now on; a direction that has one keeps it."""
+        """Set these limits; a direction that already has a limit keeps it."""
         for direction in Direction:
             limit: Limit | None = getattr(settings, direction)
             if limit is not None and direction not in self._buckets:
@@ -246,7 +246,7 @@ class Throttle:
         return {direction: waits for direction, waits in taken.items() if waits.count}
 
     def add_waits(self, process: str, waits: Mapping[Direction, Waits]) -> None:
-        """Add waits that another process took (`take_waits`), from any thread."""
+        """Add waits of another process (from its `take_waits`), from any thread."""
         with self._lock:
             for direction, each in waits.items():
                 self.times.setdefault(direction, WaitTimes()).add(each)

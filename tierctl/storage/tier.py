@@ -35,7 +35,7 @@ class ObjectTier:
         self.store = store
         self.layout = layout
         self.observer: FetchObserver | None = None
-        """Receives what is read of segments, if it is set."""
+        """Receives reports of reads of segments, if it is set."""
 
     @property
     def lease_key(self) -> str:
@@ -53,7 +53,7 @@ class ObjectTier:
 
     @property
     def _own_prefix(self) -> str:
-        # Beside LocalTieredStorage's folder, and where Aiven's keys begin.
+        # The object is beside LocalTieredStorage's folder, at the prefix of Aiven's keys.
         return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:

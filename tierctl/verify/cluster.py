@@ -117,11 +117,11 @@ def _unseen(leaders: LeaderLogs) -> Iterator[Finding]:
 
 
 def _identity(finding: Finding) -> _Identity:
-    """Return the parts of a finding that stay the same while offsets advance."""
+    """Return the parts of a finding that do not change while offsets advance."""
     where = (finding.topic, finding.topic_id, finding.partition)
     what = re.sub(r"\d+", "#", finding.message)
     return (*where, finding.kind, finding.segment_id, finding.start_offset, what)
 
 
 def _no_index_error(_error: Exception) -> None:
-    """Ignore an error of an index: with the facts of a leader none is read."""
+    """Ignore an error of an index: with the facts of a leader, no index is read."""

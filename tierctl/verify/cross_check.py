@@ -41,7 +41,7 @@ from tierctl.verify.topics import KnownTopics, Removals, check_topics
 
 _PAGE = 1000
 _EXPLAINED_MAX = 100
-"""Segments with missing objects for which the store is asked for the reason."""
+"""The store is queried for the reason for at most this number of segments with missing objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,13 @@ class RemoteRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What one run of `verify` compares, and the time as of which it decides.
+    """The inputs of one run of `verify`, and the time as of which it decides.
 
-    `refresh` reads the metadata to their present end. Without `remote` the store is not checked. `topics` are
+    `refresh` reads the metadata to the present end. Without `remote` the store is not checked. `topics` are
     those that the brokers have, None if unknown, and `configs` their settings by name. With `cluster` both
     come from the cluster, whose leaders also replace `logs` as the source of offsets and lineage. `runner`
-    lists the store and carries out tasks if this process does not. `deleted_of` is asked where offsets from
-    the log start on are missing. `advance` receives numbers of objects listed; `progress` shows the work of
+    lists the store and carries out tasks if this process does not. `deleted_of` is called if offsets from the
+    log start on are missing. `advance` receives numbers of listed objects; `progress` displays the work of
     this process.
     """
 
@@ -105,7 +105,7 @@ class Verification:
     incomplete: Mapping[TopicIdPartition, str] = field(default_factory=dict)
     """Partitions with missing events that matter, and the reasons; see `plan.history`."""
     unseen: Sequence[MissingEvents] = ()
-    """Missing events of metadata partitions whose user partitions nothing names."""
+    """Missing events of metadata partitions in which no later event names a user partition."""
     _suspects: set[Uuid] = field(default_factory=set)
     """Segments that lack objects or whose log has another size."""
 
@@ -155,7 +155,7 @@ class Verification:
         for orphan in self._orphans(remote, audit):
             if isinstance(orphan, RemoteObject):
                 finding = unlisted.finding(orphan, topics.get)
-                # A folder of no certain partition may hold objects of every selected one.
+                # A folder of an unknown partition may contain objects of every selected one.
                 if self._selects(finding) or finding.partition is None:
                     yield finding
             elif orphan.modified_ms is None or self.now_ms - orphan.modified_ms <= DANGLING_AFTER_MS:

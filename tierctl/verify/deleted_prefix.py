@@ -49,7 +49,7 @@ class DeletedPrefixes:
             yield replace(gap, start_offset=lost, message=message)
 
     def _end_of_deleted(self, log: LocalLog) -> int:
-        """Return the offset after those that deleted segments of the lineage hold from the log start on."""
+        """Return the offset after the deleted segments of the lineage that adjoin the log start."""
         lineage, at = Lineage(log.leader_epochs), log.log_start_offset
         for segment in sorted(self.deleted_of(log.topic_id_partition), key=lambda s: s.start_offset):
             if segment.start_offset > at:

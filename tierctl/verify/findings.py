@@ -28,7 +28,7 @@ from tierctl.row_enum import RowEnum
 
 
 class FoundIn(StrEnum):
-    """What a run must examine to find something."""
+    """The data that a run must examine to detect a finding."""
 
     METADATA = "metadata"
     OBJECTS = "objects"
@@ -40,9 +40,10 @@ class Row:
     """The facts about one kind of finding.
 
     `severity` is that of the worst case. `command` is the command whose plan repairs the finding, None if
-    tierctl has none. `repair` is what a plan of `verify --plan-out` does about it, None if it has no step.
-    `is_corruption` states that bytes violate their format or are missing (exit code 7). `found_in` is what
-    must be examined: metadata and logs, also the store's objects, or also the bytes of segments (--deep).
+    tierctl has none. `repair` describes the repair of a plan of `verify --plan-out`, None if it has no step.
+    `is_corruption` states that bytes violate their format or are missing (exit code 7). `found_in` is the
+    data that must be examined: metadata and logs, also the store's objects, or also the bytes of segments
+    (--deep).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Checks of partitions whose oldest events are gone: what is missing, and which gaps that explains."""
+"""Checks of partitions whose oldest events are missing, and of the gaps that this explains."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

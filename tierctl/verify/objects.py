@@ -145,7 +145,7 @@ class Tally:
         return self._listed.keys()
 
     def expected(self, keys: Iterable[PartitionKey]) -> Expected:
-        """Return the live segments of those of the partitions `keys` that are known."""
+        """Return the live segments of the known partitions among `keys`."""
         listed = {key: self._listed[key] for key in keys if key in self._listed}
         return Expected({key: (each.ids, each.starts) for key, each in listed.items()})
 
@@ -333,7 +333,7 @@ def orphan_finding(
 
 @dataclass(slots=True)
 class Unlisted:
-    """The entries of a listing that are no readable objects; what lies below such a folder is not known."""
+    """The entries of a listing that are not readable objects; the contents of such folders are unknown."""
 
     folders: list[str] = field(default_factory=list)
 
@@ -343,7 +343,7 @@ class Unlisted:
         folder = listed.key.removesuffix("/") + "/"
         owner = (name.topic_id, name.partition) if name else owner_of_folder(folder)
         if folder == listed.key or (owner is not None and name is None):
-            # A link in the place of a partition's folder hides its objects, too.
+            # If a partition's folder is a link, its objects are not listed either.
             self.folders.append(folder)
         return Finding(
             kind=FindingKind.UNREADABLE_OBJECT,

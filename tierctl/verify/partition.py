@@ -24,9 +24,9 @@ from tierctl.verify.segments import LogFacts, check_segments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """The offsets and the lineage with which a partition's tier is compared; None where nobody knows them.
+    """The offsets and the lineage with which a partition's tier is compared; None if unknown.
 
-    `latest_tiered_offset` is the last offset that the leader takes for copied.
+    `latest_tiered_offset` is the last offset that the leader considers copied.
     """
 
     offsets: Offsets | None
@@ -84,7 +84,7 @@ def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, r
 
 
 def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
-    """Return KIP-405's five offsets of a partition, given the replica whose log counts."""
+    """Return KIP-405's five offsets of a partition, from the replica whose log is used."""
     log = replica.log
     lineage = replica.lineage
     first = next(segments_in_lineage(readable.cache, lineage, log.log_start_offset), None)

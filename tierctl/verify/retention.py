@@ -25,7 +25,7 @@ class Retention:
 
     @property
     def is_age_known(self) -> bool:
-        """Whether the settings state retention.ms, or the value that brokers take is known otherwise."""
+        """Whether the settings state retention.ms, or the brokers' default is known."""
         return self.config is not None and (self.config.is_age_stated or self.config.retention_ms >= 0)
 
 

@@ -39,8 +39,8 @@ class Chosen:
 class Sample:
     """A random sample of segments: `percent` of them, as far as their objects fit into `budget_bytes`.
 
-    The order depends only on `seed`, on the segment ids, and on the segments that `was_read` names: these
-    come last, because other runs read them in the last 30 days.
+    The order depends only on `seed`, the segment ids and `was_read`: segments that other runs read in the
+    last 30 days come last.
     """
 
     percent: float
@@ -72,16 +72,16 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class DeepReads:
-    """What one run of --deep reads; numbers are final once all findings are consumed.
+    """The segments that one run of --deep reads; numbers are final once all findings are consumed.
 
-    Bytes are those of logs, as the metadata state them. `was_read` says whether an earlier run read a segment
-    in the last 30 days; None without a state directory, which keeps that.
+    Bytes are those of logs, as stated in the metadata. `was_read` returns whether an earlier run read a
+    segment in the last 30 days; None without a state directory, which stores that.
     """
 
     sample: Sample | None = None
     was_read: Callable[[_Key, Uuid], bool] | None = None
     chosen: Chosen | None = None
-    """The segments to read; None for all of them."""
+    """The segments to read; None for all."""
     segments: int = 0
     """Finished segments of the selection."""
     size_bytes: int = 0
@@ -135,7 +135,7 @@ class DeepReads:
 
     @property
     def recent_text(self) -> str:
-        """Return the share of the bytes that was read in the last 30 days, or that it is not known."""
+        """Return a text with the share of bytes that was read in the last 30 days, or that it is unknown."""
         if self.was_read is None:
             return "the share of the last 30 days is not known without --state-dir"
         return f"{self.share(self.recent_bytes)} in the last 30 days"

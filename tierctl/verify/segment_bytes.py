@@ -253,7 +253,7 @@ def _check_transactions(
         return
     known = {entry.last_offset: entry for entry in index.entries}
     for entry in index.entries:
-        # Older transactions may still have been open, so it can be anything below.
+        # Older transactions may have been open at that time, so any lower value is possible.
         stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
         if batches.aborts.get(entry.last_offset) != entry.producer_id or not stable:
             yield f"the log has no aborted transaction for the entry {tuple(entry)}"

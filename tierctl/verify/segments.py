@@ -28,7 +28,7 @@ class LogFacts:
     log_end_offset: int
     local_log_start_offset: int | None = None
     local_only_bytes: int | None = None
-    """Size of the local segments above the tier, None if it is not known."""
+    """Size of the local segments above the tier, None if it is unknown."""
 
 
 def check_segments(

@@ -37,7 +37,7 @@ from tierctl.verify.segment_bytes import check_segment_bytes
 _K = FindingKind
 _COMPARE_BYTES = 1 << 20
 _OF_ONE_OBJECT = (RemoteStorageError, AuthenticationError, SafetyRefusal)
-"""Errors of reading an object that say nothing about the others, as long as the store answers."""
+"""Errors of reading one object that do not concern other objects, as long as the store responds."""
 _FOUND_BY_LISTING = frozenset({_K.SIZE_DIFFERS, _K.MISSING_OBJECT})
 
 
@@ -114,7 +114,7 @@ def tasks_of(
 ) -> Iterator[Task]:
     """Yield a partition's tasks in the order of their findings; no bytes if `segments_per_task` is 0.
 
-    Of the finished segments those in `chosen` are read, all of them if it is None.
+    The finished segments in `chosen` are read, or all of them if it is None.
     """
     is_deep = reads_store and segments_per_task > 0
     yield PartitionTask(

@@ -33,10 +33,10 @@ def tier_contents(
     partitions: Collection[TopicIdPartition] = (),
     may_be_new: bool = False,
 ) -> TierContents:
-    """Return what the tier shows of itself, compared with `state`.
+    """Return the identity and first objects of the tier, compared with `state`.
 
-    Segments of `partitions` are looked for first. Raise RemoteTierMissing if there is no tier, unless it
-    `may_be_new` and the metadata list no finished segment.
+    Segments of `partitions` are examined first. Raise RemoteTierMissing if there is no tier, unless it
+    `may_be_new` and the metadata has no finished segment.
     """
     looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
     identity, known, sample = None, False, _Sample()
@@ -89,7 +89,7 @@ def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> boo
 
 @dataclass(slots=True)
 class _Sample:
-    """What the first objects of a tier show; the fields are those of `TierContents`."""
+    """The facts from the first objects of a tier; the fields are those of `TierContents`."""
 
     known: bool = False
     is_empty: bool = False
@@ -98,7 +98,7 @@ class _Sample:
 
 
 def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
-    """Look at the tier's first objects, up to the first one of a known segment."""
+    """Read the tier's first objects, up to the first one of a known segment."""
     known_topics = {part.topic_id_partition.topic_id for part in state}
     sample = _Sample(is_empty=True)
     for found in islice(remote.list_objects(), SAMPLE_MAX):
@@ -110,7 +110,7 @@ def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
         if part is not None and part.get(name.segment_id) is not None:
             return _Sample(known=True)
         sample.unknown_key = sample.unknown_key or found.key
-        # The events that named the topic may be gone from the metadata topic.
+        # The events that named the topic may have been deleted from the metadata topic.
         is_lost = bool(missing_of(state, TopicIdPartition(name.topic_id, "", name.partition)))
         sample.knows_topic = sample.knows_topic or is_lost or name.topic_id in known_topics
     return sample

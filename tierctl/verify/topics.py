@@ -16,7 +16,7 @@ _K = FindingKind
 class KnownTopics:
     """The topic ids that brokers have, by name; `complete` if they have no other topics.
 
-    `unreadable` are names of topics whose folders can't be read, so that their ids may be any.
+    `unreadable` are names of topics whose folders can't be read, so that their ids are unknown.
     """
 
     ids: Mapping[str, frozenset[Uuid]]

@@ -1,1 +1,1 @@
-"""Programs that rows run, each a process of its own that times its work without its start-up."""
+"""Programs that rows run as separate processes; each times its work without its start-up."""

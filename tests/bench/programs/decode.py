@@ -26,7 +26,7 @@ def decode_topic(folder: Path) -> int:
 
 
 def main() -> None:
-    """Time each pass; the first loads what later ones use, and does not count."""
+    """Time each pass; the first pass loads caches and does not count."""
     folder, passes = Path(sys.argv[1]), int(sys.argv[2])
     seconds = []
     for _ in range(passes):

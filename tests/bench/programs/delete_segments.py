@@ -1,4 +1,4 @@
-"""Delete all segments of a metadata topic by key, wave by wave, and list what is left: METADATA REMOTE."""
+"""Delete all segments of a metadata topic by key in waves, then list the rest: METADATA REMOTE."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from tests.metadata.topics import manager_at
 
 
 def main() -> None:
-    """Time the calls of the tier that a wave makes."""
+    """Time the calls that each wave makes to the tier."""
     manager = manager_at(Path(sys.argv[1]))
     segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
     segments.sort(key=lambda segment: (segment.partition, segment.start_offset))

@@ -1,12 +1,12 @@
 """A job in one process, timed without its start-up: `job.py ENGINE WORK ARGUMENTS`.
 
-ENGINE is `here`, which uses one core, or a master of Spark. In a session of Spark the second run counts: the
-JVM, its workers and their libraries are there, and the JVM has compiled what it runs often. The first run of
-`sizes` is over small data. Arguments of WORK:
+ENGINE is `here`, which uses one core, or a Spark master. In a Spark session the second run is measured: the
+JVM and its workers are started, their libraries are loaded, and the JVM has compiled the code that it runs
+often. The first run of `sizes` reads small data. Arguments of WORK:
 
     sizes METADATA SMALL_METADATA               `segments --sizes`
     remote_log_metadata METADATA                every column of the data source
-    remote_log METADATA REMOTE TOPIC            every column of the data source, or `here` the reader
+    remote_log METADATA REMOTE TOPIC            every column of the data source, or with `here` the reader
 """
 
 import json
@@ -33,13 +33,13 @@ CONF = {
 
 
 def sizes(metadata: str, engine: EngineName, master: str | None) -> None:
-    """Sum the segments of each topic up."""
+    """Sum up the segments of each topic."""
     result = segments(SegmentsRequest(metadata=metadata, sizes=True, engine=engine, master=master))
     assert result.rows
 
 
 def read_source(spark: object, source: str, options: dict[str, str]) -> None:
-    """Read every row and column of a data source, and write them nowhere."""
+    """Read every row and column of a data source, and discard them."""
     frame = spark.read.format(source).options(**options).load()  # type: ignore[attr-defined]
     frame.write.format("noop").mode("overwrite").save()
 
@@ -56,7 +56,7 @@ def folder_of(uri: str) -> Path:
 
 
 def job_here(work: str, arguments: list[str]) -> list[Callable[[], None]]:
-    """Return the one run that this process does."""
+    """Return the single run of this process."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if work == "sizes":
         return [lambda: sizes(arguments[0], EngineName.LOCAL, None)]
@@ -64,7 +64,7 @@ def job_here(work: str, arguments: list[str]) -> list[Callable[[], None]]:
 
 
 def job_on_spark(master: str, work: str, arguments: list[str]) -> list[Callable[[], None]]:
-    """Return the run that warms the session up, and the one that is measured."""
+    """Return the run that warms up the session, and the run that is measured."""
     from tierctl.spark import register
     from tierctl.spark.session import SparkSettings, open_session
 

@@ -78,7 +78,7 @@ def beside(
             patch.setenv(name, value)
 
         def emptied() -> str:
-            """Return a new bucket; the objects of earlier rounds are deleted, and the disk has rest."""
+            """Return a new bucket after deleting the objects of earlier rounds and a pause for the disk."""
             _remove_buckets(server)
             os.sync()
             bucket = f"bench-{next(numbers)}"
@@ -110,7 +110,7 @@ for _rival in RIVALS:
 
     @row(f"copy-s3-{_rival}", work="`copy --apply` to S3", shape=str(SHAPE), required=REQUIRED, limit=LIMIT)
     def to_s3(folder: Path, rival: str = _rival) -> Iterator[Comparison]:
-        """Whole process; each object is verified."""
+        """Copy with the whole process; each object is verified."""
         yield from beside(SHAPE, rival, folder)
 
 
@@ -134,7 +134,7 @@ def to_s3_over_tls(folder: Path) -> Iterator[Comparison]:
     limit=LIMIT,
 )
 def to_s3_aiven(folder: Path) -> Iterator[Comparison]:
-    """The plugin's objects."""
+    """Copy with the objects of Aiven's plugin."""
     yield from beside(SHAPE, "boto3", folder, "aiven")
 
 
@@ -148,7 +148,7 @@ for _name, _shape in {"batches": SMALL_BATCHES, "segments": LARGE}.items():
         limit=LIMIT,
     )
     def to_s3_held_out(folder: Path, shape: LogShape = _shape) -> Iterator[Comparison]:
-        """Shapes that nothing was tuned to."""
+        """Copy shapes for which nothing was tuned."""
         yield from beside(shape, "boto3", folder)
 
 
@@ -157,7 +157,7 @@ CP = 'set -e; mkdir "$2"; cp -r "$1" "$2"; find "$2" -type f -exec sync {} +'
 
 @row("copy-local", work="`copy --apply` to a folder", shape=str(SHAPE))
 def to_folder(folder: Path) -> Iterator[Comparison]:
-    """Beside cp and fsync of every file."""
+    """Compare with cp and fsync of every file."""
     logs, target = segment_logs(SHAPE), folder / "target"
 
     def prepare() -> None:

@@ -1,4 +1,4 @@
-"""Decoding alone: every field of every event, CRCs checked, in a process that is warm."""
+"""Decode every field of every event with CRC checks, in a warm process, without reading files."""
 
 import sys
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ PASSES = 6
     limit="By a profile, a fifth of the time is the walk over the lengths of a million one-record batches.",
 )
 def decode(_folder: Path) -> Iterator[Comparison]:
-    """The median pass of each process, beside the loop over Kafka's classes."""
+    """Compare the median pass of a process with a loop over Kafka's classes."""
     log = metadata_log(SHAPE)
     program = REPOSITORY / "tests" / "bench" / "programs" / "decode.py"
     words = [sys.executable, str(program), str(log.folder), str(PASSES)]

@@ -1,4 +1,4 @@
-"""Deletes of expired segments from S3 and from a folder, beside programs that delete the same objects."""
+"""Delete expired segments from S3 and from a folder, compared with programs that delete the same objects."""
 
 import shutil
 import sys
@@ -52,13 +52,13 @@ def deletes_s3(folder: Path) -> Iterator[Comparison]:
 
 @row("deletes-s3-small", work="`sweep --apply`, S3", shape=str(SMALL), required=HALF)
 def deletes_s3_small(folder: Path) -> Iterator[Comparison]:
-    """Delete half as many: the start-up counts more."""
+    """Delete half as many segments, so that the start-up counts more."""
     yield from _on_s3(folder, SMALL)
 
 
 @row("deletes-s3-wide", work="`sweep --apply`, S3", shape=str(WIDE), required=HALF)
 def deletes_s3_wide(folder: Path) -> Iterator[Comparison]:
-    """Delete the same number in many folders, each of which is listed in every wave."""
+    """Delete the same number of segments in many folders; every wave lists each folder."""
     yield from _on_s3(folder, WIDE)
 
 
@@ -84,5 +84,5 @@ def deletes_keys(folder: Path) -> Iterator[Comparison]:
 
 @row("deletes-folder", work="`sweep --apply`, folder", shape=str(LARGE))
 def deletes_folder(folder: Path) -> Iterator[Comparison]:
-    """Delete with every event, the plan and the start-up, which `rm -r` does not have."""
+    """Delete with all events, the plan and the start-up; `rm -r` has none of these."""
     yield from _in_folder(folder, lambda: _sweep(folder, (folder / "remote").as_uri()))

@@ -14,11 +14,11 @@ REQUIRED = Required(ratio=3, peak_mb=150)
 TEXT = f"{2 * SHAPE.segments:,} records, {SHAPE.user_partitions} user partitions in one file"
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 HEAP = "-Xmx256m"
-"""The heap that kafka-run-class.sh gives to tools."""
+"""The heap size that kafka-run-class.sh sets for tools."""
 
 
 def beside_dump_log(style: str) -> Comparison:
-    """Compare one style with kafka-dump-log, which has one only."""
+    """Compare one style with kafka-dump-log, which has only one style."""
     log = metadata_log(SHAPE)
     ours = Side("tierctl", lambda: run(*tierctl("format", "--metadata", log.uri, "--style", style)))
     try:
@@ -43,5 +43,5 @@ for _style in ("kafka", "json", "kip"):
         ),
     )
     def formatted(_folder: Path, style: str = _style) -> Iterator[Comparison]:
-        """Whole process, to /dev/null."""
+        """Run the whole process, with its output to /dev/null."""
         yield beside_dump_log(style)

@@ -16,7 +16,7 @@ EVENTS_AND_PARQUET = "Reading and folding events takes six tenths of the process
 
 
 def tables(topic: Path, warehouse: Path, *engine: str) -> Measured:
-    """Bring the tables up to the end of the topic."""
+    """Update the tables to the end of the topic."""
     words = tierctl("pipeline", "run", "--metadata", topic.as_uri(), "--warehouse", warehouse.as_uri())
     return run(*words, *(engine or ("--engine", "local")))
 
@@ -30,13 +30,13 @@ def tables(topic: Path, warehouse: Path, *engine: str) -> Measured:
     limit=EVENTS_AND_PARQUET,
 )
 def first_run(folder: Path) -> Iterator[Comparison]:
-    """In one process."""
+    """Run the first pipeline run in one process."""
     yield _first(folder)
 
 
 @row("pipeline-spark", work="`pipeline run`, first, Spark local[2]", shape=str(ONE), required=FIRST, rounds=2)
 def first_run_on_spark(folder: Path) -> Iterator[Comparison]:
-    """On executors, the start of the session included."""
+    """Run the first pipeline run on executors, including the start of the session."""
     yield _first(folder, "--engine", "spark", "--master", "local[2]")
 
 
@@ -64,7 +64,7 @@ def _first(folder: Path, *engine: str) -> Comparison:
     ),
 )
 def run_with_new_events(folder: Path) -> Iterator[Comparison]:
-    """A run after the topic has grown by a hundredth, beside a first run."""
+    """Run the pipeline after the topic has grown by a hundredth, compared with a first run."""
     log, topic, kept, used, new = (
         metadata_log(ONE),
         *(folder / name for name in ("topic", "kept", "used", "new")),
@@ -76,7 +76,7 @@ def run_with_new_events(folder: Path) -> Iterator[Comparison]:
     def restore() -> None:
         shutil.rmtree(used, ignore_errors=True)
         shutil.copytree(kept, used)
-        # Otherwise the run that is measured waits until the bytes of this copy are on the disk.
+        # Otherwise the measured run waits until the bytes of this copy are on the disk.
         os.sync()
 
     yield Comparison(
@@ -86,6 +86,6 @@ def run_with_new_events(folder: Path) -> Iterator[Comparison]:
 
 
 def link(log: MetadataLog, topic: Path) -> None:
-    """Make `topic` a folder with the files of a log, which are not copied."""
+    """Fill `topic` with links to the files of a log."""
     shutil.rmtree(topic, ignore_errors=True)
     shutil.copytree(log.folder, topic, copy_function=os.link)

@@ -45,13 +45,13 @@ def _rows(path: Path) -> list[tuple[str, ...]]:
 
 @row("segments-50x200", work=WORK, shape=str(WIDE), required=Required(ratio=1.5, peak_mb=600))
 def segments_wide(folder: Path) -> Iterator[Comparison]:
-    """200 user partitions in each of 50 metadata partitions."""
+    """Run over 200 user partitions in each of 50 metadata partitions."""
     yield beside_jvm(WIDE, folder)
 
 
 @row("segments-1x10000", work=WORK, shape=str(ONE), required=Required(ratio=1.5))
 def segments_one(folder: Path) -> Iterator[Comparison]:
-    """All user partitions in one metadata partition."""
+    """Run over all user partitions in one metadata partition."""
     yield beside_jvm(ONE, folder)
 
 
@@ -79,5 +79,5 @@ for _name, _shape in HELD_OUT.items():
         limit="By a profile, reading takes a third of the time, the fold a third, and decoding an eighth.",
     )
     def segments_held_out(folder: Path, shape: Shape = _shape) -> Iterator[Comparison]:
-        """Shapes that nothing was tuned to."""
+        """Run over shapes for which nothing was tuned."""
         yield beside_jvm(shape, folder)

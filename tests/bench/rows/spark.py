@@ -17,7 +17,7 @@ MASTER = "local[2]"
 
 
 def job(engine: str, *words: str) -> Measured:
-    """Run a job in a process of its own, timed without its start."""
+    """Run a job in a separate process, timed without its start-up."""
     return run(sys.executable, str(JOB), engine, *words, is_self_timed=True)
 
 
@@ -42,13 +42,13 @@ _SPLIT = (
 
 @row("spark-fold", work="Spark: fold", shape=str(WIDE), required=Required(ratio=1.6), limit=_FOLD)
 def fold_wide(_folder: Path) -> Iterator[Comparison]:
-    """5.2 million events in fifty metadata partitions."""
+    """Fold 5.2 million events in fifty metadata partitions."""
     yield fold(WIDE)
 
 
 @row("spark-fold-skew", work="Spark: fold", shape=str(ONE), required=Required(ratio=1.6), limit=_SPLIT)
 def fold_one(_folder: Path) -> Iterator[Comparison]:
-    """The same events in one metadata partition."""
+    """Fold the same events in one metadata partition."""
     yield fold(ONE)
 
 
@@ -64,7 +64,7 @@ def fold_one(_folder: Path) -> Iterator[Comparison]:
     ),
 )
 def source_metadata(_folder: Path) -> Iterator[Comparison]:
-    """Every column, written nowhere, the second time in a session."""
+    """Read every column a second time in a session, and discard the rows."""
     log = metadata_log(EVENTS)
     yield Comparison(Side(f"Spark, {MASTER}", lambda: job(MASTER, "remote_log_metadata", log.uri)))
 
@@ -80,7 +80,7 @@ def source_metadata(_folder: Path) -> Iterator[Comparison]:
     ),
 )
 def source_log(_folder: Path) -> Iterator[Comparison]:
-    """A day of one partition, the second time in a session, beside the reader in one process."""
+    """Read a day of one partition a second time in a session, compared with the reader in one process."""
     words = logs_in_a_tier()
     yield Comparison(
         Side(f"Spark, {MASTER}", lambda: job(MASTER, "remote_log", *words)),

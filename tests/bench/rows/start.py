@@ -1,4 +1,4 @@
-"""Start-up: what answers at once, beside the interpreter itself."""
+"""Start-up: commands without work, compared with the interpreter itself."""
 
 import sys
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def show_help(_folder: Path) -> Iterator[Comparison]:
 
 @row("start-completion", work="completion", shape="–", required=Required(seconds=0.060), rounds=ROUNDS)
 def completion(_folder: Path) -> Iterator[Comparison]:
-    """Complete an option of `sweep` as bash asks for it."""
+    """Complete an option of `sweep` as bash does."""
     asked = {"_TIERCTL_COMPLETE": "complete_bash", "COMP_WORDS": "tierctl sweep --me", "COMP_CWORD": "2"}
     yield Comparison(Side("tierctl", lambda: run(*tierctl(), env=asked)), _python())
 

@@ -28,7 +28,7 @@ CACHE_FILES = (
     limit=CACHE_FILES,
 )
 def first_run(folder: Path) -> Iterator[Comparison]:
-    """The run that makes the state directory, beside a run without one."""
+    """Run with a new state directory, compared with a run without one."""
     log, state = metadata_log(WIDE), folder / "state"
     ours = Side(
         "tierctl",
@@ -47,7 +47,7 @@ def first_run(folder: Path) -> Iterator[Comparison]:
     limit="1.1 s of the run are CPU time.",
 )
 def next_run(folder: Path) -> Iterator[Comparison]:
-    """A run that finds nothing new, beside the first run."""
+    """Run without new events, compared with the first run."""
     log, kept, new = metadata_log(WIDE), folder / "kept", folder / "new"
     sizes(log, "--state-dir", str(kept))
     first = Side(
@@ -70,7 +70,7 @@ def next_run(folder: Path) -> Iterator[Comparison]:
     ),
 )
 def run_with_new_events(folder: Path) -> Iterator[Comparison]:
-    """A run that reads the newest events only, beside one without a state directory."""
+    """Run with few new events, compared with a run without a state directory."""
     log, kept, used = metadata_log(WIDE), folder / "kept", folder / "used"
     sizes(without_newest(log, NEW), "--state-dir", str(kept))
 

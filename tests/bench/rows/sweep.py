@@ -34,7 +34,7 @@ ONE_BY_ONE = (
     limit=ONE_BY_ONE,
 )
 def sweep(_folder: Path) -> Iterator[Comparison]:
-    """Settings for every topic: a plan of a few thousand deletes."""
+    """Plan a few thousand deletes, with settings for every topic."""
     log = metadata_log(WIDE)
     sweep_inputs(log)
     yield Comparison(
@@ -44,7 +44,7 @@ def sweep(_folder: Path) -> Iterator[Comparison]:
 
 @row("sweep-skipped", work="`sweep`, no settings", shape=str(WIDE), required=Required(ratio=AS_LONG_AS_SIZES))
 def sweep_without_settings(folder: Path) -> Iterator[Comparison]:
-    """No settings and an empty tier: every partition is skipped, and the messages are bounded."""
+    """Plan without settings on an empty tier: every partition is skipped, and messages are bounded."""
     log = metadata_log(WIDE)
     (folder / "kafka-tiered-storage").mkdir()
     words = tierctl("sweep", "--metadata", log.uri, "--remote", folder.as_uri(), "--allow-missing-objects")

@@ -1,4 +1,4 @@
-"""A cluster without brokers that serves the records of a captured tier, with the faults that a test wants."""
+"""A fake cluster that serves the records of a captured tier, with the faults that a test sets."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Key = tuple[str, int]
 
 
 def tier_records(metadata: Path, remote: Path, isolation: str) -> dict[Key, list[ServedRecord]]:
-    """What `fetch` reads, in the form in which a consumer is served."""
+    """Return the records that `fetch` reads, in the form of a consumer's records."""
     where = ("--metadata", metadata, "--remote", remote, "--isolation", isolation, "--binary", "hex")
     found: dict[Key, list[ServedRecord]] = {}
     for line in tierctl("fetch", *where, "--output", "jsonl").lines:
@@ -35,7 +35,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 @dataclass
 class Consumer:
-    """A consumer of the records of one isolation level."""
+    """A consumer of the fake cluster's records with one isolation level."""
 
     cluster: "Cluster"
     isolation: IsolationLevel
@@ -44,7 +44,7 @@ class Consumer:
         key = (partition.topic, partition.partition)
         for record in self.cluster.records[self.isolation].get(key, []):
             if record.offset in self.cluster.stalls_at:
-                raise NotServedError(f"{partition}: nothing came")
+                raise NotServedError(f"{partition}: no data arrived")
             if start <= record.offset < end:
                 yield record
 
@@ -73,7 +73,7 @@ class Consumer:
 
 @dataclass
 class Cluster:
-    """The cluster; a test changes what it answers."""
+    """The fake cluster; a test changes its answers."""
 
     ids: dict[str, Uuid]
     partitions: dict[str, int]
@@ -86,7 +86,7 @@ class Cluster:
     time_shift: int = 0
     truncates: bool = False
     jumps: int = 0
-    """Offsets that consumers leave out when they go on after an election."""
+    """Number of offsets that consumers skip when they continue after an election."""
     elects: bool = True
     refuses_producers: bool = False
     polls: int = 0

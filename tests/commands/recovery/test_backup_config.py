@@ -1,4 +1,4 @@
-"""What `backup-config` writes is read back before it replaces a file."""
+"""`backup-config` reads back what it has written before it replaces a file."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A rebuild beside running brokers: leaders that are away, raised a log start, or deleted segments."""
+"""A rebuild while brokers run: leaders that are down, raised a log start, or deleted segments."""
 
 from types import SimpleNamespace
 from typing import Any

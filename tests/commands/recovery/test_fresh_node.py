@@ -1,4 +1,4 @@
-"""`restore --into` a formatted node: what is written there for captured tiers, and what is refused."""
+"""`restore --into` a formatted node: the files written for captured tiers, and refused cases."""
 
 import shutil
 from collections.abc import Callable
@@ -40,7 +40,7 @@ OTHER_DIRECTORY_ID = "zcNH6yZoXjLFM0nEAepk_Q"
 
 
 def rebuilt(remote: Path, metadata: Path) -> Any:
-    """The state of a tier as `rebuild` publishes it."""
+    """Return the state of a tier as `rebuild` publishes it."""
     request = commands.RebuildRequest(metadata=str(metadata), remote=str(remote), apply=True)
     assert commands.rebuild(request).exit_code == 0
     return state_of(metadata)
@@ -55,13 +55,13 @@ def state_of(metadata: Path) -> Any:
 
 
 def facts(state: Any) -> list[Any]:
-    """All segments, without the time of their events."""
+    """Return all segments, without the times of their events."""
     found = [s for part in state for s in part.cache.list_remote_log_segments()]
     return sorted((replace(s, event_timestamp_ms=0) for s in found), key=lambda s: str(s.segment_id))
 
 
 def saved_of(state: Any, **settings: str) -> SavedTopics:
-    """What `backup-config` would have saved; one partition of each topic was never tiered."""
+    """Return the file of `backup-config`; one partition of each topic was never tiered."""
     partitions = [part.topic_id_partition for part in state]
     return SavedTopics(
         topics={
@@ -77,7 +77,7 @@ def saved_of(state: Any, **settings: str) -> SavedTopics:
 
 
 class Scene:
-    """A tier, the file that was saved, and a formatted node."""
+    """A tier, the file of `backup-config`, and a formatted node."""
 
     def __init__(self, remote: Path, folder: Path, version: str = "4.4.0") -> None:
         self.remote = remote
@@ -127,7 +127,7 @@ def test_a_captured_tier(tier: str, capture: Capture, tmp_path: Path) -> None:
 
 
 def check_logs(scene: Scene, *, is_readable: bool) -> None:
-    """Compare every new log with the last segment of its chain, and the checkpoints with both."""
+    """Compare every new log with the last segment of its partition, and the checkpoints with both."""
     remote = open_tier(TierSpec(uri=scene.remote.as_uri()))
     ends = {
         name: read_offset_checkpoint((scene.node / f"{name}-checkpoint").read_bytes()) for name in CHECKPOINTS
@@ -181,7 +181,7 @@ def test_partitions_are_spread_over_log_directories(capture: Capture, tmp_path: 
 
 
 def nothing(scene: Scene) -> None:
-    """Leave the scene as it is."""
+    """Change nothing."""
     del scene
 
 
@@ -249,7 +249,7 @@ REFUSALS: dict[str, tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlEr
         SafetyRefusal,
         "was started",
     ),
-    "nothing proves that objects survive": (nothing, NO_PROOF, SafetyRefusal, "nothing proves"),
+    "nothing proves that objects survive": (nothing, NO_PROOF, SafetyRefusal, "it is not proven"),
     "a copy that is the tier": (
         nothing,
         NO_PROOF | {"copy_of_objects": "REMOTE"},
@@ -385,7 +385,7 @@ def test_the_directory_of_a_partition_is_in_its_record(capture: Capture, tmp_pat
     directory = type(topic_id)(DIRECTORY_ID).bytes
     epochs = read_leader_epoch_checkpoint((scene.node / "audit-0" / "leader-epoch-checkpoint").read_bytes())
     assert [value[-17:-1] for value in partitions] == [directory] * 2
-    # The epoch is above those of the records, so that no batch looks truncated at the next election.
+    # The epoch is above those of the records, so that no batch is truncated at the next election.
     assert [int.from_bytes(value[-26:-22], "big") for value in partitions] == [epochs[-1].epoch + 1, 0]
 
 

@@ -1,4 +1,4 @@
-"""Captured tiers as local logs of a new broker: what is read there is what is read from the tier."""
+"""Captured tiers as local logs of a new broker: both have the same records."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def rows(*args: object) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """The directory of a stopped broker."""
+    """Return the directory of a stopped broker."""
     folder = tmp_path / "broker"
     folder.mkdir()
     (folder / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
@@ -48,7 +48,7 @@ def records(*args: object) -> list[tuple[object, ...]]:
 
 
 def restored(log_dir: Path, topic: str, isolation: str) -> list[tuple[object, ...]]:
-    """The records of the new topic, read from the log directory alone."""
+    """Return the records of the new topic, read only from the log directory."""
     nothing = log_dir.parent / "nothing"
     if not nothing.exists():
         (nothing / "__remote_log_metadata-0").mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path, end: int)
     assert restored(log_dir, "then", "read_uncommitted") == [each for each in everything if each[1] < end]
     committed = {each[1] for each in records(*where, "--isolation", "read_committed")}
     found = {each[1] for each in restored(log_dir, "then", "read_committed")}
-    # Of a transaction that ends later nothing is committed: it is the last one.
+    # A transaction that ends above --until is aborted: it is the last one.
     assert found <= committed
     missing = [each[1] for each in everything if each[1] < end and each[1] in committed - found]
     assert not missing or (missing[-1] == max(each[1] for each in everything if each[1] < end))
@@ -185,13 +185,17 @@ def test_metadata_that_begin_after_a_hole(
 @pytest.mark.parametrize(
     ("more", "code", "why"),
     [
-        (("--topic", "orders", "--topic", "payments", "--as", "x"), 2, "--as and --as-id are of one topic"),
+        (
+            ("--topic", "orders", "--topic", "payments", "--as", "x"),
+            2,
+            "--as and --as-id need exactly one topic",
+        ),
         (("--topic", "orders"), 4, "has no topic id: name that of the new topic with --as-id"),
         (("--topic", "orders", "--until", "orders-9=3"), 10, "--until names orders-9"),
         (("--topic", "orders", "--until", "orders-1=x"), 2, "expected TOPIC-PARTITION=OFFSET"),
         (("--topic", "orders", "--until", 3), 4, "the tier has no record of it below offset 0"),
         ((), 2, "--topic is missing"),
-        (("--topic", "orders", "--as", "../x"), 2, "no legal name"),
+        (("--topic", "orders", "--as", "../x"), 2, "not a valid topic name"),
     ],
 )
 def test_contradicting_options(
@@ -210,4 +214,4 @@ def test_the_own_topic_id_and_a_folder_that_is_no_log_directory(
     assert (refused.code, "is of the topic that is restored" in refused.err) == (4, True), refused.err
     (tmp_path / "other").mkdir()
     refused = restore(tmp_path / "other", *remote, "--apply")
-    assert (refused.code, "it is no log directory of a broker" in refused.err) == (2, True), refused.err
+    assert (refused.code, "it is not a log directory of a broker" in refused.err) == (2, True), refused.err

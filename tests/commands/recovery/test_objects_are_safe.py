@@ -1,4 +1,4 @@
-"""Whether the objects of a tier survive a mistake, on a server that can keep versions."""
+"""The proof that brokers can't destroy the objects of a tier, on an S3 server with versioning."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ def test_versions_are_proof(server: S3Server) -> None:
     assert keys(bucket) == []
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
     s3.close()
-    with pytest.raises(SafetyRefusal, match="keeps no versions"):
+    with pytest.raises(SafetyRefusal, match="has no versioning"):
         ask(bucket)
     assert keys(bucket) == []
 
@@ -87,5 +87,5 @@ def test_a_folder_proves_nothing(tmp_path: Any) -> None:
     remote = open_tier(TierSpec(uri=tmp_path.as_uri()))
     assert object_tier(remote) is not None
     run: Any = SimpleNamespace(remote=remote)
-    with pytest.raises(SafetyRefusal, match="nothing proves"):
+    with pytest.raises(SafetyRefusal, match="it is not proven"):
         require_objects_are_safe(run, copy=None, writes_probe=True)

@@ -23,9 +23,9 @@ BROKER = 3
 LINEAGE = ((0, 0), (4, 150))
 SETS = [object_set(n, n * 100, n * 100 + 99, LINEAGE) for n in range(3)]
 DIVERGED = object_set(8, 100, 199, ((0, 0), (2, 150)))
-"""The copy of another leader at the same offsets."""
+"""A copy by another leader at the same offsets."""
 NEXT = object_set(9, 300, 399, LINEAGE)
-"""What a broker copies after the restore."""
+"""The next segment that a broker copies after the restore."""
 DECISION = decide_partition(PartitionInputs(partition=PARTITION, sets=[*SETS, DIVERGED]))
 
 

@@ -1,4 +1,4 @@
-"""`restore --check`: each fault that is forced is found by its check, and nothing else is reported."""
+"""`restore --check` finds each forced fault with the right check, and reports nothing else."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ READ = IsolationLevel.READ_UNCOMMITTED
 
 @pytest.fixture(scope="module")
 def served(capture: Callable[[str], Path]) -> Cluster:
-    """A cluster that serves topic orders of the captured tier as it should."""
+    """Return a cluster that serves topic orders of the captured tier correctly."""
     root = capture("tiered-cluster")
     metadata, remote = root / "before", root / "before-remote"
     rows = [json.loads(line) for line in tierctl("segments", "--metadata", metadata, "-o", "jsonl").lines]
@@ -178,7 +178,7 @@ def test_a_fault_is_found_by_its_check(
     failed = [row for row in rows if row["verdict"] == "failed"]
     assert failed[0] == rows[0]
     assert any(row["check"] == name and text in row["found"] for row in failed), failed
-    # A record that a scan finds changed may be found by a seek, too.
+    # A seek may also find the changed record that a scan finds.
     assert {row["check"] for row in failed} <= {name, "seeks", *(["election"] if name == "records" else [])}
     assert all(row["why"] and row["fix"] for row in failed)
 
@@ -192,7 +192,7 @@ def test_no_election_is_no_clean_answer(
     ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders", "--election-timeout", "10ms")
     found = [row for row in rows if row["check"] == "election"]
     assert (ran.code, {row["verdict"] for row in found}) == (3, {"not_checked"})
-    assert "no leader was elected" in found[0]["found"]
+    assert "no new leader was elected" in found[0]["found"]
 
 
 def test_copying_disabled_hides_the_tiered_offset(
@@ -229,7 +229,7 @@ def test_a_deleted_or_changed_object_is_found(
 def test_what_the_tier_can_not_serve_any_more_is_found(
     monkeypatch: pytest.MonkeyPatch, served: Cluster, writable: Callable[[str], Path]
 ) -> None:
-    """Without the objects of a segment the log of the tier begins after a hole, and brokers do not."""
+    """Without the objects of a segment, the tier's log begins after a hole, and that of brokers does not."""
     remote = writable("tiered-cluster/before-remote")
     folder = next(remote.rglob("orders-1-*"))
     start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
@@ -313,9 +313,9 @@ def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(
 
 
 REFUSED = {
-    "--before x": "--before goes with --check",
-    "--check --materialise": "--materialise does not go with --check",
-    "--check --apply": "--apply does not go with --check",
+    "--before x": "--before needs --check",
+    "--check --materialise": "--materialise can't be used with --check",
+    "--check --apply": "--apply can't be used with --check",
     "--check --produce x": "--produce needs a cluster",
     "--check --election-timeout 1s": "--election-timeout needs a cluster",
 }

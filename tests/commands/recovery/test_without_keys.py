@@ -1,4 +1,4 @@
-"""`restore --materialise --without-keys`: what is left of the records and batches, and what is signed."""
+"""`restore --materialise --without-keys`: the remaining records and batches, and the signed lists."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(key: Path, log_dir: Path, keys: list[str]) -> tuple[object, ...]:
-    """Options that leave out the records of `keys`, and write the lists beside the log directory."""
+    """Return the options that erase the records of `keys`, with lists beside the log directory."""
     file = log_dir.parent / "keys"
     file.write_text("".join(f"{each}\n" for each in keys))
     return ("--without-keys", file, "--left-out", log_dir.parent / "lists", "--sign-with", key)
@@ -38,7 +38,7 @@ def listed(log_dir: Path) -> list[dict[str, Any]]:
 
 
 def batches(data: bytes) -> list[bytes]:
-    """The batches of a segment, by their length fields."""
+    """Return the batches of a segment, split by their length fields."""
     found = []
     while data:
         size = 12 + int.from_bytes(data[8:12], "big")
@@ -48,7 +48,7 @@ def batches(data: bytes) -> list[bytes]:
 
 
 def emptied(each: tuple[object, ...], keys: set[object]) -> tuple[object, ...]:
-    """The record as it must be in the new log."""
+    """Return the record as it must be in the new log."""
     return (*each[:KEY], None, None, "[]") if each[KEY] in keys else each
 
 
@@ -73,7 +73,7 @@ def test_records_are_emptied_at_their_offsets(capture: Capture, log_dir: Path, k
         assert restored(log_dir, topic, "read_uncommitted") == wanted != everything
         committed = records(*where, *chosen, "--isolation", "read_committed")
         assert restored(log_dir, topic, "read_committed") == [emptied(each, keys) for each in committed]
-        # Records below the log start are in its first batch, too.
+        # The first batch also has records below the log start.
         found = {(row["partition"], row["offset"], row["key_sha256"]) for row in listed(log_dir)}
         assert found >= {
             (each[0], each[1], hashlib.sha256(bytes.fromhex(str(each[KEY]))).hexdigest())
@@ -88,7 +88,7 @@ def test_records_are_emptied_at_their_offsets(capture: Capture, log_dir: Path, k
 
 
 def test_only_the_batches_of_the_keys_change(capture: Capture, log_dir: Path, key: Path) -> None:
-    """Every other batch, and of the changed ones every field but length and CRC, is that of a plain run."""
+    """Other batches, and the other fields of changed batches, equal those of a run without --without-keys."""
     remote = ("--remote", capture("tiered-cluster") / "before-remote")
     plain = log_dir.parent / "plain"
     shutil.copytree(log_dir, plain)
@@ -131,7 +131,7 @@ def test_the_lists_are_signed(capture: Capture, log_dir: Path, key: Path) -> Non
     for at in range(0, len(data), len(data) // 20):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         assert not is_signed(key, path, signature)
-    # The log is there, but nothing shows that it has none of the keys.
+    # The log exists, but no list states that it has none of the keys.
     again = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
     assert (again.code, "no signed list says" in again.err) == (4, True), again.err
     path.write_bytes(data)
@@ -217,4 +217,4 @@ def test_keys_that_sign_nothing(capture: Capture, log_dir: Path, tmp_path: Path,
     remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
     ran = restore(log_dir, *remote, *more)
     why = {"missing": "can't be read", "text": "expected an unencrypted", "other": "expected an Ed25519 key"}
-    assert (ran.code, why.get(what, "go together") in ran.err) == (2, True), ran.err
+    assert (ran.code, why.get(what, "must be given together") in ran.err) == (2, True), ran.err

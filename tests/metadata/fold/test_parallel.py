@@ -1,4 +1,4 @@
-"""Metadata partitions read apart and put together say what reading one after the other says."""
+"""Metadata partitions that are folded separately and joined have the state of one sequential fold."""
 
 import pickle
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ Logs = dict[int, list[bytes]]
 
 
 class Apart:
-    """Folds copies of pieces, as another process would."""
+    """An engine that folds pickled copies, as another process would."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -61,7 +61,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 @st.composite
 def _logs(draw: st.DrawFn, *, at_home: bool) -> Logs:
-    """Events of a few user partitions, each in its own metadata partition or in any of them."""
+    """Return events of a few user partitions, each in its own metadata partition or in any of them."""
     logs: Logs = {n: [] for n in range(COUNT)}
     for number in range(draw(st.integers(1, 3))):
         topic_id = Uuid.from_bytes(bytes([number] * 16))
@@ -165,7 +165,7 @@ def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> Non
 
 
 def test_a_head_that_is_gone_is_missing_in_both(tmp_path: Path) -> None:
-    """Also of a metadata partition that has nothing left to read, for which no task is sent."""
+    """Also in a metadata partition without new records, for which no task is sent."""
     from tests.metadata.events import started
 
     folder = tmp_path / "topic"

@@ -1,4 +1,4 @@
-"""A metadata partition divided by user partition says what reading it in one task says."""
+"""A metadata partition that is divided by user partition has the state of a fold in one task."""
 
 import pickle
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def task_of(values: Values, *, first: int = 0, count: int = 1) -> FoldTask:
 
 
 def by_shares(log: Log, task: FoldTask, shares: int, records: int) -> list[FoldResult | None]:
-    """The results of the shares, each as another process would return it."""
+    """Return the results of the shares, each as another process would return it."""
     pieces: list[list[bytes]] = [[] for _ in range(shares)]
     for each in divided_ranges(task, shares=shares, records=records):
         for piece in pieces_of(log, each):
@@ -81,7 +81,7 @@ def whole(log: Log, task: FoldTask) -> TierState:
 
 @st.composite
 def _mixed(draw: st.DrawFn) -> list[bytes | None]:
-    """The events of several user partitions, mixed; some share segment ids, some values are nonsense."""
+    """Return mixed events of several user partitions; some share segment ids, some values are invalid."""
     random = Random(draw(st.integers(0, 1 << 32)))
     queues = []
     for number in range(draw(st.integers(1, 4))):
@@ -149,7 +149,7 @@ def test_any_histories(values: list[bytes | None], later: list[bytes], shares: i
 
 
 def events_of(partitions: int, segments: int = 3) -> list[bytes | None]:
-    """Copied segments of many user partitions, one after the other."""
+    """Return events of copied segments of many user partitions, one partition after the other."""
     events = [
         replace(event, partition=partition, segment_id=Uuid.from_bytes(bytes([partition, at] * 8)))
         for at in range(segments)
@@ -170,7 +170,7 @@ def test_each_share_has_some_of_the_user_partitions() -> None:
 
 
 def test_one_segment_id_in_two_shares() -> None:
-    """The fold keeps such user partitions out of the columns, where an id is unique."""
+    """Such user partitions are kept out of the columns, where a segment id is unique."""
     values = list(values_of([replace(e, partition=p) for p in range(PARTITIONS) for e in finished(1, 0, 9)]))
     log, task = Log(values), task_of(values)
     state = divided(log, task, 4, 5)

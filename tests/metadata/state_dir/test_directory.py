@@ -1,4 +1,4 @@
-"""The state directory: a second run reads only what is new, and nothing that happens to it loses an event."""
+"""The state directory: a second run reads only new events, and no damage loses an event."""
 
 import errno
 import fcntl
@@ -67,7 +67,7 @@ class Place:
         return Run(manager.state, topic.records_read, list(kept.notes))
 
     def truth(self) -> TierState:
-        """What somebody without a state directory knows."""
+        """Return the state that a run without a state directory folds."""
         return TopicBasedRemoteLogMetadataManager(
             topic_in(self.metadata, partition_count=PARTITIONS)
         ).refresh()
@@ -84,7 +84,7 @@ class Run:
 
 
 def summary(state: TierState) -> object:
-    """Everything that decides: segments, delete states, quarantine, positions."""
+    """Return all facts for decisions: segments, delete states, quarantine, positions."""
     return (
         [
             (p.topic_id_partition, p.delete_state, sorted(p.cache.list_remote_log_segments(), key=str))
@@ -104,7 +104,7 @@ def events(numbers: Sequence[int], partition: int = 0) -> list[bytes]:
 
 
 def made_place(folder: Path) -> Place:
-    """A topic with events of two user partitions."""
+    """Return a topic with events of two user partitions."""
     made = Place(folder)
     made.append(*events(range(5)))
     made.append(*events(range(3), partition=1), partition=OTHER)
@@ -234,7 +234,7 @@ class TestMissingEvents:
             assert place.run().state.missing == expected
 
     def test_a_damaged_cache_is_not_read_again_without_its_head(self, place: Place) -> None:
-        """The other cache of the metadata partition has events that end after the topic's new beginning."""
+        """The other cache of the metadata partition has events up to above the topic's new start offset."""
         both = next(n for n in range(2, 99) if metadata_partition(TOPIC_ID, n, PARTITIONS) == HOME)
         place.append(*events([0, 1], partition=both), partition=HOME)
         read = place.run().state.read[HOME]
@@ -352,7 +352,7 @@ class TestRefusals:
 
 
 class StateDirectoryHeld:
-    """As another tierctl would hold it."""
+    """The state directory is locked, as by another tierctl."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -367,7 +367,7 @@ class StateDirectoryHeld:
 
 class TestFaults:
     def prepared(self, folder: Path) -> Place:
-        """Some caches exist, some are new, some are extended, and a record holds the offsets back."""
+        """Some caches exist, some are new, some are extended, and a bad record stops the committed offset."""
         place = Place(folder)
         place.append(*events(range(3)))
         place.run()
@@ -406,7 +406,7 @@ def run_once(place: Place, fs: FileSystem) -> None:
 
 
 def test_finished_segments_keep_their_brokers_fields(place: Place) -> None:
-    """The KIP's own entries have no room for a broker id or custom metadata; ours lose nothing."""
+    """Entries of KIP-405 have no fields for broker id and custom metadata; tierctl's entries have them."""
     place.run()
     (segment,) = [
         s

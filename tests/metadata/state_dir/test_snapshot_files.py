@@ -1,4 +1,4 @@
-"""A run continues from snapshots, and from the caches wherever a snapshot does not count."""
+"""A run continues from snapshots, or from the caches if a snapshot is not valid."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the caches that are read."""
+    """Return the names of the caches that are read."""
     found: list[str] = []
     load = state_dir.load_cache
     monkeypatch.setattr(
@@ -69,7 +69,7 @@ def test_what_changed_is_read_from_the_caches(place: Place, loads: list[str], ch
 
 
 def flip(path: Path) -> None:
-    """Change a byte in the middle, so that only the time of modification shows it from outside."""
+    """Change a byte in the middle, so that only the modification time differs."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)

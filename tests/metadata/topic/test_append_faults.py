@@ -1,4 +1,4 @@
-"""A disk that fails and a process that dies at any step of an append."""
+"""The disk fails, or the process is killed, at any step of an append."""
 
 import errno
 from functools import partial
@@ -19,7 +19,7 @@ def make(folder: Path) -> Path:
     log = topic_in(folder, writable=True, partition_count=2)
     log.append(BEFORE)
     log.close()
-    # As a broker leaves it: indexes, and a tail that was being written.
+    # The state that a broker leaves: indexes, and an unfinished last batch.
     for partition in (0, 1):
         for suffix in ("index", "timeindex"):
             (folder / f"__remote_log_metadata-{partition}" / f"{0:020d}.{suffix}").write_bytes(bytes(24))
@@ -71,12 +71,12 @@ def test_a_failed_append_leaves_nothing_and_the_next_one_works(
             assert content(folder) == NOTHING_NEW, f"after {operations[nth]} number {nth} failed"
             append(folder, FileSystem(), segment_bytes)
         else:
-            # Only an index could not be written, which a broker then rebuilds.
+            # Only an index could not be written, which a broker rebuilds.
             succeeded.append(nth)
         assert content(folder) == ALL_OF_IT
     assert hints
     assert all(hints)
-    # Two indexes of each segment that was written to, or whose torn tail was cut off before the next began.
+    # Two indexes per segment that was written, or whose unfinished tail was cut off.
     segments = 3 if segment_bytes == 100 else 2
     each = ["create", "write", "fsync", "rename", "fsync-dir"]
     assert [operations[nth] for nth in succeeded] == each * 2 * segments
@@ -106,7 +106,7 @@ def test_kill_9_at_every_step_loses_no_acknowledged_record(tmp_path: Path) -> No
         assert run_and_die(partial(append_rolling, folder), nth)
         found = content(folder)
         for partition, expected in enumerate(ALL_OF_IT):
-            # Whole records in order; what was written but not acknowledged may be there or not.
+            # Complete records in order; records that were not acknowledged may be missing.
             assert found[partition] == expected[: len(found[partition])]
             assert len(found[partition]) >= 1
         append(folder, FileSystem())

@@ -1,4 +1,4 @@
-"""A real broker goes on with a metadata log that tierctl appended to while it was stopped."""
+"""A real broker continues a metadata log to which tierctl appended while the broker was stopped."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_a_broker_adopts_what_was_appended(brokers: Brokers) -> None:
 
     said = len(broker.said())
     broker.start()
-    # A broker that has to rebuild an index says so at ERROR.
+    # A broker that rebuilds an index logs that at ERROR.
     assert "index" not in broker.said()[said:]
     ends = broker.tool("org.apache.kafka.tools.GetOffsetShell", "--topic", "__remote_log_metadata")
     assert sorted(ends.splitlines()) == [

@@ -1,4 +1,4 @@
-"""The metadata topic on real brokers: what they wrote is read, what is appended they read."""
+"""The metadata topic on real brokers: tierctl reads their records, and they read tierctl's."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def bases(folder: Path) -> list[int]:
 
 
 def checkpointed(broker: Broker, topic: str) -> int | None:
-    """The high watermark that the broker has written down for partition 0."""
+    """Return the high watermark of partition 0 in the broker's checkpoint."""
     text = (broker.log_dir / "replication-offset-checkpoint").read_bytes()
     return read_offset_checkpoint(text).get(TopicPartition(topic, 0))
 
@@ -101,7 +101,7 @@ class TestWhatBrokersWrote:
 
 
 def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLogMetadataManager) -> int:
-    """Copy what may be copied, and publish it as a broker does; returns the last offset."""
+    """Copy the segments that may be copied, and publish them as a broker does; return the last offset."""
     plan = plan_copy(manager.refresh(), [log], enabled_configs([log]))
     for number, step in enumerate(plan.steps):
         found = step.details
@@ -152,7 +152,7 @@ class TestPublishing:
         tiered.produce(name, 3500)
         before = tiered.records(name)
         folder = tiered.log_dir / f"{name}-0"
-        # Brokers write their checkpoints every few seconds; until then nothing counts as stable.
+        # Brokers write their checkpoints every few seconds; until then the last stable offset is too low.
         tiered.wait_for("the high watermark's checkpoint", lambda: checkpointed(tiered, name) == 3500)
         (log,) = read_log_dirs([tiered.log_dir], select=lambda partition: partition.topic == name)
         manager = manager_at(f"kafka://{tiered.bootstrap}", writable=True)
@@ -164,7 +164,7 @@ class TestPublishing:
         tiered.wait_for("the local copies to go", lambda: min(bases(folder)) == copied + 1)
         assert tiered.offsets("latest-tiered", name) == {(name, 0): copied}
         assert tiered.records(name) == before
-        # It copied none of them again.
+        # The broker copied none of them again.
         assert {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")} == objects
 
     def test_own_events_are_read_back(self, tiered: Broker, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ class TestTheTopicItself:
         broker = brokers.shared(tiered=False)
         with pytest.raises(NotFoundError, match="has no topic __remote_log_metadata") as caught:
             manager_at(f"kafka://{broker.bootstrap}")
-        assert "is this the cluster" in str(caught.value.hint)
+        assert "check that this is the cluster" in str(caught.value.hint)
         assert METADATA_TOPIC not in broker.admin.list_topics(timeout=10).topics
 
     def test_made_on_request_as_brokers_make_it(self, brokers: Brokers, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The metadata topic in a folder: made, read, appended to, recovered."""
+"""The metadata topic in a folder: create, read, append, recover."""
 
 import shutil
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def bad_of(log: MetadataTopic, partition: int = 0) -> list[tuple[int, int]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A metadata topic of 3 partitions with VALUES in partition 0."""
+    """Return a metadata topic of 3 partitions with VALUES in partition 0."""
     log = open_log(tmp_path / "metadata")
     log.append([(0, value) for value in VALUES])
     log.close()
@@ -173,7 +173,7 @@ class TestAppending:
         before, after = chunks_of(topic_in(folder))[0].values.to_pylist()[-2:]
         assert after == VALUES[0] != before
         data = segment(folder).read_bytes()
-        # The batch's partition leader epoch, at byte 12 of its head.
+        # The batch's partition leader epoch, at byte 12 of its header.
         start = data.rindex(VALUES[0]) - 12 - 61
         head = data[data.index((16).to_bytes(8, "big"), start - 20) :]
         assert int.from_bytes(head[12:16], "big") == 2

@@ -1,4 +1,4 @@
-"""Torn tails, damage and gaps in a metadata log: read around by readers, never buried by writers."""
+"""Unfinished tails, damage and gaps in a metadata log: readers continue after them, writers keep them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,7 +104,7 @@ class TestDamage:
             found = values_of(log, 0)
             lost = [value for value in VALUES if value not in found]
             assert all(value in VALUES for value in found)
-            # The last batch may look unfinished; base offset and leader epoch aren't covered by the CRC.
+            # The last batch may look unfinished, because the CRC does not cover base offset and leader epoch.
             assert len(lost) <= 1
             assert not lost or bad_of(log) or log.end_offsets()[0] == 9
             assert chunks_of(log)[0].offsets.tolist() == [*range(10)] or lost or bad_of(log)

@@ -1,4 +1,4 @@
-"""Where a metadata log has to be read from for what is as late as some time: never too far on."""
+"""The offset from which a metadata log must be read for a time: it is never too high."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,9 +27,9 @@ segments = st.lists(
 def written(
     folder: Path, log: Sequence[Batches], kept: Callable[[], bool] = lambda: True
 ) -> list[tuple[int, int]]:
-    """A log of segments with indexes as brokers write them; (offset, timestamp) of all records.
+    """Return a log of segments with indexes as brokers write them, and (offset, timestamp) of all records.
 
-    Of the indexes' entries there are those that `kept` says.
+    `kept` selects the entries of the indexes.
     """
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():

@@ -1,4 +1,4 @@
-"""The indexes of segments that tierctl appended to are those of their batches."""
+"""The indexes of segments to which tierctl appended match their batches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +20,9 @@ def append(folder: Path, count: int, *, size: int = 100, segment_bytes: int = 1 
 
 
 def check(folder: Path, names: int = 1) -> None:
-    """Each segment has the offset entries that a broker's recovery makes.
+    """Check that each segment has the offset entries that a broker's recovery makes.
 
-    Each session adds the largest timestamp at its end, as a broker does when it closes a log.
+    Each session adds an entry for the largest timestamp at its end, as a broker does when it closes a log.
     """
     logs = sorted((folder / FOLDER).glob("*.log"))
     assert len(logs) >= names
@@ -83,7 +83,7 @@ def test_a_session_without_an_append_leaves_the_files_alone(tmp_path: Path) -> N
 
 
 def test_a_broker_may_open_them(tmp_path: Path, writable: Callable[[str], Path]) -> None:
-    """The mode is that of the log, also where the broker's indexes were removed; so is the owner."""
+    """Mode and owner are those of the log, also if the broker's indexes were removed."""
     folder = writable("tiered-cluster/before")
     log = folder / FOLDER / f"{0:020d}.log"
     log.chmod(0o660)

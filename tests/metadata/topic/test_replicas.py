@@ -1,4 +1,4 @@
-"""Replicas of the metadata topic in other log directories: equal bytes, whatever interrupted a writer."""
+"""Replicas of the metadata topic in other log directories have equal bytes after any interruption."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ HEAD_OF_A_BATCH = bytes(7) + b"\x01torn"
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> list[Path]:
-    """Three log directories with the same record in the same partition."""
+    """Return three log directories with the same record in the same partition."""
     folders = [tmp_path / f"broker-{number}" for number in range(3)]
     topic = topic_in(folders[0], writable=True, partition_count=2)
     topic.append([(0, b"first")])
@@ -104,7 +104,7 @@ def test_unfinished_writes_are_cut_off(brokers: list[Path], own: bytes, other: b
 
 
 class Failing(FileSystem):
-    """Fails the operation number `at` and every later one, as a disk that is full."""
+    """Fail the operation number `at` and every later one, like a full disk."""
 
     def __init__(self, at: int) -> None:
         super().__init__(self._count)

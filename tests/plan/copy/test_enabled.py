@@ -1,4 +1,4 @@
-"""Which topics are copied: tiering is opt-in, and compacted topics are refused."""
+"""Only topics with tiering enabled are copied; compacted topics are refused."""
 
 import pytest
 from tierctl.errors import SafetyRefusal

@@ -1,6 +1,6 @@
-"""What a broker that adopts tierctl's copies would lose data by is never planned: one test a variant.
+"""Plans never lead to data loss on a broker that uses tierctl's copies: one test per case.
 
-Each was seen on a real broker: it deletes local data, serves wrong records or stalls.
+Each case was seen on a real broker, which deleted local data, served wrong records or stalled.
 """
 
 from itertools import pairwise
@@ -21,7 +21,7 @@ SPANS = st.lists(st.integers(1, 50), min_size=1, max_size=8)
 
 @st.composite
 def logs(draw: st.DrawFn) -> LocalLog:
-    """A log of several segments and epochs, any part of which may be above the last stable offset."""
+    """Return a log of several segments and epochs, any part of which may be above the last stable offset."""
     bases = [0]
     for span in draw(SPANS):
         bases.append(bases[-1] + span)
@@ -38,7 +38,7 @@ def logs(draw: st.DrawFn) -> LocalLog:
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[LocalLog, TierState, Plan]:
-    """A plan for such a log whose first segments may have been copied before, one of them in vain."""
+    """Return a plan for such a log whose first segments may be copied already, one of them unfinished."""
     log = draw(logs())
     whole = plan_copy(TierState(), [log], enabled_configs([log])).steps
     copied = whole[: draw(st.integers(0, len(whole)))]
@@ -66,7 +66,7 @@ def _covered(state: TierState) -> int:
 
 @given(plans())
 def test_later_segments_only(made: tuple[LocalLog, TierState, Plan]) -> None:
-    """The broker raises its log start to the first remote offset and deletes what lies before."""
+    """The broker raises its log start to the first remote offset and deletes the earlier records."""
     log, state, plan = made
     if plan.steps:
         assert plan.steps[0].start_offset == max(_covered(state) + 1, log.log_start_offset)
@@ -74,14 +74,14 @@ def test_later_segments_only(made: tuple[LocalLog, TierState, Plan]) -> None:
 
 @given(plans())
 def test_a_hole_in_the_middle(made: tuple[LocalLog, TierState, Plan]) -> None:
-    """Never copied, local data deleted, reads fail."""
+    """The missing segment is never copied, its local data is deleted, and reads fail."""
     for one, following in pairwise(made[2].steps):
         assert following.start_offset == (one.end_offset or 0) + 1
 
 
 @given(plans())
 def test_an_epoch_missing(made: tuple[LocalLog, TierState, Plan]) -> None:
-    """A scan passes, a seek into that epoch is out of range."""
+    """A scan succeeds, but a seek into the missing epoch is out of range."""
     log, _, plan = made
     lineage = Lineage(log.leader_epochs)
     for step in plan.steps:
@@ -109,7 +109,7 @@ def test_a_tail_without_its_snapshot(made: tuple[LocalLog, TierState, Plan]) -> 
 
 @given(plans())
 def test_started_only(made: tuple[LocalLog, TierState, Plan]) -> None:
-    """A copy that was begun in vain counts as none: the same offsets are copied again, and it is named."""
+    """An unfinished copy does not count: the same offsets are copied again, and the copy is reported."""
     _, state, plan = made
     begun = [
         s

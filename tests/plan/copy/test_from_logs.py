@@ -1,4 +1,4 @@
-"""RLMCopyTask's decisions, case by case."""
+"""The decisions of RLMCopyTask, case by case."""
 
 from dataclasses import replace
 from typing import Any
@@ -113,14 +113,14 @@ def test_which_segments_are_copied(
 
 
 def test_local_segments_that_begin_above_the_tier_are_not_copied() -> None:
-    """A hole is never filled, and brokers delete what lies before it."""
+    """A hole is never filled, and brokers delete the records before it."""
     plan = plan_copy(tier(segment(1, 0, 99)), [local_log([200, 300], 350)], CONFIGS)
     assert ranges(plan) == []
     assert "offsets 100 to 199 are neither in the tier nor in the log" in reasons(plan)
 
 
 def test_a_log_that_lost_its_beginning_is_copied_from_where_it_begins() -> None:
-    """With nothing in the tier there is nothing before it that brokers could delete."""
+    """The tier is empty, so brokers delete nothing that lies before the first copy."""
     log = local_log([200, 300], 350, log_start_offset=100)
     assert ranges(plan_copy(TierState(), [log], CONFIGS)) == [(200, 299)]
     begun = tier()
@@ -143,7 +143,7 @@ def test_a_segment_larger_than_metadata_can_say_ends_the_copy() -> None:
 
 
 def test_a_new_leader_copies_the_segment_across_the_divergence_whole() -> None:
-    """What epoch 0 copied above 150 is not in the lineage, so copying resumes inside [100, 199]."""
+    """Offsets above 150 copied in epoch 0 are not in the lineage, so copying resumes inside [100, 199]."""
     state = tier(segment(1, 0, 99), segment(2, 100, 199), segment(3, 200, 299, (0, 200), (2, 250)))
     plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (4, 150)))], CONFIGS)
     assert ranges(plan) == [(100, 199), (200, 299)]
@@ -228,7 +228,7 @@ def test_metadata_that_are_not_understood_decide_nothing() -> None:
         ({0: 9, 1: 9, 2: 9}, 1, False),
         ({0: 9, 1: 9, 2: 9}, 2, True),
         ({0: 9, 1: 9, 2: 9}, None, True),
-        # How many metadata partitions there are can't be told: any of them may be this partition's.
+        # The number of metadata partitions is unknown, so any of them may have this partition's events.
         ({0: 9, 2: 9}, 1, False),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_second_run_goes_on_where_the_first_was_killed() -> None:
         assert step.end_offset is not None
         begun = segment(10 + number, step.start_offset, step.end_offset)
         advance(state, begun)
-        # Killed between STARTED and FINISHED: it is copied again under another id.
+        # The copy was killed between STARTED and FINISHED, so it is repeated with another id.
         assert ranges(plan_copy(state, [log], CONFIGS))[0] == (step.start_offset, step.end_offset)
         advance(state, replace(begun, segment_id=segment_id(20 + number)), S.COPY_SEGMENT_FINISHED)
     assert plan_copy(state, [log], CONFIGS).steps == ()

@@ -1,4 +1,4 @@
-"""Kafka 4.4's copy lag: which of two limits lets a segment go, and what each setting resolves to."""
+"""Kafka 4.4's copy lag: which of the two limits releases a segment, and the value of each setting."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -24,7 +24,7 @@ from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
 NOTHING = Holding()
 HELD = Holding(segments=11, log_bytes=1100, objects=55)
 LATER = Holding(segments=10, log_bytes=1000, objects=50)
-"""Ten segments of 100 bytes and 5 objects in the ten days after the first one: one a day."""
+"""Ten segments of 100 bytes and 5 objects in the ten days after the first one, one per day."""
 
 
 def outlook(
@@ -83,7 +83,7 @@ def test_what_the_tier_holds(name: str) -> None:
 
 
 def test_growth() -> None:
-    """1000 bytes in 10 days; with less than a day of history it is per day, and not known for a topic."""
+    """1000 bytes in 10 days; with less than a day of history, the growth of a topic is unknown."""
     young = replace(facts(outlook()), first_ms=NOW_MS - DAY_MS // 2)
     assert grown(facts(outlook()), DAY_MS, NOW_MS).log_bytes == 100 * MICRO
     assert grown(young, DAY_MS, NOW_MS).log_bytes == 1000 * MICRO
@@ -94,7 +94,7 @@ def test_growth() -> None:
 
 
 def test_requests_of_a_month() -> None:
-    """150 objects are stored a month. Under a week's retention all but 35 of them and those there go."""
+    """150 objects are stored per month. With a week's retention, all but 35 of all objects are deleted."""
     changed = outlook(*LEFT, retention_ms=WEEK_MS)
     found = facts(changed)
     assert requests(found, found.unchanged, 0, NOW_MS) == 150 * MICRO
@@ -104,7 +104,7 @@ def test_requests_of_a_month() -> None:
 
 
 def test_growth_is_that_of_the_segments_after_the_oldest() -> None:
-    """By their largest timestamps, or that of the last event if it is unset or in the future."""
+    """The time is the largest timestamp, or that of the last event if it is unset or in the future."""
     at = [NOW_MS - 8 * DAY_MS, NOW_MS - 6 * DAY_MS, 0, NOW_MS + DAY_MS]
     each = [
         segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=time_ms, event_timestamp_ms=NOW_MS - DAY_MS)
@@ -199,7 +199,7 @@ def test_local_retention_beside_its_own_settings(name: str) -> None:
 def test_local_retention_leaves_what_is_not_replicated(
     high_watermark: int, highest_copied: int, left: int
 ) -> None:
-    """What is in the tier was replicated; the checkpoint of the high watermark may be older."""
+    """Records in the tier were replicated, even if the checkpoint of the high watermark is older."""
     log = local_log(BASES, 450, high_watermark=high_watermark)
     limits = LocalRetention(ms=0, size_bytes=-1, needs_copy=highest_copied >= 0)
     assert len(limits.left(log, highest_copied, NOW_MS + DAY_MS)) == left

@@ -1,4 +1,4 @@
-"""Sets of objects for tests of the choice between them."""
+"""Sets of objects for the tests that choose between them."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def object_set(
     sealed: bool = False,
     half: bool = False,
 ) -> ObjectSet:
-    """The set of segment `number` with these offsets, copied from a log with the leader epochs `log`."""
+    """Return the set of segment `number` with these offsets, copied from a log with the epochs `log`."""
     whole = Lineage(log)
     segment_id = Uuid.from_bytes(number.to_bytes(16, "big"))
     listed = ListedSet(

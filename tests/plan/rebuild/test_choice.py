@@ -1,4 +1,4 @@
-"""The chain that is published has all that the sets on the lineage serve after the last hole."""
+"""The published chain has all offsets that sets on the lineage have after the last hole."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -103,7 +103,7 @@ def test_a_compacted_segment_ends_where_the_next_one_begins() -> None:
 
 @st.composite
 def logs(draw: st.DrawFn) -> Pairs:
-    """The leader epochs of a log of 100 offsets."""
+    """Return the leader epochs of a log of 100 offsets."""
     starts = sorted(draw(st.sets(st.integers(1, 90), max_size=4)))
     epochs = sorted(draw(st.sets(st.integers(0, 20), min_size=len(starts) + 1, max_size=len(starts) + 1)))
     return list(zip(epochs, [0, *starts], strict=True))
@@ -111,9 +111,9 @@ def logs(draw: st.DrawFn) -> Pairs:
 
 @st.composite
 def tiers(draw: st.DrawFn) -> tuple[Pairs, list[ObjectSet]]:
-    """A log, and what leaders left of it in a tier: their own borders, losers, lost and half sets.
+    """Return a log and the sets of its leaders in a tier: other borders, losers, lost and incomplete sets.
 
-    The last segment is always there: without it the lineage would be another one.
+    The last segment always exists, because without it the lineage would differ.
     """
     log = draw(logs())
     cuts = [0, *sorted(draw(st.sets(st.integers(1, 99), max_size=8))), 100]
@@ -123,7 +123,7 @@ def tiers(draw: st.DrawFn) -> tuple[Pairs, list[ObjectSet]]:
     for _ in range(draw(st.integers(0, 4))):
         a = draw(st.integers(0, 98))
         kept.append((a, draw(st.integers(a, min(a + 30, 98))), log))
-    # A former leader went on in its epoch where a later epoch begins in the log.
+    # A former leader continued in its epoch although the log has a later epoch there.
     for epoch, start in log[1:]:
         if draw(st.booleans()):
             loser = [pair for pair in log if pair[0] < epoch]
@@ -138,7 +138,7 @@ def tiers(draw: st.DrawFn) -> tuple[Pairs, list[ObjectSet]]:
 
 
 def served_after_the_last_hole(sets: Sequence[ObjectSet], lineage: Lineage, log_start: int) -> set[int]:
-    """Offset by offset: what the sets on the lineage serve, from the last hole on."""
+    """Return the offsets that sets on the lineage have, from the last hole on, one by one."""
     served: set[int] = set()
     for each in sets:
         if (
@@ -178,7 +178,7 @@ def test_the_chain_serves_all_after_the_last_hole_and_every_set_has_one_place(
     ]
     assert sorted(placed) == sorted(each.listed.segment_id for each in sets)
     for segment, reason in choice.discarded:
-        # What is given up for deletion is served by another set, or no set of this log.
+        # Discarded sets have no offset that only they have, or no set belongs to this log.
         if reason.kind is K.DUPLICATE_SET:
             assert set(range(segment.start_offset, segment.end_offset + 1)) <= set(offsets) | set(
                 range(choice.chain[0].start_offset)

@@ -1,4 +1,4 @@
-"""Where a log starts: what the disks say, whether a broker raised it, and what is refused."""
+"""The log start: what the checkpoint files state, whether a broker raised it, and what is refused."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,7 @@ def test_what_is_asked_for_decides(asked: str, start: int, chain: list[int]) -> 
 
 
 def test_the_tier_remembers_a_log_start_that_was_raised_lawfully_before() -> None:
-    """DeleteRecords to 130, then a copy from 300 on that says so, then the damage."""
+    """DeleteRecords to 130, then a copy from 300 on, whose objects state the log start, then the damage."""
     sets = [*FIVE[1:3], object_set(4, 300, 399, LOG, log_start=130), LATER]
     assert decided(sets, RAISED, TIER).start_offset == 130
     assert decided(sets, RAISED, DISK).start_offset == 400
@@ -126,7 +126,7 @@ def test_a_set_that_is_being_deleted_serves_nothing() -> None:
 
 
 def test_without_the_log_that_decides_nothing_is_decided() -> None:
-    """On a cluster without a leader the tier alone must not decide, as it does where there are no brokers."""
+    """On a cluster without a leader the tier alone must not decide, although it does without brokers."""
     inputs = PartitionInputs(partition=PARTITION, sets=FIVE, why_no_log="it has no leader now")
     found = plan_rebuild(TierState(), [inputs], TIER)
     assert found.plan.steps == ()

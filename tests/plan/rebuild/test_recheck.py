@@ -1,4 +1,4 @@
-"""A set that is to be discarded, and what others published about it since the plan was made."""
+"""A set that is to be discarded, and events that others published about it since the plan was made."""
 
 from dataclasses import replace
 

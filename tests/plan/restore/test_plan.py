@@ -1,4 +1,4 @@
-"""What a formatted node gets, by the sets of objects of a partition."""
+"""The files of a formatted node, by the sets of objects of a partition."""
 
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def test_the_log_is_empty_and_begins_where_the_tier_ends() -> None:
         "partition.metadata",
     }
     assert log.files[f"{200:020d}.log"] == b""
-    # Above that of every record: readers would take their batches for truncated at the next election.
+    # The epoch is above that of every record; otherwise batches are truncated at the next election.
     assert found.plan.steps[0].details["leader_epoch"] == 4
     actions = [step.action for step in found.plan.steps]
     assert actions == ["restore_partition", "publish_segment", "publish_segment", "create_topic"]

@@ -70,7 +70,7 @@ class KipBroker:
     def log_end(self) -> int:
         return self.active.end + 1
 
-    # What happens to the log.
+    # Changes of the log.
 
     def produce(self, count: int, timestamp_ms: int, record_bytes: int) -> None:
         """Append records to the active segment."""
@@ -79,7 +79,7 @@ class KipBroker:
         self.active.max_timestamp_ms = max(self.active.max_timestamp_ms, timestamp_ms)
 
     def roll(self) -> None:
-        """Close the active segment, if it has records."""
+        """Close the active segment if it has records."""
         if self.active.end >= self.active.start:
             self.rolled.append(self.active)
             self.active = Segment(self.log_end, self.active.end, 0, -1)
@@ -159,7 +159,7 @@ class KipBroker:
             entries.append((epoch, self.log_end))
 
     def elect_uncleanly(self, offset: int) -> None:
-        """The new leader's log ends at `offset`: what is above it, even if copied, is not in its lineage."""
+        """Elect a leader whose log ends at `offset`: later offsets, even copied ones, leave its lineage."""
         if offset < max(self.log_start, self._local_start) or offset > self.log_end:
             return
         kept = [s for s in self.rolled if s.start < offset] + (
@@ -180,7 +180,7 @@ class KipBroker:
         return self.rolled[0].start if self.rolled else self.active.start
 
     def begin_expiring(self, count: int, now_ms: int) -> None:
-        """An expiration task that ends after DELETE_SEGMENT_STARTED of `count` segments."""
+        """Begin an expiration task that ends after DELETE_SEGMENT_STARTED of `count` segments."""
         expired = [r for r in self.remote if r.number in self.expired(now_ms) and r.state is State.FINISHED]
         expired = [r for r in sorted(expired, key=lambda r: r.start) if self.is_of_lineage(r)][:count]
         if expired:
@@ -188,10 +188,10 @@ class KipBroker:
         for remote in expired:
             self._move(remote, State.DELETING)
 
-    # What the text says of the tier.
+    # Decisions about the tier according to the KIP's text.
 
     def highest_copied(self) -> int:
-        """The highest copied offset: walk the leader epochs back from the latest one; -1 if unknown."""
+        """Return the highest copied offset: walk the leader epochs back from the latest; -1 if unknown."""
         for at in range(len(self.checkpoint) - 1, -1, -1):
             epoch = self.checkpoint[at][0]
             end = self.checkpoint[at + 1][1] if at + 1 < len(self.checkpoint) else self.log_end
@@ -201,12 +201,12 @@ class KipBroker:
         return -1
 
     def _highest_of(self, epoch: int) -> int:
-        """The highest offset ever copied in an epoch; -1 if none was."""
+        """Return the highest offset ever copied in an epoch; -1 if there is none."""
         highs = [epoch_end(r, epoch) for r in self.remote if r.state is not State.STARTED]
         return max((high for high in highs if high is not None), default=-1)
 
     def is_of_lineage(self, remote: Remote) -> bool:
-        """Whether each offset was written in the epoch in which this log has it; cut epochs don't matter."""
+        """Return whether each offset was written in the epoch that this log states for it."""
         if remote.end >= self.log_end:
             return False
         first_epoch, first_start = self.checkpoint[0]
@@ -218,15 +218,16 @@ class KipBroker:
         )
 
     def expired(self, now_ms: int) -> set[int]:
-        """RLMExpirationTask: the numbers of the segments that it deletes as of `now_ms`.
+        """Return the numbers of the segments that RLMExpirationTask deletes as of `now_ms`.
 
-        Begun deletions are repeated. In the lineage, oldest first: segments below the log start, older than
-        retention.ms, or wholly inside of the bytes above retention.bytes; the first other segment ends it.
-        Then the segments whose epochs are all older than the checkpoint's first go, below the log start.
-        Bytes below the log start do not count toward the limit, other than in Kafka: what it allows stays.
-        Of offsets that two segments hold, only one copy counts, and the shorter segment goes with the longer.
-        Segments that brokers do not list neither count nor expire; they go below the log start.
-        Unfinished copies go below the log start, unless they may still run: see `has_ended`.
+        It repeats deletions that were begun. In the lineage, it deletes from the oldest segment on: segments
+        below the log start, older than retention.ms, or wholly inside the bytes above retention.bytes; the
+        first other segment ends this. Then it deletes segments below the log start whose epochs are all older
+        than the checkpoint's first. Unlike in Kafka, bytes below the log start do not count toward
+        retention.bytes. If two segments have the same offsets, only one counts, and the shorter one is
+        deleted with the longer one. Segments that brokers do not list neither count nor expire; they are
+        deleted below the log start. Unfinished copies are deleted below the log start, unless they may still
+        run: see `has_ended`.
         """
         gone = {r.number for r in self.remote if r.state is State.DELETING}
         finished = [r for r in self.remote if r.state is State.FINISHED]
@@ -251,10 +252,10 @@ class KipBroker:
         return gone | {r.number for r in cut_off if self.has_ended(r, now_ms)}
 
     def has_ended(self, begun: Remote, now_ms: int) -> bool:
-        """Whether an unfinished copy certainly runs no longer: a day has passed, or its leader went on.
+        """Return whether an unfinished copy certainly ended: a day has passed, or its leader continued.
 
-        The leader, or the next one, went on if it has since copied the offset at which the segment ends, or
-        a later one, in the segment's last epoch or in a later one that the log still has.
+        The leader, or the next one, has continued if it copied the offset at which the segment ends, or a
+        later one, in the segment's last epoch or in a later epoch of the log.
         """
         last = begun.epochs[-1][0]
         known = {last} | {epoch for epoch, _ in self.checkpoint if epoch > last}
@@ -272,9 +273,9 @@ class KipBroker:
 
 
 def without_repeated(ordered: Iterable[Remote]) -> list[Remote]:
-    """The segments, by start and longest first, without those whose offsets an earlier one holds as well.
+    """Return the segments, by start and longest first, without those whose offsets an earlier one has.
 
-    A leader copies a segment again that had fewer offsets in a former leader's log.
+    A leader copies a segment again if it was shorter in a former leader's log.
     """
     kept: list[Remote] = []
     for remote in ordered:
@@ -284,13 +285,13 @@ def without_repeated(ordered: Iterable[Remote]) -> list[Remote]:
 
 
 def epoch_at(epochs: Epochs, offset: int) -> int | None:
-    """The epoch in which an offset was written; None if it is before the first."""
+    """Return the epoch in which an offset was written; None if it is before the first epoch."""
     before = [epoch for epoch, start in epochs if start <= offset]
     return before[-1] if before else None
 
 
 def written_in(lineage: Epochs, start: int, end: int) -> Epochs:
-    """The epochs of the offsets `start` to `end`, the first one raised to `start`."""
+    """Return the epochs of the offsets `start` to `end`; the first one begins at `start`."""
     found: Epochs = []
     for offset in range(start, end + 1):
         epoch = epoch_at(lineage, offset)
@@ -300,14 +301,14 @@ def written_in(lineage: Epochs, start: int, end: int) -> Epochs:
 
 
 def cut_from_start(epochs: Epochs, offset: int) -> Epochs:
-    """The checkpoint of a log that begins at `offset`: the first remaining entry keeps its epoch."""
+    """Return the checkpoint of a log that begins at `offset`: the first remaining entry keeps its epoch."""
     below = [entry for entry in epochs if entry[1] <= offset]
     above = [entry for entry in epochs if entry[1] > offset]
     return [(below[-1][0], offset), *above] if below else above
 
 
 def epoch_end(remote: Remote, epoch: int) -> int | None:
-    """The last offset of `epoch` in a segment; None if the segment has none."""
+    """Return the last offset of `epoch` in a segment; None if the segment has none."""
     numbers = [number for number, _ in remote.epochs]
     if epoch not in numbers:
         return None

@@ -1,4 +1,4 @@
-"""A sweep decides as of a time that the clock, or what brokers wrote, has come to."""
+"""A sweep does not decide as of a time that is in the future of the clock or behind brokers' events."""
 
 from collections.abc import Callable
 from pathlib import Path

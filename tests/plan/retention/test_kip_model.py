@@ -32,7 +32,7 @@ def produced(draw: st.DrawFn) -> Callable[[KipBroker], None]:
 
 @st.composite
 def tiered(draw: st.DrawFn) -> Callable[[KipBroker], None]:
-    """A segment is filled, rolled and mostly copied, at times in the second try: what happens most."""
+    """Fill, roll and usually copy a segment, sometimes at the second attempt: the most frequent steps."""
     fill, copies, cut_off = draw(produced()), draw(st.integers(0, 2)), draw(st.integers(0, 5)) == 0
 
     def do(broker: KipBroker) -> None:
@@ -48,7 +48,7 @@ def tiered(draw: st.DrawFn) -> Callable[[KipBroker], None]:
 
 
 def happenings(*, unclean: bool) -> st.SearchStrategy[Callable[[KipBroker], None]]:
-    """What may happen to a partition. Offsets are shares of the log, in thousandths."""
+    """Return steps of a history. Offsets are shares of the log, in thousandths."""
     share = st.integers(0, 1000)
     kinds = [
         *[tiered()] * 6,
@@ -74,7 +74,7 @@ def _offset(broker: KipBroker, thousandths: int) -> int:
 
 
 def state_of(broker: KipBroker) -> TierState:
-    """The state from the events that the broker published."""
+    """Return the state from the events that the broker published."""
     state = tier()
     for number, to in broker.events:
         remote = broker.remote[number]
@@ -92,7 +92,7 @@ def state_of(broker: KipBroker) -> TierState:
 
 
 def log_of(broker: KipBroker) -> LocalLog:
-    """The broker's log directory."""
+    """Return the broker's log directory."""
     local = [*broker.rolled, broker.active]
     return local_log(
         [s.start for s in local],
@@ -104,7 +104,7 @@ def log_of(broker: KipBroker) -> LocalLog:
 
 
 def planned(broker: KipBroker) -> set[str]:
-    """The segments that `sweep` deletes."""
+    """Return the segments that `sweep` plans to delete."""
     config = TopicConfig(
         retention_ms=broker.retention_ms, retention_bytes=broker.retention_bytes, remote_storage_enable=True
     )
@@ -167,19 +167,20 @@ def _elected_uncleanly(offset: int) -> Callable[[KipBroker], None]:
     [
         pytest.param(
             # Segments 0 [0, 3], 1 [4, 6] and 2 [0, 4]: brokers find 2 at offset 0 and do not list 0. The log
-            # has the 130 bytes of 2; 80 are too many.
+            # has the 130 bytes of 2, which is 80 above the limit.
             [_tiered(4, size=30), _tiered(3), _elected_uncleanly(4), _tiered(1)],
             *(-1, 50, set()),
             id="a copy that a longer one replaced is not counted again",
         ),
         pytest.param(
-            # Segments 0 [0, 3] and 1 [0, 8]: brokers list both. 140 of the 190 bytes are too many.
+            # Segments 0 [0, 3] and 1 [0, 8]: brokers list both. The log has 190 bytes, 140 above the limit.
             [_tiered(4), _elected_uncleanly(4), _tiered(5, size=30)],
             *(-1, 50, set()),
             id="a listed copy that a longer one contains is not counted again",
         ),
         pytest.param(
-            # Segments 0 [0, 5], 1 [0, 11] and 2 [12, 14]: after 1, 30 bytes are too many, and 0 has 60.
+            # Segments 0 [0, 5], 1 [0, 11] and 2 [12, 14]: without 1, the log is 30 bytes above the limit; 0
+            # has 60.
             [_tiered(6), _elected_uncleanly(6), _tiered(6), _tiered(3), lambda b: b.produce(5, NOW_MS, 10)],
             *(-1, 50, {0, 1, 2}),
             id="a copy below the new log start does not end the run by size",
@@ -195,7 +196,7 @@ def _elected_uncleanly(offset: int) -> Callable[[KipBroker], None]:
             id="a copy below the new log start does not end the run by time",
         ),
         pytest.param(
-            # Segments 0 [0, 5], 1 [6, 10] and 2 [0, 11], which the last election took out of the lineage.
+            # Segments 0 [0, 5], 1 [6, 10] and 2 [0, 11], which left the lineage by the last election.
             [
                 *(_tiered(6, days=9), _tiered(5, days=9), _elected_uncleanly(6)),
                 *(_tiered(6, days=9), _elected_uncleanly(6)),

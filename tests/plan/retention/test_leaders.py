@@ -1,4 +1,4 @@
-"""What a running leader says, and what of it can be believed."""
+"""The log start, epochs and offsets that a running leader reports, and which of them are trusted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it() -> None:
 
 @pytest.mark.parametrize("index", [((0, 0),), ((0, 200),), ((1, 300),)])
 def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epochs) -> None:
-    """The newest index begins at the local log start if its segment was copied beside such a leader."""
+    """If a segment was copied while such a leader ran, its index begins at the local log start."""
     log = leader_log(start=300, epochs=((1, 300),))
     (part,) = tier(*SEGMENTS)
     entries = [EpochEntry(*entry) for entry in index]
@@ -113,7 +113,7 @@ def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epoc
         (((2, 200),), (((0, 0), (1, 50)), ((1, 100),)), ((0, 0), (1, 50), (2, 200))),
         (((0, 0),), (((0, 0),), ((0, 100),)), ((0, 0),)),
         (((2, 200), (3, 220)), (((0, 0),), ((1, 100), (2, 150))), ((0, 0), (1, 100), (2, 150), (3, 220))),
-        # Epochs of another lineage do not ascend with those of the index.
+        # Epochs of another lineage do not continue those of the index.
         (((2, 200),), (((1, 0),), ((0, 100),)), ((2, 200),)),
         (((2, 200),), (((4, 0),), ((5, 100),)), ((2, 200),)),
         ((), (((0, 0),),), ()),
@@ -201,7 +201,7 @@ def test_a_replica_that_parted_from_its_leader_is_no_source(
 def test_a_source_is_stable_up_to_where_its_leader_says(
     checkpoint: int, stable: int, leader: int, leaders_stable: int, expected: tuple[int, int]
 ) -> None:
-    """The checkpoint of a running broker is some seconds old, or not yet written."""
+    """The checkpoint of a running broker is some seconds old, or missing."""
     log = local_log([0, 100, 200], 350, high_watermark=checkpoint, last_stable_offset=stable)
     leaders = Leaders(
         topics=CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True),

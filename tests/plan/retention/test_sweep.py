@@ -1,4 +1,4 @@
-"""RLMExpirationTask's decisions and their safety rules, case by case."""
+"""The decisions of RLMExpirationTask and its safety rules, case by case."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ TEN = [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=OLD_MS) for n in range
 """Ten segments of 100 bytes and 100 offsets."""
 
 LOG = local_log([1000], 1050)
-"""A log that holds 100 bytes above the ten segments."""
+"""A log that has 100 bytes above the ten segments."""
 
 
 def numbers(plan: Plan) -> list[int]:
@@ -73,7 +73,7 @@ def sweep(state: TierState, config: TopicConfig | None = None, **arguments: Any)
     ],
 )
 def test_size_takes_only_what_lies_wholly_inside_the_excess(retention_bytes: int, wanted: list[int]) -> None:
-    """1,000 bytes in the tier and 100 only in the log; a segment has 100."""
+    """The tier has 1,000 bytes and the log has 100 more; each segment has 100."""
     plan = sweep(tier(*TEN), TopicConfig(retention_bytes=retention_bytes))
     assert numbers(plan) == wanted
 
@@ -104,13 +104,13 @@ def test_size_does_not_count_what_is_below_the_log_start_or_being_deleted() -> N
     state = tier(*TEN)
     advance(state, TEN[3], S.DELETE_SEGMENT_STARTED)
     log = replace(LOG, log_start_offset=300)
-    # 600 bytes of live segments and 100 local ones.
+    # 600 bytes of live segments and 100 bytes of local ones.
     assert numbers(sweep(state, TopicConfig(retention_bytes=700), logs=[log])) == [3, 0, 1, 2]
     assert numbers(sweep(state, TopicConfig(retention_bytes=600), logs=[log])) == [3, 0, 1, 2, 4]
 
 
 def test_size_counts_offsets_that_two_segments_hold_once() -> None:
-    """[0, 99] and [50, 149]: 150 distinct offsets are 150 bytes, not 200."""
+    """[0, 99] and [50, 149] have 150 distinct offsets, which count as 150 bytes, not 200."""
     state = tier(segment(1, 0, 99), segment(2, 50, 149), segment(3, 150, 249))
     log = local_log([250], 260)
     assert numbers(sweep(state, TopicConfig(retention_bytes=251), logs=[log])) == []
@@ -130,7 +130,7 @@ def test_size_counts_offsets_that_two_segments_hold_once() -> None:
     ],
 )
 def test_time(max_timestamp_ms: int, expires: bool) -> None:
-    """Kafka 4.3's `<`; a segment without a timestamp, or with one in the future, never expires."""
+    """Kafka 4.3 compares with `<`; segments without a timestamp, or with a future one, never expire."""
     state = tier(segment(1, 0, 99, max_timestamp_ms=max_timestamp_ms))
     plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
     assert numbers(plan) == ([1] if expires else [])
@@ -140,7 +140,7 @@ def test_time(max_timestamp_ms: int, expires: bool) -> None:
     ("version", "expires"), [("3.9", True), ("4.2", True), ("4.3", False), ("4.4", False)]
 )
 def test_time_at_the_cutoff(version: str, expires: bool) -> None:
-    """Kafka before 4.3 has `<=`."""
+    """Kafka before 4.3 compares with `<=`."""
     state = tier(segment(1, 0, 99, max_timestamp_ms=NOW_MS - DAY_MS))
     config = TopicConfig(retention_ms=DAY_MS, kafka_version=KafkaVersion.parse(version))
     assert numbers(sweep(state, config)) == ([1] if expires else [])
@@ -152,7 +152,7 @@ def test_a_future_timestamp_does_not_keep_size_from_deleting() -> None:
 
 
 def test_what_time_takes_counts_against_the_excess() -> None:
-    """300 bytes too many: two segments go by age, so size takes one more, not three."""
+    """The log is 300 bytes above the limit: two segments expire by age, so size deletes one more."""
     state = tier(*(replace(s, max_timestamp_ms=OLD_MS if at < 2 else NOW_MS) for at, s in enumerate(TEN)))
     plan = sweep(state, TopicConfig(retention_ms=DAY_MS, retention_bytes=800))
     assert [(step.details["breach"], step.start_offset) for step in plan.steps] == [
@@ -171,7 +171,7 @@ def test_expiry_stops_at_the_first_segment_that_stays() -> None:
     ("raised_to", "wanted"), [(0, []), (99, []), (100, [0]), (250, [0, 1]), (1000, list(range(10)))]
 )
 def test_the_log_start_offset(raised_to: int, wanted: list[int]) -> None:
-    """With nothing known of the topic's settings; segments that reach above the log start stay."""
+    """Without topic settings, only segments wholly below the log start are deleted."""
     plan = plan_retention(
         tier(*TEN), [LOG], {}, now_ms=NOW_MS, log_start_offsets={TopicPartition("orders", 0): raised_to}
     )
@@ -245,7 +245,7 @@ def test_nothing_expires_beyond_a_hole() -> None:
     plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
     assert numbers(plan) == [0, 1, 2]
     assert "a hole from 300 to 499: nothing beyond it expires in this run" in reasons(plan)
-    # The operator's way on: everything below a log start goes, holes or not.
+    # An operator can raise the log start: all segments below it are deleted, also beyond holes.
     raised = {TopicPartition("orders", 0): 600}
     assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS), log_start_offsets=raised)) == [
         *(0, 1, 2, 5, 6, 7, 8, 9)

@@ -1,4 +1,4 @@
-"""Copies that were cut off: deleted below the log start, as brokers do, once they certainly run no longer."""
+"""Unfinished copies below the log start are deleted, as by brokers, once they certainly no longer run."""
 
 from typing import Any
 
@@ -19,20 +19,20 @@ CUT_AT_200 = ((2, 200), (4, 300))
 @pytest.mark.parametrize(
     ("begun_ms", "later", "log", "options", "wanted"),
     [
-        # Copied again: of a removed epoch, of the first one, and above the log start.
+        # The segment was copied again: of a removed epoch, of the first epoch, and above the log start.
         (YOUNG_MS, RECOPIED, (200, CUT_AT_200), {}, {1, 2}),
         (YOUNG_MS, RECOPIED, (120, ((0, 120), *EPOCHS[1:])), {}, {1, 2}),
         (YOUNG_MS, RECOPIED, (99, ((0, 99), *EPOCHS[1:])), {}, set()),
-        # The log start passed it before it was copied again: a later epoch was copied since.
+        # The log start passed the segment before it was copied again, and a later epoch was copied since.
         (YOUNG_MS, segment(2, 200, 299, (2, 200)), (200, CUT_AT_200), {}, {1}),
-        # A copy that ends below it may be older, or of another leader.
+        # A later copy that ends below the segment may be older, or from another leader.
         (YOUNG_MS, segment(2, 0, 98), (200, CUT_AT_200), {}, {2}),
-        # Nothing was copied since: after 24 hours.
+        # No later copy finished: the segment is deleted after 24 hours.
         (YOUNG_MS, None, (200, CUT_AT_200), {}, set()),
         (YOUNG_MS - 1, None, (200, CUT_AT_200), {}, {1}),
         # An event without a time has no age.
         (0, None, (200, CUT_AT_200), {}, set()),
-        # Above the log start only when asked for, as finished segments.
+        # Segments above the log start are deleted only with the option, as for finished segments.
         (YOUNG_MS, RECOPIED, (50, ((2, 50), (4, 300))), {}, set()),
         (YOUNG_MS, RECOPIED, (50, ((2, 50), (4, 300))), {"unreferenced_epochs": True}, {1, 2}),
     ],
@@ -48,7 +48,7 @@ def test_copies_that_were_cut_off(
     logs = [local_log([400], 450, epochs=epochs, log_start_offset=log_start)]
     plan = plan_retention(state, logs, {}, now_ms=NOW_MS, explained=Selection(), **options)
     assert set(numbers(plan)) == wanted
-    # What sweep prints of a copy that may run is what explain says.
+    # sweep and explain print the same reason for a copy that may still run.
     said = {skip.segment_id: skip.reason for skip in plan.skipped if skip.segment_id}
     kept = {k.segment_id: k.reason for k in plan.kept if k.reason.kind is ReasonKind.COPY_MAY_RUN}
     assert said == kept

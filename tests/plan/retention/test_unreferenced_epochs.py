@@ -1,4 +1,4 @@
-"""What no leader's lineage has any more: deleted when asked for, after everything else."""
+"""Segments in no leader's lineage are deleted on request, after all other segments."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.plan.tier import local_log, segment, tier
 
 
 def _diverged() -> list[RemoteLogSegmentMetadata]:
-    """The first leader's epochs 0 and 2, the second one's epoch 4 from 150 on, as in an unclean election."""
+    """Return epochs 0 and 2 of the first leader, and epoch 4 of the second from 150 on (unclean election)."""
     return [
         segment(1, 0, 99),
         segment(2, 100, 199),
@@ -24,15 +24,15 @@ def _diverged() -> list[RemoteLogSegmentMetadata]:
 @pytest.mark.parametrize(
     ("log_start", "epochs", "arguments", "wanted"),
     [
-        # The epochs that diverged are still known and still referenced.
+        # The log still knows and references the epochs that diverged.
         (0, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, []),
         (120, ((0, 120), (4, 150), (5, 350)), {"off_lineage": True}, [1]),
-        # The log start passes them now, from a lineage that knows them.
+        # The log start passes these epochs now, in a lineage that knows them.
         (200, ((0, 0), (4, 150), (5, 350)), {}, [1, 4]),
         (200, ((0, 0), (4, 150), (5, 350)), {"unreferenced_epochs": True}, [1, 4]),
         (200, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, [1, 4, 2, 3]),
-        # The log has forgotten them: what diverged can't be told from what was deleted.
-        # By default those go that lie wholly below the log start, as brokers delete them.
+        # The log no longer has the epochs, so diverged segments look like deleted ones. By default only those
+        # wholly below the log start are deleted, as by brokers.
         (200, ((4, 200), (5, 350)), {}, [4, 1, 2]),
         (199, ((4, 199), (5, 350)), {}, [1]),
         (200, ((4, 200), (5, 350)), {"unreferenced_epochs": True}, [4, 1, 2, 3]),

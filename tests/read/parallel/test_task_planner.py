@@ -1,4 +1,4 @@
-"""Tasks together read what one reader reads, and each index once."""
+"""All tasks together read the records that one reader reads, and each index once."""
 
 import pickle
 import random
@@ -35,7 +35,7 @@ Answer = tuple[int, int, str | None, str | None]
 
 
 class CountingStore(Store):
-    """Counts the transaction indexes that are asked for."""
+    """Count the reads of transaction indexes."""
 
     asked: Counter[str]
 
@@ -139,7 +139,7 @@ def test_large_and_small_tasks_of_a_lineage(
     tasks = list(plan_read_tasks(view, view.log_start_offset, view.end_offset, split_bytes=split_bytes))
     assert answers(tasks, view.remote, tier.problems) == brute.answers(file)
     assert tier.problems == []
-    # Sizes are guessed from the share of offsets.
+    # Sizes are estimated from the share of offsets.
     assert all(task.size_bytes <= 1.6 * split_bytes for task in tasks)
 
 

@@ -1,4 +1,4 @@
-"""Formatters against what Kafka's classes printed, and against the scalar codec."""
+"""Formatters compared with the output of Kafka's classes, and with the scalar codec."""
 
 import json
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def test_kafka_columns_agree_with_the_scalar_text(name: str) -> None:
 
 
 def test_kafka_prints_leader_epochs_as_a_sorted_map() -> None:
-    """Records hold them in any order, and the last of the same epoch counts."""
+    """Records have epochs in any order; for repeated epochs the last one counts."""
     value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadata")
     event = decode(value)
     assert isinstance(event, RemoteLogSegmentMetadata)

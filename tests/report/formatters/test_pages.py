@@ -73,7 +73,7 @@ def test_kafka_lines_are_those_of_the_scalar_renderer(small_pages: None, chunks:
     values = [value for chunk in chunks for value in chunk]
     got = numbered(rendered("kafka", {}, chunks))
     expected = [kafka_line(value, offset) for offset, value in enumerate(values)]
-    # `to_string` prints a topic's name as it is.
+    # `to_string` prints a topic's name unescaped.
     assert [(printable(line), bad) for line, bad in got] == [(printable(line), bad) for line, bad in expected]
 
 

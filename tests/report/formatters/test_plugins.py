@@ -1,4 +1,4 @@
-"""Formatters that other packages bring."""
+"""Formatters of other packages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.cli.test_format import value
 
 
 def plugin(folder: Path, code: str, *, names: Sequence[str] = ("shout",)) -> dict[str, str]:
-    """An installed package with formatters, as an environment that finds it."""
+    """Install a package with formatters into this environment."""
     (folder / "plugged.py").write_text(code)
     info = folder / "plugged-1.0.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""Lines in one buffer are the lines that they were made of, also after a journey from an executor."""
+"""Lines in one buffer equal the original lines, also after a transfer from an executor."""
 
 import pyarrow as pa
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tierctl.report.formatters.text_lines import TextLines
 from tierctl.spark.executors.serialization import dumps, loads
 
-# A plugin's line may have a newline, and a separator of --style kip, too.
+# A line of a plugin may contain a newline, and so may a separator of --style kip.
 LINES = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(["", "\n", "a\nb", "é", "\U0001f600"])))
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that open pages."""
+"""Fixtures of the tests that open pages in a browser."""
 
 from tests.support.browser import browser
 

@@ -1,4 +1,4 @@
-"""Pages with lanes of any size, and what a browser shows of them."""
+"""Make pages with lanes (partition charts) of any size, and open them in a browser."""
 
 import json
 import re
@@ -27,16 +27,16 @@ HOSTILE = (
     "\ud800\x00\x1b[31m\u2028",
     "__proto__",
 )
-"""Names that a record of a damaged or hostile metadata topic may have."""
+"""Names that a record of a damaged or malicious metadata topic may have."""
 
 
 def topic_id(number: int) -> Uuid:
-    """The id of topic `number`."""
+    """Return the id of topic `number`."""
     return Uuid.from_bytes((number + 1).to_bytes(16, "big"))
 
 
 def partition_row(topic: str, number: int, *, segments: int, topic_number: int = 0) -> PartitionRow:
-    """A partition with `segments` in the tier, of an hour and 1000 offsets each, and an active one."""
+    """Return a partition with `segments` in the tier, of an hour and 1000 offsets each, and an active one."""
     base = NOW_MS - segments * HOUR_MS
     kinds = [SegmentKind.DUE, *([SegmentKind.CURRENT] * segments)]
     tier = [
@@ -55,7 +55,7 @@ def partition_row(topic: str, number: int, *, segments: int, topic_number: int =
 
 
 def lanes_of(rows: Sequence[PartitionRow]) -> Lanes:
-    """The lanes of `rows`."""
+    """Return the lanes of `rows`."""
     lanes = Lanes(items_per_lane([len(lane) for row in rows for lane in (row.tier, row.local)]))
     for row in rows:
         lanes.add(row)
@@ -63,7 +63,7 @@ def lanes_of(rows: Sequence[PartitionRow]) -> Lanes:
 
 
 def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
-    """A page about `rows`, one finding about each of the first three, and the topics' names in all tables."""
+    """Return a page about `rows`, with a finding for each of the first three, and all tables."""
     lanes = lanes_of(rows)
     topics = list(dict.fromkeys((row.partition.topic, row.partition.topic_id) for row in rows))
     named = [{"topic": name, "topic_id": identity} for name, identity in topics]
@@ -123,13 +123,13 @@ def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
 
 
 def hostile_rows() -> list[PartitionRow]:
-    """A partition of each hostile name."""
+    """Return a partition for each hostile name."""
     named = enumerate(HOSTILE)
     return [partition_row(name, number, segments=3, topic_number=number) for number, name in named]
 
 
 def lanes_in(page: Path) -> dict[str, Any]:
-    """The columns of the lanes in a page."""
+    """Return the columns of the lanes in a page."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
     assert found is not None
     data: dict[str, Any] = json.loads(found[1])
@@ -138,7 +138,7 @@ def lanes_in(page: Path) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Opened:
-    """An open page, and everything that it said or asked for while it was open."""
+    """An open page, with its console messages and requests."""
 
     page: "Page"
     said: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Opened:
 
 @contextmanager
 def opened(browser: "Browser", file: Path, **options: Any) -> Iterator[Opened]:
-    """Open the page of `file` in a context with `options`; fail if it says or asks for anything."""
+    """Open the page of `file` in a context with `options`; fail if it logs a message or sends a request."""
     context = browser.new_context(**options)
     page = context.new_page()
     found = Opened(page)
@@ -165,7 +165,7 @@ def opened(browser: "Browser", file: Path, **options: Any) -> Iterator[Opened]:
 
 
 def written(folder: Path, rows: Sequence[PartitionRow], **changes: Any) -> Path:
-    """The file of a page about `rows`."""
+    """Write a page about `rows`; return its file."""
     file = folder / "tier.html"
     write_page(file, content(rows, **changes))
     return file

@@ -1,4 +1,4 @@
-"""The page in Chromium: drawing, keyboard, screen reader, modes, paper, hostile names, 10,000 partitions."""
+"""The page in Chromium: drawing, keyboard, screen reader, modes, print, hostile names, 10,000 partitions."""
 
 import re
 import time
@@ -34,7 +34,7 @@ CONTRAST = """(() => {
 
 
 def violations(page: Any) -> list[str]:
-    """What axe-core finds wrong for WCAG 2.2 A and AA."""
+    """Return the problems that axe-core finds for WCAG 2.2 A and AA."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
@@ -104,7 +104,7 @@ def test_lanes_say_what_they_show(browser: "Browser", tmp_path: Path) -> None:
         boxes = picture.locator("rect.item").evaluate_all(
             "boxes => boxes.map((each) => [each.getAttribute('class'), each.x.baseVal.valueInSpecifiedUnits])"
         )
-        # Four segments of 1000 offsets each and 500 offsets in the log, of 4500 in all.
+        # Four segments of 1000 offsets each, and 500 offsets in the log: 4500 in total.
         assert [name for name, _ in boxes] == ["item due", *["item current"] * 3, "item active"]
         assert [x for _, x in boxes] == pytest.approx([0, 22.222, 44.444, 66.667, 88.889])
         titles = picture.locator("title").all_text_contents()
@@ -130,7 +130,7 @@ def test_a_colour_mode_can_be_chosen_and_paper_is_white(browser: "Browser", tmp_
         page.emulate_media(media="print")
         assert page.evaluate(ground) == "rgb(255, 255, 255)"
         assert page.pdf()[:5] == b"%PDF-"
-        # Lanes that were never visible are on paper, too, and so are closed parts.
+        # Lanes that were never visible are printed, too, and so are closed parts.
         assert lanes_drawn(found) == 80
         assert not page.locator("#controls").is_visible()
 
@@ -150,7 +150,7 @@ def test_hostile_names_stay_text(browser: "Browser", scheme: Any, tmp_path: Path
         assert not re.search("[\u202e\u2066\u2028\x1b]", text)
         page.set_viewport_size(SIZES["narrow"])  # type: ignore[arg-type]
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        # An injected script or style is refused by the policy, even one that the page's own script adds.
+        # The content security policy blocks injected scripts and styles, also from the page's own script.
         page.evaluate(
             "document.head.append(Object.assign(document.createElement('style'), "
             "{textContent: 'body {color: red}'}))"
@@ -170,7 +170,7 @@ def test_ten_thousand_partitions_are_usable(browser: "Browser", tmp_path: Path) 
     with opened(browser, file) as found:
         page = found.page
         assert page.locator("#lanes tr.partition").count() == 100
-        # Only lanes near the visible part are drawn.
+        # Only lanes near the visible area are drawn.
         assert 0 < lanes_drawn(found) < 40
         page.locator("#sort").select_option("expiry")
         page.locator(".pager .next").first.click()

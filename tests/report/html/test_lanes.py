@@ -1,4 +1,4 @@
-"""Columns of lanes: bins lose no segment and hide no difference, whatever the segments are."""
+"""Columns of lanes: bins lose no segment and hide no kind of segment, for any input."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -37,7 +37,7 @@ class Item(NamedTuple):
 
 
 def items_of(data: dict[str, Any]) -> Iterator[Item]:
-    """The items of one lane, decoded as the page's script does."""
+    """Return the items of one lane, decoded like the page's script does."""
     following = seconds = epoch = 0
     columns = data["items"]
     for gap, length, count, size, time, difference, kind in zip(*columns.values(), strict=True):
@@ -73,7 +73,7 @@ def test_bins_lose_no_segment(rows: list[tuple[int, int, int, int, int, int]], l
         assert not any(item.is_mixed for item in items)
         assert sorted(item.kind for item in items) == sorted(kind for *_, kind in rows)
     else:
-        # A kind that is not shown is in an item that says so.
+        # If a kind is not drawn, its item states that.
         shown = {item.kind for item in items}
         hidden = {kind for *_, kind in rows} - shown
         assert not hidden or any(item.is_mixed for item in items)
@@ -85,7 +85,7 @@ def test_items_are_shared_fairly(counts: list[int], most: int) -> None:
     limit = items_per_lane(counts, most)
     assert sum(min(count, limit) for count in counts) <= max(most, 4 * len(counts))
     if sum(counts) > most and limit > 4:
-        # One more item per lane would exceed what there is.
+        # One more item per lane would be more than there are segments.
         assert sum(min(count, limit + 1) for count in counts) > most
 
 

@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard ask for metrics that tierctl writes, and Prometheus accepts them."""
+"""The alert rules and the dashboard use metrics that tierctl writes, and Prometheus accepts them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Captures that are read in bulk, and how both engines are asked the same."""
+"""Captures that are read in bulk, and a comparison of both engines."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,19 +31,19 @@ def within(capture: Capture, place: str) -> Path:
 
 
 def on_both(*args: object) -> tuple[Ran, Ran]:
-    """The same command line here and on the session that is open."""
+    """Run the same command line in this process and on the open session."""
     return tierctl(*args), tierctl(*args, "--engine", "spark", "--master", "local[2]")
 
 
 def assert_same(*args: object) -> Ran:
-    """The same exit code, and the same bytes on stdout and stderr; returns what was said."""
+    """Check for equal exit codes, stdout and stderr; return the run."""
     here, there = on_both(*args)
     assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
     return here
 
 
 def damaged(folder: Path) -> Path:
-    """Bytes that hold no batch, a batch with a wrong CRC, nonsense as values, and an unfinished write."""
+    """Return bytes without a batch, a batch with a wrong CRC, invalid values, and an unfinished write."""
     topic = topic_in(folder, writable=True, partition_count=2)
     for number in range(12):
         value = b"\x63what" if number % 5 == 0 else encode(started(number))
@@ -60,7 +60,7 @@ def damaged(folder: Path) -> Path:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Captures are small: cut them as if they were large."""
+    """Split small captures as if they were large."""
     monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
     monkeypatch.setattr(spark_format, "LEAST_RECORDS", 1)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MIN", 10)

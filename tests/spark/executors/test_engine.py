@@ -1,4 +1,4 @@
-"""copy, sweep and delete end the same on threads and on every kind of Spark, byte for byte."""
+"""copy, sweep and delete have the same results on threads and on every kind of Spark, byte for byte."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ def _trimmed_in_aivens_layout(run: Run, capture: Capture, target: Path) -> list[
 
 
 def _copied_from_an_encrypted_tier(run: Run, capture: Capture, target: Path) -> list[End]:
-    """By a key that executors read themselves."""
+    """Copy from an encrypted tier, with a private key that executors read from a file."""
     key = capture("aiven-encrypted") / "keys" / "private.pem"
     more = ("--layout", "kafka", "--aiven-private-key", f"key1={key}")
     return _between_tiers(run, capture("aiven-encrypted"), target, *more)

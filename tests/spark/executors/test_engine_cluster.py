@@ -1,4 +1,4 @@
-"""Commands on Spark beside a running broker: what they say, do and read is what they do on threads."""
+"""Commands on Spark with a running broker: output, effects and records are those of threads."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -25,7 +25,7 @@ NOW_MS = 1_900_000_000_000
 
 
 class Tiered(NamedTuple):
-    """A broker that tiers no more, and the records of its tier that a stock consumer was served."""
+    """A broker that no longer tiers, and the records of its tier that a consumer read."""
 
     broker: Broker
     served: dict[tuple[str, int], list[Any]]
@@ -99,7 +99,7 @@ def test_the_tables_are_those_of_one_process(tiered: Tiered, spark: "SparkSessio
 
 
 def test_what_is_to_go_goes(tiered: Tiered, spark: "SparkSession") -> None:
-    """A topic that nobody knows any more, and then what is too much of another."""
+    """Delete an unknown topic, and then the expired segments of another topic."""
     broker = tiered.broker
     assert objects(broker, GONE)
     broker.delete_topic(GONE)
@@ -110,7 +110,7 @@ def test_what_is_to_go_goes(tiered: Tiered, spark: "SparkSession") -> None:
     assert not objects(broker, GONE)
 
     before = base_offsets(broker, TOPIC)
-    # It tiers no more; that it did a moment ago is what the guard goes by.
+    # The broker no longer tiers, but the fence also counts its recent events.
     sweep = ("sweep", *where(broker), "--topic", TOPIC, "--allow-live-brokers")
     planned = plan(*sweep)
     assert planned["steps"], planned["skipped"]

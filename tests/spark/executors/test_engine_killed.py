@@ -1,4 +1,4 @@
-"""kill -9 of executors in the middle of a bulk copy, sweep and delete: nothing is lost, nothing made up."""
+"""kill -9 of executors during a bulk copy, sweep and delete: nothing is lost or invented."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def _executors(driver: Driver) -> list[int]:
-    """Those that a driver of local-cluster has started."""
+    """Return the executors that a driver of local-cluster has started."""
     children, found, left = _children(), [], [driver.pid]
     while left:
         left.extend(children.get(process := left.pop(), ()))
@@ -57,7 +57,7 @@ def _executors(driver: Driver) -> list[int]:
 
 
 def _all_executors(driver: Driver) -> list[int]:
-    """Once those that were killed by the test before are replaced."""
+    """Return the executors, once those that the previous test killed are replaced."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while len(found := _executors(driver)) < 2 and time.monotonic() < deadline_s:
         time.sleep(0.1)
@@ -70,12 +70,12 @@ def _run(driver: Driver, words: tuple[object, ...]) -> Ran:
 
 
 def _count(world: World) -> int:
-    # Folders come and go meanwhile, which a walk does not mind.
+    # Folders appear and vanish meanwhile, which os.walk accepts.
     return sum(name.endswith(".log") for _, _, names in os.walk(world.remote) for name in names)
 
 
 def _killed_in_the_middle(run: Callable[[], Ran], pids: list[int], world: World) -> Ran:
-    """The run; these processes were killed after its first objects had come or gone."""
+    """Run a command; kill these processes after its first objects were stored or deleted."""
     before = _count(world)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run)
@@ -99,7 +99,7 @@ def _world(command: str, capture: Capture, target: Path) -> World:
 
 @pytest.fixture(scope="module")
 def undisturbed(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
-    """How each command ends on threads."""
+    """Return the result of each command on threads."""
     folder, ends = tmp_path_factory.mktemp("undisturbed"), {}
     for name, command in _COMMANDS.items():
         ends[name] = _world(name, capture, folder / name)
@@ -118,11 +118,11 @@ def test_executors_are_killed(
 ) -> None:
     world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
     words, driver = _COMMANDS[command](world), local_cluster_driver
-    # All of them: one that has nothing to do at the moment would prove nothing.
+    # Kill all executors, because killing an idle one would prove nothing.
     ran = _killed_in_the_middle(lambda: _run(driver, words), _all_executors(driver), world)
     check_durable(world)
     check_deleted(world)
-    # Spark does the lost tasks again, and what these find of their own is as good as new.
+    # Spark repeats the lost tasks, which accept the objects that they stored before.
     assert ran.code == 0, ran.err
     assert segments_of(world.metadata) == segments_of(end.metadata)
     assert objects_of(world.remote) == objects_of(end.remote)
@@ -132,7 +132,7 @@ def test_executors_are_killed(
 def test_the_driver_is_killed(
     standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
 ) -> None:
-    """Its executors may go on for a while; the next run, on threads, comes to the end all the same."""
+    """The driver's executors may run on for a while; the next run, on threads, finishes nevertheless."""
     world, end = _world("copy", capture, tmp_path / "world"), undisturbed["copy"]
     words, driver = copying(world), Driver(standalone, tmp_path)
     driver.call(_started)
@@ -147,5 +147,5 @@ def test_the_driver_is_killed(
 
 
 def _started(spark: "SparkSession") -> None:
-    """So that a kill in the middle is none at the beginning."""
+    """Wait until the run has begun, so that the kill is in the middle."""
     spark.range(2).count()

@@ -111,7 +111,7 @@ def test_speculation_is_refused(spec: SideEffectContextSpec) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_what_a_retried_task_failed_at_is_not_known(spec: SideEffectContextSpec, *, again: bool) -> None:
-    """The task before it may still be at work somewhere."""
+    """The earlier attempt of the task may still be running on some executor."""
     runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec), is_retried=again)
     tasks = pa.table({TASKS: pa.array([pickle.dumps([(7, piece(7))])], pa.binary())})
     (found,) = input_results(pa.Table.from_batches(runner(iter(tasks.to_batches())))).items()
@@ -150,21 +150,21 @@ def test_an_executor_learns_no_secret(tmp_path: Path, monkeypatch: pytest.Monkey
     spec = pickle.dumps(tier.resolved(remote))
     assert b"wJalr" not in spec
     assert b"AKID" not in spec
-    # Where the objects are is no secret: of another bucket of that name nobody would know.
+    # Credentials may differ, so the same bucket name may be another bucket on executors.
     assert endpoint.encode() in spec
     with pytest.raises(UsageError, match="another process"):
         TierSpec("s3://user:pass@bucket/folder").resolved(remote)
 
 
 def test_a_task_has_consecutive_pieces() -> None:
-    """A copy that fails ends the copies of its partition that follow it in the task."""
+    """If a copy fails, the later copies of its partition in the task are not started."""
     assert [list(each) for each in slices(range(5), 2)] == [[0, 1, 2], [3, 4]]
     assert [list(each) for each in slices(range(5), 9)] == [[0], [1], [2], [3], [4]]
 
 
 @pytest.mark.parametrize("sent", [b"nonsense", serialization.dumps([1]), pickle.dumps(Path("x")), b""])
 def test_what_is_no_result_is_not_known(spec: SideEffectContextSpec, sent: bytes) -> None:
-    """Nothing that an executor sends may pass for a side effect that was done."""
+    """No invalid result of an executor may count as a finished side effect."""
     runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec))
     tasks = pa.table({TASKS: pa.array([pickle.dumps([(0, piece(0))])], pa.binary())})
     rows = pa.Table.from_batches(runner(iter(tasks.to_batches()))).to_pylist()

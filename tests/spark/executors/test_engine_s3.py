@@ -1,4 +1,4 @@
-"""copy, sweep, delete and fetch on Spark beside an S3 server: as on threads, by the executors' own means."""
+"""copy, sweep, delete and fetch on Spark with an S3 server, as on threads."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ SPARK = ("--engine", "spark", "--master", MASTER)
 
 @pytest.fixture(scope="module")
 def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """With what AWS's libraries take from the environment, as its Python workers have."""
+    """Return a driver with the AWS variables, which its Python workers have, too."""
     spark_home()
     with pytest.MonkeyPatch.context() as patched:
         found(s3_session, patched)
@@ -50,13 +50,13 @@ def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def place(s3_server: S3Server) -> Place:
-    """One that other tests of the engine have not."""
+    """Return a tier that no other test of the engine uses."""
     return Place(f"s3://{s3_server.bucket()}/tier", "aiven", COMPRESSED)
 
 
 @pytest.fixture
 def tierctl(driver: Driver) -> Callable[..., Ran]:
-    """Every command of the tests that are taken from elsewhere, with --engine spark."""
+    """Return a function that runs a command line with --engine spark."""
 
     def run(*args: object) -> Ran:
         ran = driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
@@ -66,7 +66,7 @@ def tierctl(driver: Driver) -> Callable[..., Ran]:
 
 
 def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: int) -> Any:
-    """A run whose lease is lost when it has met the label so often."""
+    """Run a command whose lease is lost at the nth occurrence of the label."""
     with mock.patch("tierctl.storage.lease.object.ObjectLease.is_lost", return_value=False) as is_lost:
         left = iter(range(1, times))
 
@@ -88,7 +88,7 @@ DONE = 4
 def test_a_lost_lease_ends_the_run(
     driver: Driver, s3_server: S3Server, capture: Capture, tmp_path: Path, at: tuple[str, int]
 ) -> None:
-    """Between two waves of four, or in the second one; nothing is called finished that nobody looked at."""
+    """The lease is lost between two waves of four, or in the second; no unverified segment is finished."""
     tier = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
     local = capture("untiered-broker") / "local"
     logs = ("--log-dir", local, *enabled(local))
@@ -105,7 +105,7 @@ def test_a_lost_lease_ends_the_run(
     assert len(finished) == DONE
     opened = tier.open()
     assert all(len(opened.objects_of(s)) >= 5 for s in finished)
-    # What was begun and not finished is known by the metadata: a later run finds it.
+    # The metadata has the unfinished segments, so a later run finds them.
     known = {o.key for s in segments for o in opened.objects_of(s)}
     assert {o.key for o in opened.list_objects()} <= known
     opened.close()

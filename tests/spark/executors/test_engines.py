@@ -1,4 +1,4 @@
-"""What is read in bulk is the same on every kind of Spark."""
+"""Bulk reads have the same result on every kind of Spark."""
 
 import pytest
 
@@ -18,7 +18,7 @@ CODES = {"format": 7, "segments": 7, "verify": 7}
 
 @pytest.fixture(scope="module")
 def spoilt(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Spoilt:
-    """A tier with a log cut, objects missing and nobody's, and a record that can't be read."""
+    """Return a tier with a cut log, missing and orphaned objects, and an unreadable record."""
     import shutil
 
     folder = tmp_path_factory.mktemp("spoilt")

@@ -1,4 +1,4 @@
-"""`fetch --engine spark` prints what `fetch` prints, byte for byte, and reads no more than it must."""
+"""`fetch --engine spark` prints the same bytes as `fetch`, and reads no more than it must."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ SPARK = ("--engine", "spark", "--master", "local[2]")
 
 @dataclass
 class Here:
-    """Executors that are this thread."""
+    """Executors that run in this thread."""
 
     slots: int = 2
     jobs: list[int] = field(default_factory=list)
@@ -36,9 +36,9 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """--engine spark without Spark: what is cut, rendered and put together is the same."""
+    """Run --engine spark without Spark: split, render and join as with Spark."""
     executors = Here()
-    # Folding is another test's matter.
+    # Other tests cover the fold.
     monkeypatch.setattr(Resources, "_bulk_fold", lambda _: None)
     monkeypatch.setattr(Resources, "executors", executors)
     return executors
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: 
     assert ran.code in {7, 10}
     assert same(*args, "--partition=0", "--max-records=100").code == 0
     if damage == "flip":
-        # Reading is a group of batches ahead of what is printed.
+        # The reader is one group of batches ahead of the output.
         before = heads(logs[1])[0][1]
         assert same(*args, "--partition=0", f"--offset={before}", "--max-records=10").code == 0
 

@@ -1,4 +1,4 @@
-"""The state that executors fold is the one that is folded here, to the last anomaly."""
+"""The state that executors fold equals the state of a fold in this process, with all anomalies."""
 
 import random
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_captures(place: str, capture: Capture, spark: "SparkSession") -> None:
 
 @pytest.fixture(scope="module")
 def absurd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kafka's own histories, mixed up; a value is nonsense, and of a topic the last events went astray."""
+    """Return mixed histories from Kafka; one value is invalid, and one topic's events are misplaced."""
     chance = random.Random(7)
     histories = [[bytes.fromhex(e["hex"]) for e in each["events"]] for each in vectors("cache.jsonl")]
     records: list[tuple[int, bytes]] = []
@@ -88,7 +88,7 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
 
 @pytest.fixture
 def divides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few events are cut as if they were many."""
+    """Split a few events as if they were many."""
     monkeypatch.setattr(fold, "DIVIDED_EVENTS_MIN", 1)
     monkeypatch.setattr(fold, "EVENTS_PER_SHARE_MAX", 100)
     monkeypatch.setattr(fold, "RECORDS_PER_SPLIT", 30)
@@ -96,7 +96,7 @@ def divides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("divides")
 def test_one_metadata_partition_is_divided(spark: "SparkSession", tmp_path: Path) -> None:
-    """Kafka's own histories, each one a user partition's, beside each other in one metadata partition."""
+    """Put several histories from Kafka, each for one user partition, into one metadata partition."""
     chance = random.Random(8)
     histories = [[bytes.fromhex(e["hex"]) for e in each["events"]] for each in vectors("cache.jsonl")]
     events = []
@@ -153,7 +153,7 @@ def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
 def test_an_executor_that_sees_other_files(
     there: bool, is_divided: bool, tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody's metadata must not pass for none."""
+    """Missing files on an executor must not look like an empty metadata topic."""
     if is_divided:
         monkeypatch.setattr(fold, "DIVIDED_EVENTS_MIN", 1)
         monkeypatch.setattr(fold, "RECORDS_PER_SPLIT", 1)
@@ -163,7 +163,7 @@ def test_an_executor_that_sees_other_files(
         topic.append([(0, encode(started(number))) for number in range(count)])
         topic.close()
     bulk = SparkFold(Executors(spark), TopicLocation(uri=other.as_uri()))
-    says = "up to offset 1 only" if there else str(other)
+    says = "only up to offset 1" if there else str(other)
     with pytest.raises(EngineError if there else TierctlError, match=says) as e:
         manager_at(whole, fold_runner=bulk).refresh()
     assert e.value.hint

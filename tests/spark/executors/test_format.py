@@ -76,7 +76,7 @@ def test_few_messages_need_few_splits(capture: Capture, monkeypatch: pytest.Monk
 def test_what_comes_bit_by_bit_needs_no_executors(words: tuple[str, ...]) -> None:
     said = tierctl("format", *words, "--engine", "spark")
     assert said.code == 2
-    assert "--engine spark prints the present records of --metadata" in said.err
+    assert "--engine spark can only print the existing records of --metadata" in said.err
 
 
 def test_a_plugin_s_style_is_loaded_there(capture: Capture) -> None:

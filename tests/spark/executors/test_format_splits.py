@@ -1,4 +1,4 @@
-"""Lines of a metadata log are the same however it is cut, damaged or not; no Spark is needed to see it."""
+"""The lines of a metadata log are the same for every split, also with damage; Spark is not needed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Only facts come back from executors, in tierctl's own classes."""
+"""Executors can only return data, in tierctl's own classes."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ from tests.metadata.pictures import picture
 
 
 class Hostile:
-    """Pickled, it is a call of anything."""
+    """An object whose pickle calls an arbitrary function."""
 
     def __init__(self, *called: object) -> None:
         self.called = called
@@ -41,13 +41,13 @@ class Hostile:
     ids=["system", "eval", "getattr", "Popen", "a function of ours", "a path"],
 )
 def test_only_facts_come_back(sent: object) -> None:
-    with pytest.raises(pickle.UnpicklingError, match="does not travel"):
+    with pytest.raises(pickle.UnpicklingError, match="can't be transferred"):
         serialization.loads(serialization.dumps(sent))
 
 
 @pytest.mark.parametrize("name", serialization._PACKAGES)
 def test_a_package_of_facts_is_there(name: str) -> None:
-    """One that was renamed would keep its results on the executors."""
+    """If a package were renamed, results of its classes could not be returned from executors."""
     assert importlib.util.find_spec(f"tierctl.{name}") is not None
 
 

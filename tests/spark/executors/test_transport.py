@@ -1,4 +1,4 @@
-"""Work goes to executors in one way, and its results and errors come back whole."""
+"""Work is sent to executors in one way, and results and errors are returned completely."""
 
 import io
 import pickle
@@ -47,7 +47,7 @@ def zeros(size: int) -> bytes:
 
 
 def test_no_result_is_an_error(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a task did not answer must not pass for an empty answer."""
+    """A task without a response must not count as an empty result."""
     executors = Executors(spark, tasks_max=2)
     collected = Executors._collect
 
@@ -74,7 +74,7 @@ def results_of(task: SparkTask, inputs: list[Any]) -> dict[int, Any]:
 
 
 def usable() -> None:
-    """An executor that can work."""
+    """Return the result of a probe of a usable executor."""
 
 
 def full() -> None:
@@ -127,7 +127,7 @@ def test_a_group_ends_when_its_cost_is_reached(costs: list[int], cost_per_group:
 
 
 def test_there_is_one_transport() -> None:
-    """A second way to send work to executors would have to get every safety rule again."""
+    """A second way to send work to executors would need every safety rule again."""
     senders = {"mapInArrow", "mapInPandas", "mapPartitions", "applyInArrow", "applyInPandas", "parallelize"}
     root = Path(tierctl.__file__).parent
     users = {

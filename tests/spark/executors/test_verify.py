@@ -1,4 +1,4 @@
-"""`verify` and `segments` with --engine spark say what they say without it, in the same order."""
+"""`verify` and `segments` print the same rows in the same order with and without --engine spark."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_spoilt(
 
 
 def test_another_tiers_metadata(capture: Capture) -> None:
-    """Nothing that is there is known, and nothing that is known is there: one error instead of findings."""
+    """No object belongs to the metadata: there is one error instead of findings."""
     metadata = within(capture, "untiered-broker/tiered-metadata")
     remote = within(capture, "tiered-cluster/after-remote")
     said = assert_same("verify", "--metadata", metadata, "--remote", remote, "-o", "csv")
@@ -100,7 +100,7 @@ def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytes
     where = _options(capture, "tiered-cluster/after")
     said = tierctl("verify", *where, "--deep", "--engine", "spark", "--master", "local[2]")
     assert said.code == 5
-    assert "does not see" in said.err
+    assert "can't find" in said.err
 
 
 def _blind(spec: object, piece: object) -> list[object]:

@@ -1,4 +1,4 @@
-"""A session starts quietly, names what keeps it from starting, and leaves nothing behind."""
+"""A session starts without output, reports why it can't start, and leaves no process behind."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def python_of(session: "SparkSession", seconds: float = 0) -> str:
-    """The interpreter of a Python worker, which takes its time."""
+    """Return the interpreter of a Python worker, after some time."""
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
@@ -213,7 +213,7 @@ def test_a_failed_job_is_said_in_its_own_words(kind: str, request: pytest.Fixtur
 
 
 def failed_job(session: "SparkSession") -> None:
-    """A job whose one task fails, within a session that tierctl opened."""
+    """Run a job whose only task fails, in a session that tierctl opened."""
     from tierctl.spark.session.failures import failures
 
     def fail(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -255,11 +255,11 @@ def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
-    """How far two tasks were said to be while they ran."""
+    """Return the progress that was reported for two tasks while they ran."""
     heard: list[TaskCount] = []
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        # A server of Spark Connect tells every two seconds.
+        # A Spark Connect server reports progress every two seconds.
         time.sleep(3)
         yield from batches
 
@@ -291,13 +291,13 @@ def test_a_driver_that_ended_without_memory(monkeypatch: pytest.MonkeyPatch) -> 
     line = "Terminating due to java.lang.OutOfMemoryError: Java heap space"
     monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", lambda: ["ERROR X: earlier", line])
     error = engine_error(RuntimeError("An error occurred while calling None.x"), "local[2]")
-    assert error.message == "the memory of Spark's driver at local[2] does not suffice for the results"
+    assert error.message == "the memory of Spark's driver at local[2] is too small for the results"
     assert error.hint is not None
     assert "spark.driver.memory" in error.hint
 
 
 def test_a_driver_without_memory_ends(spark: "SparkSession") -> None:
-    """Spark alone waits without end: it loses the thread that receives results."""
+    """Spark alone would wait for ever, because it loses the thread that receives results."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()

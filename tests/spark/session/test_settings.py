@@ -1,4 +1,4 @@
-"""--engine, --master and --spark-conf: what is refused before anything is started."""
+"""--engine, --master and --spark-conf: wrong values are refused before Spark is started."""
 
 from pathlib import Path
 
@@ -14,18 +14,26 @@ SPARK = ("--engine", "spark")
 @pytest.mark.parametrize(
     ("args", "message", "hint"),
     [
-        (("--master", "local[2]"), "--master goes with --engine spark", "leave --master out"),
-        (("--spark-conf", "spark.x=1"), "--spark-conf goes with --engine spark", "leave --spark-conf out"),
+        (("--master", "local[2]"), "--master needs --engine spark", "leave --master out"),
+        (("--spark-conf", "spark.x=1"), "--spark-conf needs --engine spark", "leave --spark-conf out"),
         ((*SPARK, "--spark-conf", "spark.executor.memory"), "expected spark.KEY=VALUE", "memory=4g"),
         ((*SPARK, "--spark-conf", "executor.memory=1g"), "expected spark.KEY=VALUE", "memory=4g"),
         ((*SPARK, "--master", "mesos://x"), "'mesos://x': no master of Spark", "spark://host:port"),
-        ((*SPARK, "--master", "sc://h;token=abc"), "a token does not go", "SPARK_CONNECT_AUTHENTICATE_TOKEN"),
+        (
+            (*SPARK, "--master", "sc://h;token=abc"),
+            "must not contain a token",
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+        ),
         (
             (*SPARK, "--master", "sc://h", "--spark-conf", "spark.executor.memory=1g"),
-            "a Spark Connect server has its own",
+            "a Spark Connect server has its own value",
             "spark.sql.*",
         ),
-        ((*SPARK, "--spark-conf", "spark.hadoop.fs.s3a.secret.key=x"), "credentials don't", "instance role"),
+        (
+            (*SPARK, "--spark-conf", "spark.hadoop.fs.s3a.secret.key=x"),
+            "must not contain credentials",
+            "instance role",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["segments", "sweep"])

@@ -1,4 +1,4 @@
-"""Executors need no tierctl of their own: they import the one that is sent to them."""
+"""Executors need no installed tierctl: they import the package that is sent to them."""
 
 import io
 import re
@@ -76,7 +76,7 @@ def test_the_archive_is_the_same_every_time() -> None:
 
 
 def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
-    """Where each of two tasks has tierctl from, and which formatters it finds."""
+    """Return the path of tierctl in each of two tasks, and the formatters that it finds."""
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""`tierctl submit`: lines for each kind of cluster, held against spark-submit itself where that can be."""
+"""`tierctl submit`: command lines for each kind of cluster, checked with spark-submit if possible."""
 
 import os
 import shlex
@@ -92,7 +92,7 @@ def test_a_line_for_yarn(tmp_path: Path) -> None:
                 "spark.kubernetes.file.upload.path": "s3a://b/c",
             },
         ),
-        # What the operator says goes before what we would choose.
+        # The operator's settings take precedence over tierctl's.
         (
             ("--master", "spark://h:7077", "--spark-conf", "spark.pyspark.python=/opt/python"),
             {"spark.pyspark.python": "/opt/python"},
@@ -108,11 +108,11 @@ def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], 
     [
         (("--master", "yarn"), "no command"),
         (("segments", "--metadata", "x"), "--master is missing"),
-        (("--master", "yarn", "doctor"), "doctor: no command that runs on Spark"),
+        (("--master", "yarn", "doctor"), "doctor: this command can't run on Spark"),
         (("--master", "yarn", "segments", "--metdata", "x"), "No such option '--metdata'"),
-        (("--master", "yarn", "segments", "--engine", "local"), "--engine local needs no spark-submit"),
-        (("--master", "yarn", "segments", "--master", "yarn"), "go before the command"),
-        (("--master", "sc://h", "segments"), "takes no submissions"),
+        (("--master", "yarn", "segments", "--engine", "local"), "submit can't be used with --engine local"),
+        (("--master", "yarn", "segments", "--master", "yarn"), "must be before the command"),
+        (("--master", "sc://h", "segments"), "can't use a Spark Connect server"),
         (("--master", "spark://h", "--deploy-mode", "cluster", "segments"), "runs no Python drivers"),
         (("--master", "k8s://https://h", "segments"), "--container-image is missing"),
         ((*K8S, "--deploy-mode", "cluster", "segments"), "pods don't see"),
@@ -165,7 +165,7 @@ def test_a_command_run_by_spark_submit(standalone: str, capture: Capture, tmp_pa
     ran = run(*command)
     assert ran.code == 0, ran.err
     assert ran.lines == tierctl(*command).lines
-    # The first is the JVM's own.
+    # The first one belongs to the JVM.
     assert not [
         line for line in ran.err.splitlines() if not line.startswith(("WARNING: Using", "waiting for"))
     ]
@@ -227,5 +227,5 @@ def test_spark_submit_understands_the_line(
     assert done.returncode != 0
     for text in (*understood, f"{archive}#environment", "tierctl-main.py", "sweep"):
         assert text in said, said[-4000:]
-    # It got as far as the cluster, which is not there.
+    # spark-submit tried to connect to the cluster, which does not exist.
     assert "Connection refused" in said, said[-4000:]

@@ -1,4 +1,4 @@
-"""A command submitted to YARN, its driver in a container: it ends as on threads."""
+"""A command submitted to YARN with its driver in a container has the same result as on threads."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ TIMEOUT_S = 300
 
 @pytest.fixture(scope="module")
 def conf_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """HADOOP_CONF_DIR of a cluster."""
+    """Return HADOOP_CONF_DIR of a cluster."""
     spark_home()
     with yarn_running(tmp_path_factory.mktemp("yarn")) as found:
         yield found
@@ -27,20 +27,20 @@ def conf_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def env(conf_dir: Path) -> dict[str, str]:
-    """An operator's environment."""
+    """Return an operator's environment."""
     kept = {name: os.environ[name] for name in ("JAVA_HOME", "HOME") if name in os.environ}
     return environment(HADOOP_CONF_DIR=str(conf_dir), SPARK_LOCAL_IP="127.0.0.1", **kept)
 
 
 def settings(staging: Path, more: Mapping[str, str]) -> list[str]:
-    # Spark is on the node already; else every run sends some hundred megabytes.
+    # Spark is on the node already; otherwise every run would send some hundred megabytes.
     own = {"spark.yarn.jars": f"local:{spark_home()}/jars/*", "spark.yarn.stagingDir": staging.as_uri()}
     named = (SMALL | own | more).items()
     return [word for name, value in named for word in ("--spark-conf", f"{name}={value}")]
 
 
 def test_the_driver_is_in_a_container(env: dict[str, str], capture: Capture, tmp_path: Path) -> None:
-    """Whose interpreter is named as --python-archive would name its own."""
+    """The container's interpreter is named as --python-archive names it."""
     here, there = tiered(capture, tmp_path / "here"), tiered(capture, tmp_path / "there")
     assert tierctl(*sweeping(here)).code == 0
     python = {

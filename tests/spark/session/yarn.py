@@ -24,7 +24,7 @@ SMALL = {
 
 @contextmanager
 def yarn_running(folder: Path) -> Iterator[Path]:
-    """A cluster of one node while the block runs; yields its HADOOP_CONF_DIR."""
+    """Run a cluster of one node during the block; yield its HADOOP_CONF_DIR."""
     hadoop = hadoop_jars("YARN")
     conf = folder / "conf"
     conf.mkdir()

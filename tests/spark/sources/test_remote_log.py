@@ -1,4 +1,4 @@
-"""`remote_log` against what stock consumers read, for every topic of every capture."""
+"""`remote_log` compared with consumers, for every topic of every capture."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def load(session: "SparkSession", options: Mapping[str, str]) -> "DataFrame":
 
 
 def answers_of(table: pa.Table) -> dict[tuple[str, int], list[Answer]]:
-    """By topic and partition, in the order that they come."""
+    """Return the consumers' records by topic and partition, in their order."""
     found: dict[tuple[str, int], list[Answer]] = defaultdict(list)
     for row in table.to_pylist():
         answer = (row["offset"], row["timestamp_ms"], brute.sha(row["key"]), brute.sha(row["value"]))
@@ -100,7 +100,7 @@ def test_every_topic_of_brokers_tiers(
 def test_every_topic_after_an_unclean_election(
     session: "SparkSession", capture: Capture, stage: str, answers: str, isolation: str
 ) -> None:
-    """Nobody wrote in transactions, so that both kinds of consumers were served the same."""
+    """No producer used transactions, so both isolation levels have the same records."""
     root = capture("unclean-leader")
     files = {topic: root / "answers" / f"{answers}-{topic}-0.jsonl" for topic in ("wallets", "payouts")}
     expected = {(topic, 0): brute.answers(file) for topic, file in files.items() if file.exists()}

@@ -1,4 +1,4 @@
-"""The metadata topic as a table of Spark: what it holds, conditions that are pushed, every kind of Spark."""
+"""The metadata topic as a Spark table: its rows, pushed conditions, every kind of Spark."""
 
 import json
 from collections.abc import Callable
@@ -31,30 +31,30 @@ CAPTURES = ("tiered-cluster", "untiered-broker", "unclean-leader", "aiven-plain"
 
 
 def table(spark: "SparkSession", uri: str, **options: object) -> DataFrame:
-    """The metadata topic as a user of Spark reads it."""
+    """Return the metadata topic as a user of Spark reads it."""
     tierctl.spark.register(spark)
     return spark.read.format("remote_log_metadata").options(**options).load(uri)  # type: ignore[arg-type]
 
 
 def read_rows(spark: "SparkSession", uri: str, **options: object) -> list[Row]:
-    """All its rows in order of partition and offset."""
+    """Return all its rows by partition and offset."""
     return sorted(table(spark, uri, **options).toArrow().to_pylist(), key=place)
 
 
 def place(row: Row) -> tuple[int, int]:
-    """Where a row is in the topic."""
+    """Return the partition and offset of a row."""
     return row["metadata_partition"], row["metadata_offset"]
 
 
 def printed(folder: Path) -> list[Row]:
-    """What `tierctl format` says of a folder, whatever its exit code."""
+    """Return the output of `tierctl format` for a folder, with any exit code."""
     ran = run_tierctl("format", "--metadata", f"file://{folder}", "--style", "json")
     return [json.loads(line) for line in ran.lines]
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three metadata partitions: both dialects, what does not decode, a tombstone, damage and a gap."""
+    """Return three metadata partitions with both dialects, invalid values, a tombstone, damage and a gap."""
     folder = tmp_path_factory.mktemp("mixed")
     kip405 = bytes.fromhex(
         "0100000e6576656e74732d323032342e30316b0fa319719489e993bcd3c5a6c7ac09000000049318d58962ff55e8cabbbbd4"
@@ -70,7 +70,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_tables(spark: "SparkSession", folders: list[str]) -> list[list[Row]]:
-    """The rows of several folders, by one job."""
+    """Return the rows of several folders, read by one job."""
     tables = [table(spark, f"file://{each}").selectExpr("*", f"'{each}' folder") for each in folders]
     rows = sorted(reduce(DataFrame.unionAll, tables).toArrow().to_pylist(), key=place)
     return [[row for row in rows if row["folder"] == each] for each in folders]
@@ -106,7 +106,7 @@ def test_columns_that_nobody_names_are_not_made(mixed: Path, spark: "SparkSessio
     assert sorted(map(tuple, df.collect())) == [("clicks", offset) for offset in range(9)]
 
 
-# A condition, how many of the log's 4 tasks it leaves, and whether Spark has nothing left to do.
+# A condition, the number of tasks (of 4) that it leaves, and whether it is pushed down completely.
 CONDITIONS = [
     ("metadata_partition in (0, 2) and not metadata_partition = 2", 3, True),
     ("metadata_offset between 3 and 6", 1, True),
@@ -124,7 +124,7 @@ CONDITIONS = [
 
 @pytest.fixture(scope="module")
 def whole(mixed: Path, spark: "SparkSession") -> DataFrame:
-    """Every row, in Spark's own hands."""
+    """Return every row, filtered only by Spark."""
     return spark.createDataFrame(table(spark, f"file://{mixed}").toArrow()).cache()
 
 

@@ -1,4 +1,4 @@
-"""Layout `aiven` against what Aiven's plugin wrote, and against what it never would."""
+"""Layout `aiven`, compared with objects that Aiven's plugin wrote, and with invalid ones."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def bucket_of(root: Path) -> RemoteStorageManager:
 def files_of(
     remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, folder: Path
 ) -> LogSegmentData:
-    """A segment out of a tier, as files again."""
+    """Return a segment of a tier as local files."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def file(index_type: IndexType | None) -> Path:
@@ -85,7 +85,7 @@ def files_of(
 
 def manifest_of(raw: bytes) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(raw)
-    # That of the event that finished the copy; the plugin saw the one that began it.
+    # The metadata of the event that finished the copy; the plugin received that of the event before.
     del document["remoteLogSegmentMetadata"]["eventTimestampMs"]
     return document
 
@@ -293,7 +293,7 @@ class TestCustomMetadata:
             object_key=main_path(metadata),
         )
         assert all(key.startswith("old/") for key in store.objects)
-        # The plugin is configured anew, and the segment is still found.
+        # The settings of the plugin have changed, and the segment is still found.
         moved = ObjectTier(store, AivenLayout(key_prefix="new/"))
         assert moved.objects_of(metadata) == []
         named = replace(metadata, custom_metadata=custom)

@@ -1,4 +1,4 @@
-"""Leases on every store that has one, and the refusal where a store has none."""
+"""Leases on every store that supports them, and the refusal on other stores."""
 
 import errno
 import fcntl
@@ -140,7 +140,7 @@ class TestLease:
     def test_a_process_that_proc_hides_may_still_run(
         self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """With hidepid, or ProtectProc= of a unit, the processes of other users are not in /proc."""
+        """With hidepid, or ProtectProc= of a unit, /proc does not list the processes of other users."""
         monkeypatch.setattr("tierctl.storage.lease.owner._started", lambda pid: "9" * (pid == os.getpid()))
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
             left = Owner.of_this_run().facts() | {"pid": holder.pid, "started": "1"}
@@ -207,7 +207,7 @@ class TestWithoutALease:
         assert open_lease(tier, is_optional=True) is None
 
     def test_stores_of_pyarrow_have_none(self) -> None:
-        """Their conditional writes are not reachable through pyarrow.fs."""
+        """pyarrow.fs does not offer their conditional writes."""
         assert not isinstance(arrow.ArrowStore(None), ConditionalStore)
         assert {scheme for scheme, kind in STORES.items() if kind.module == "arrow"} == {
             "gs",

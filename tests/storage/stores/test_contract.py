@@ -1,4 +1,4 @@
-"""What every RemoteStorageManager must do, whatever it stores in."""
+"""The contract of RemoteStorageManager, tested over every store."""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def _hdfs(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout)
 
 def _arrow(_request: pytest.FixtureRequest, folder: Path, _layout: SegmentLayout) -> ObjectStore:
     folder.mkdir()
-    # No server of the registered schemes runs here, and pyarrow.fs gives all file systems one interface.
+    # No server for the registered schemes runs here; pyarrow.fs has one interface for all file systems.
     return arrow.open_store(parse_store_uri(folder.as_uri()))
 
 
@@ -61,7 +61,7 @@ REGISTERED: dict[str, dict[str, Make]] = {
     "hdfs": {"hdfs": _hdfs},
     "arrow": {"arrow": _arrow},
 }
-"""By the module that the registry names: how the tests open its stores."""
+"""How the tests open the stores, by the module that the registry names."""
 
 STORES: dict[str, Make] = {
     "memory": lambda _request, _folder, _layout: MemoryStore(),
@@ -77,14 +77,14 @@ CASES = {
     for store in STORES
     for layout in LAYOUTS
     for retried in (False, True)
-    # The retrying wrapper doesn't see what is below it.
+    # The retrying wrapper has no access to the store below it.
     if not (retried and store not in {"local", "memory"})
     and (store not in {"hdfs", "s3 over tls"} or layout == "kafka")
 }
 
 
 def test_every_registered_store_keeps_the_contract() -> None:
-    """A new row of the registry needs an entry in REGISTERED, and so passes all tests below."""
+    """A new row of the registry needs an entry in REGISTERED, and then passes all tests below."""
     assert {kind.module for kind in registry.STORES.values()} == set(REGISTERED)
     assert {store for store in STORES if any(name.startswith(f"{store}, ") for name in CASES)} == set(STORES)
 
@@ -186,7 +186,7 @@ class TestCopyObjects:
         segment, target = metadata_of(), replace(NEIGHBOUR.topic_id_partition, partition=8)
         store.copy_log_segment_data(segment, data)
         before, new = set(store.list_objects()), store.renamed(segment, target)
-        # Left by a program that was killed.
+        # A killed program left this file.
         store.copy_log_segment_data(new, data_in(tmp_path / "other", seed=9))
         for _ in range(2):
             store.copy_objects(segment, target)
@@ -301,7 +301,7 @@ class TestDelete:
         delete_segment(store, metadata_of(33, partition=12))
 
     def test_many_segments_at_once(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
-        """Segments of several folders, present, absent and hostile ones: an answer for each, in order."""
+        """Segments of several folders, existing, missing and malicious ones: one result each, in order."""
         stored = [metadata_of(number, partition=number % 2) for number in range(5)]
         for metadata in stored:
             store.copy_log_segment_data(metadata, data)
@@ -327,7 +327,7 @@ class TestDelete:
 
 
 def _object_of(suffix: str, layout: SegmentLayout) -> str:
-    """In which object a file's bytes are."""
+    """Return the object that contains a file's bytes."""
     return suffix if isinstance(layout, KafkaLayout) or suffix == ".log" else ".indexes"
 
 

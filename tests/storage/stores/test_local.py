@@ -1,4 +1,4 @@
-"""What only a tier in a folder can get wrong."""
+"""Behaviour that only a tier in a folder has."""
 
 import errno
 import os
@@ -104,7 +104,7 @@ class TestLayout:
         local_tier(named).copy_log_segment_data(metadata_of(), data)
         assert folder_of(tmp_path).is_dir()
         assert len(local_tier(tmp_path).objects_of(metadata_of())) == 6
-        # A broker whose rsm.config.dir has that name makes another one inside.
+        # A broker whose rsm.config.dir has that name creates another folder of the same name inside.
         (named / "kafka-tiered-storage").mkdir()
         assert local_tier(named).objects_of(metadata_of()) == []
 
@@ -224,7 +224,7 @@ class TestDelete:
 
 
 class TestWithoutAFolderOfItsOwn:
-    """Layout `aiven` without a prefix: nothing but objects tells a tier from an empty mount point."""
+    """Layout `aiven` without a prefix: only objects distinguish a tier from an empty mount point."""
 
     def test_an_empty_mount_point_is_no_tier(self, tmp_path: Path, data: LogSegmentData) -> None:
         tier = local_tier(tmp_path / "tier", AivenLayout())
@@ -257,10 +257,10 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for key, kind in (("pipe", "a pipe"), ("folder", "a folder")):
-        with pytest.raises(RemoteStorageError, match=f"{kind} stands where an object should be"):
+        with pytest.raises(RemoteStorageError, match=f"{kind} has the name of an object"):
             store.open(key)
     (pipe,) = store.list_objects("")
-    assert (pipe.key, pipe.problem) == ("pipe", "a pipe stands where an object should be")
+    assert (pipe.key, pipe.problem) == ("pipe", "a pipe has the name of an object")
     assert list(plain_objects([pipe])) == []
 
 
@@ -312,7 +312,7 @@ def delete(root: Path, fs: FileSystem) -> None:
 
 
 def whole_objects(root: Path, data: LogSegmentData) -> set[str]:
-    """Keys of the segment that are there; each must be whole."""
+    """Return the keys of the segment's existing objects; each must be complete."""
     store = local_tier(root)
     if not (root / "kafka-tiered-storage").exists():
         return set()

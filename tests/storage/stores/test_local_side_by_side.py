@@ -8,7 +8,7 @@ from tests.storage.tiers import local_tier
 
 
 def test_folders_that_come_and_go_disturb_nobody(tmp_path: Path) -> None:
-    """Each object is the last of the folder now and then: other threads' folder goes with it."""
+    """Each object is sometimes the last one of its folder, which other threads then delete."""
     tier = local_tier(tmp_path)
     (tmp_path / "other").mkdir()
 

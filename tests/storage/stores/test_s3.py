@@ -1,4 +1,4 @@
-"""What only an object store can get wrong: writes in parts, lost answers, leases, prefixes."""
+"""Behaviour that only an object store has: multipart uploads, lost responses, leases, prefixes."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ class TestOverTls:
     def test_every_write_says_its_checksum_before_its_bytes(
         self, s3_tls_server: S3Server, tmp_path: Path
     ) -> None:
-        """Checksums that boto3 makes itself come after the bytes over TLS, which not all servers know."""
+        """Over TLS, boto3 sends its own checksums after the bytes, which not all servers support."""
         store = S3Store(s3_client(), s3_tls_server.bucket(), part_bytes=5 * MIB)
         sent: list[Any] = []
         for operation in ("PutObject", "UploadPart"):

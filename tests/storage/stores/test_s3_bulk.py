@@ -1,4 +1,4 @@
-"""Requests to S3 about many keys, against a model of its listings."""
+"""Requests to S3 about many keys, with a model of its listings."""
 
 from collections.abc import Mapping
 from typing import Any

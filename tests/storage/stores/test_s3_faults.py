@@ -1,6 +1,6 @@
-"""Each fault between a client and an S3 server, at each request: what is promised holds, or an error comes.
+"""Each fault between a client and an S3 server, at each request: the contract holds, or an error is raised.
 
-The client tries once, so that no fault is hidden; that whole commands converge is tests/apply's to see.
+The client does not retry, so that no fault is hidden; tests/apply checks that whole commands converge.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,24 +24,24 @@ TIMEOUT_S = 0.4
 _FRESH = count()
 
 ANSWERED = tuple(kind for kind in KINDS if kind != "errors inside")
-"""Faults of requests whose good answers hold no XML."""
+"""Faults of requests whose successful responses have no XML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The same bucket from behind the faults, and from beside them."""
+    """One bucket, opened through the proxy with faults, and opened directly."""
 
     proxy: FaultyProxy
     far: S3Store
     near: S3Store
 
     def keys(self) -> tuple[str, str, str]:
-        """Three that nobody had."""
+        """Return three new keys."""
         number = next(_FRESH)
         return f"{number}/a", f"{number}/b", f"{number}/c"
 
     def spoiled(self, fault: Fault, act: Callable[..., object], *args: object) -> bool:
-        """Whether `act` ended with an error of ours when this went wrong; any other is raised."""
+        """Return whether `act` raised an error of tierctl with this fault; other exceptions are raised."""
         self.proxy.faults = [fault]
         try:
             act(*args)
@@ -76,7 +76,7 @@ def sides(s3_session: S3Server) -> Iterator[Sides]:
 
 @pytest.fixture
 def repeating(sides: Sides) -> Iterator[S3Store]:
-    """The bucket behind the faults, by a client that repeats a request once."""
+    """Open the bucket through the proxy with a client that repeats a request once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "CLIENT_ATTEMPTS", 2)
         store = S3Store(s3_client(Endpoint(sides.proxy.endpoint)), sides.near._bucket)
@@ -91,7 +91,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def positions(kind: Kind) -> tuple[int, ...]:
-    """The first, the middle, the last of three requests, and all of them; one where a fault takes time."""
+    """Return the first, middle and last of three requests, and all; only one if the fault takes time."""
     return (2,) if kind in {"hang", "timeout"} else (1, 2, 3, 0)
 
 
@@ -109,7 +109,7 @@ def test_writing(sides: Sides, kind: Kind) -> None:
 
 @pytest.mark.parametrize("look", ["403", "500", "reset before"])
 def test_an_unknown_write_stays_unknown_when_the_look_fails(sides: Sides, look: Kind) -> None:
-    """As a failure it would be cleaned up at once, and could land after that."""
+    """If it were a failure, it would be cleaned up at once, and the write could take effect afterwards."""
     sides.proxy.faults = [Fault("reset before", "PUT"), Fault(look, "HEAD")]
     with pytest.raises(StoreWriteUnknown):
         sides.far.put_all({sides.keys()[0]: b"late"})
@@ -136,7 +136,7 @@ def test_writing_over_what_is_there(sides: Sides, kind: Kind) -> None:
         keys = sides.keys()
         old, new = ({key: key.encode() * times for key in keys} for times in (10, 20))
         sides.near.put_all(old)
-        # Two requests an object: the first finds it there.
+        # Two requests per object: the first finds the object.
         fault = Fault(kind, "PUT", nth=2 * nth)
         failed = sides.spoiled(fault, sides.far.put_all, new)
         held = sides.holds(keys)
@@ -168,7 +168,7 @@ def test_writing_in_parts(sides: Sides, kind: Kind, method: str, path: str, tmp_
 
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_verifying(sides: Sides, kind: Kind) -> None:
-    """What is wrong never passes."""
+    """A wrong object never passes the verification."""
     keys = sides.keys()
     sides.near.put_all(dict.fromkeys(keys, b"right"))
 
@@ -182,14 +182,14 @@ def test_verifying(sides: Sides, kind: Kind) -> None:
             sides.far.verify_all({key: source})
 
     for nth in positions(kind):
-        # What HEAD answers has no body that could be cut.
+        # A response to HEAD has no body that could be cut.
         assert sides.spoiled(Fault(kind, "HEAD", nth=nth), same, b"right") or kind == "truncated"
         sides.spoiled(Fault(kind, "HEAD", nth=nth), differing, b"wrong")
 
 
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_reading(sides: Sides, kind: Kind) -> None:
-    """All of the bytes, or an error: never fewer, and never others."""
+    """A read returns all bytes or raises an error; bytes are never missing or wrong."""
     keys = sides.keys()
     wanted = {key: key.encode() * 5000 for key in keys}
     sides.near.put_all(wanted)
@@ -208,7 +208,7 @@ def test_reading(sides: Sides, kind: Kind) -> None:
 
 
 def test_listing(sides: Sides, kind: Kind) -> None:
-    """All that is there, or an error: what is missing from a listing would be taken for deleted."""
+    """A listing is complete or raises an error; missing objects would count as deleted."""
     keys = sides.keys()
     sides.near.put_all(dict.fromkeys(keys, b"x"))
 

@@ -1,4 +1,4 @@
-"""A page of a listing is parsed as botocore parses it, and errors are still noticed."""
+"""Pages of listings are parsed with the same results as in botocore, and errors are detected."""
 
 from datetime import UTC, datetime
 from typing import Any

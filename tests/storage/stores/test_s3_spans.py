@@ -1,4 +1,4 @@
-"""A listing in spans has every key once and by key, whatever the keys are and wherever the spans end."""
+"""A listing in spans has every key once, in order, for any keys and any ends of spans."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The inside of an upload to S3: objects at the same time, parts, checksums, files that change meanwhile."""
+"""Uploads to S3: concurrent objects, parts, checksums, and files that change during the upload."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ def uploads(store: S3Store) -> list[Any]:
 
 
 def requests_of(store: S3Store) -> list[str]:
-    """The operations of the requests that the store sends from now on."""
+    """Return the operations of the store's later requests."""
     sent: list[str] = []
     store._s3.meta.events.register(
         "before-send.s3", lambda event_name, **_: sent.append(event_name.rsplit(".", 1)[1])
@@ -127,7 +127,7 @@ def test_the_last_object_is_stored_last(store: S3Store, log: HashedFile) -> None
 
 
 def test_small_objects_do_not_wait_for_the_log(store: S3Store, log: HashedFile) -> None:
-    """The log is sent only once the index is stored: one after the other, they would wait for ever."""
+    """The log is sent only after the index is stored: sequential uploads would wait for ever."""
     stored, write = threading.Event(), store._write
 
     def watched(key: str, source: Source, condition: dict[str, str]) -> None:
@@ -205,7 +205,7 @@ def shorten(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [flip, shorten, Path.unlink])
 def test_bytes_that_were_not_hashed_never_pass(store: S3Store, log: HashedFile, change: Any) -> None:
-    """The file changes after it was checked: the store refuses it, or the verification does."""
+    """The file changes after it was checked: the store refuses it, or the verification fails."""
 
     def copy() -> None:
         store.put_all({"index": b"small", "log": log})
@@ -222,7 +222,7 @@ def test_bytes_that_were_not_hashed_never_pass(store: S3Store, log: HashedFile, 
 def test_other_checksums_than_the_whole_objects(
     store: S3Store, log: HashedFile, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store without checksums is read back; one that knows no FULL_OBJECT reports the parts' checksum."""
+    """A store without checksums is read back; one without FULL_OBJECT reports the checksum of the parts."""
     if reported == "of its parts":
         create = store._s3.create_multipart_upload
 

@@ -1,4 +1,4 @@
-"""Manifests of Aiven's layout: what is read, what is refused, and where."""
+"""Manifests of Aiven's layout: valid ones, and the errors of invalid ones."""
 
 import json
 import struct

@@ -17,7 +17,7 @@ Capture = Callable[[str], Path]
 
 
 def captured(capture: Capture, pattern: str) -> Iterator[Path]:
-    """Every captured file matching the pattern, in a fixed order."""
+    """Return every captured file that matches the pattern, in a fixed order."""
     for name in CAPTURES:
         yield from sorted(capture(name).rglob(pattern))
 
@@ -27,7 +27,7 @@ def record(offset: int, value: bytes | None = b"value", key: bytes | None = None
 
 
 def one_record_log(count: int, base: int = 0, size: int = 40) -> bytes:
-    """As a metadata partition: a record a batch."""
+    """Return a log with one record per batch, like a metadata partition."""
     return b"".join(
         encode_batch([record(offset, bytes([offset % 256]) * (size + offset % 3))])
         for offset in range(base, base + count)
@@ -46,7 +46,7 @@ def marker(offset: int, kind: ControlType, producer_id: int, *, coordinator_epoc
 
 
 def mixed_log() -> bytes:
-    """A batch of every kind, from offset 0 to 29."""
+    """Return a log with a batch of every kind, from offset 0 to 29."""
     headers = (("trace", b"\x00\xff"), ("empty", b""), ("null", None), ("ключ", b"v"))
     parts = [
         encode_batch([record(0), record(1, None, b"k"), record(2, b"", b"", headers=headers)]),
@@ -67,7 +67,7 @@ def mixed_log() -> bytes:
 
 @st.composite
 def record_lists(draw: st.DrawFn) -> list[Record]:
-    """Records with rising offsets and anything a producer may send."""
+    """Return records with rising offsets and any content that a producer may send."""
     maybe_bytes = st.none() | st.binary(max_size=80)
     headers = st.lists(st.tuples(st.text(max_size=8), maybe_bytes), max_size=3).map(tuple)
     gaps = draw(st.lists(st.integers(1, 5), min_size=1, max_size=6))

@@ -1,4 +1,4 @@
-"""CRCs of blocks of batches: the same as of each batch on its own."""
+"""CRCs of blocks of batches equal those computed batch by batch."""
 
 from unittest import mock
 

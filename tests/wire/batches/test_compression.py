@@ -1,4 +1,4 @@
-"""Codecs: what brokers and other libraries wrote, and everything cut or damaged."""
+"""Codecs: data from brokers and other libraries, and cut or damaged data."""
 
 import gzip
 import struct
@@ -62,7 +62,7 @@ def test_what_others_compressed(kind: CompressionType, stored: bytes) -> None:
 
 
 def test_lz4_frames_are_of_the_kind_kafka_reads() -> None:
-    """Version 1, independent blocks, no checksums; any lz4 library reads them."""
+    """Kafka reads version 1 with independent blocks and no checksums, and so does any lz4 library."""
     stored = compress(CompressionType.LZ4, DATA)
     assert stored[:4] == struct.pack("<I", 0x184D2204)
     assert stored[4] == 0b0110_0000
@@ -108,6 +108,6 @@ def test_the_cap(kind: CompressionType) -> None:
 
 
 def test_a_snappy_block_can_not_promise_more_than_snappy_can_do() -> None:
-    """A length of 2 GiB in five bytes is refused before anything is allocated."""
+    """A length of 2 GiB in five bytes is refused before memory is allocated."""
     with pytest.raises(CorruptInputError, match="snappy"):
         decompress(CompressionType.SNAPPY, b"\xff\xff\xff\xff\x07abc", max_bytes=1 << 40)

@@ -1,4 +1,4 @@
-"""Heads and values by columns: the same as one by one, on good logs and on damaged ones."""
+"""Batch headers and values decoded by columns equal those decoded one by one, also on damaged logs."""
 
 from collections.abc import Iterator
 
@@ -66,7 +66,7 @@ def test_heads_of_damaged_logs(flips: list[tuple[float, int]], base: int) -> Non
 
 
 def test_a_wrong_offset_at_any_place_among_many_batches() -> None:
-    """A jump is judged by the batch after it, also where a chunk of the columnar scan ends."""
+    """A jump is detected at the next batch, also at the end of a chunk of the columnar scan."""
     data = one_record_log(80)
     for head in list(scan(data)):
         broken = bytearray(data)
@@ -99,7 +99,7 @@ def test_values_of_captured_segments(capture: Capture) -> None:
 
 
 def _shapes() -> bytes:
-    """Same lengths but different structure: keys, headers, nulls, deltas, times and kinds of batch."""
+    """Return values of equal length with different structure: keys, headers, nulls, deltas, times, kinds."""
     parts = []
     for offset in range(0, 120, 12):
         parts += [

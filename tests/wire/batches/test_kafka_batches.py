@@ -1,4 +1,4 @@
-"""Batches that Kafka's own classes made, and Kafka's tools on batches of ours.
+"""Batches made by Kafka's own classes, and Kafka's tools on batches made by tierctl.
 
 `batches-kafka-3.9.1.txt` is MemoryRecords of Kafka 3.9.1 as hex: the same four records (a null key, a null
 value, headers) with each compression in an idempotent producer's transaction, a message of each old magic,
@@ -74,7 +74,7 @@ def test_an_abort_marker() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_refused_by_name(magic: int) -> None:
-    # The formats before magic 2 have shorter heads: what follows must not make them look torn.
+    # The formats before magic 2 have shorter headers, and must not look like unfinished batches.
     for data in (MADE[f"magic{magic}"], MADE[f"magic{magic}"] + MADE["none"]):
         with pytest.raises(UnsupportedFormatError, match=f"magic {magic}"):
             list(scan(data))
@@ -92,7 +92,7 @@ def test_kafka_reads_our_segment_and_its_indexes(kafka: KafkaRelease, tmp_path: 
     paths = [tmp_path / f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")]
     for path, content in zip(paths, (data, offsets.data, times.data), strict=True):
         path.write_bytes(content)
-    # One run for the three files: most of its time is the start of the JVM.
+    # One run for the three files, because the start of the JVM takes most of its time.
     text = kafka.dump_log(Path(",".join(map(str, paths))), "--deep-iteration")
     heads = list(scan(data))
     assert "isvalid: false" not in text

@@ -1,4 +1,4 @@
-"""Record batches: captured ones byte for byte, made ones of every kind, damaged ones by name."""
+"""Record batches: captured ones byte for byte, generated ones of every kind, and damaged ones."""
 
 from contextlib import suppress
 
@@ -84,7 +84,7 @@ def test_what_is_encoded_is_decoded(records: list[Record], kind: CompressionType
 
 
 def test_a_plain_record_is_what_a_broker_writes() -> None:
-    """Bytes worked out by hand from KIP-98, the CRC apart."""
+    """The bytes were computed by hand from KIP-98, except for the CRC."""
     data = encode_batch([Record(5, 1000, None, b"ab")], partition_leader_epoch=4)
     assert data[:17].hex() == "0000000000000005" + "0000003a" + "00000004" + "02"
     assert data[21:61].hex() == (
@@ -154,7 +154,7 @@ def test_other_magics_are_refused_by_name(magic: int) -> None:
 
 
 def test_every_truncation_is_a_valid_prefix() -> None:
-    """A tail being written when the writer died is no corruption, wherever it was cut."""
+    """If the writer is killed, the last batch is unfinished, which is no corruption."""
     data = mixed_log()
     ends = [0, *(head.end for head in scan(data))]
     for cut in range(len(data)):
@@ -186,11 +186,11 @@ def test_a_last_batch_whose_data_never_reached_the_disk_is_a_torn_tail() -> None
 
 
 def test_every_bit_flip_costs_one_batch_and_no_other() -> None:
-    """What a flip hits is reported with its offsets, or is not covered by the CRC; the rest is still read."""
+    """A flip is reported with its offsets, or is not covered by the CRC; other batches are read."""
     data = one_record_log(5, base=100)
     heads = list(scan(data))
     victim = heads[2]
-    # Base offset and epoch are outside the CRC: an epoch can't be checked, an offset by its neighbours only.
+    # The CRC does not cover base offset and epoch: only the neighbours show a wrong offset.
     uncovered = {*range(12, 16)}
     for byte in range(victim.size_bytes):
         for bit in range(8):
@@ -223,7 +223,7 @@ def test_a_flip_anywhere_in_any_kind_of_batch_raises_nothing_else() -> None:
 @examples(200)
 @given(data=st.data())
 def test_a_resealed_batch_with_any_payload_raises_nothing_else(data: st.DataObject) -> None:
-    """With the CRC made right again, the record decoder itself meets the damage."""
+    """With a corrected CRC, the record decoder itself detects the damage."""
     log = mixed_log()
     head = data.draw(st.sampled_from([h for h in scan(log) if h.record_count]))
     payload = bytearray(batch_at(log, head).payload)
@@ -262,7 +262,7 @@ def test_decompression_is_capped() -> None:
 
 
 def _payload(*fields: int | bytes) -> bytes:
-    """One record from its fields: numbers become varints."""
+    """Return one record from its fields: numbers become varints."""
     body = bytearray()
     for field in fields:
         if isinstance(field, int):

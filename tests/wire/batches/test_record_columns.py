@@ -1,4 +1,4 @@
-"""Records by columns are the records one by one, whatever the bytes."""
+"""Records decoded by columns equal those decoded one by one, for any bytes."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ RECORD = st.tuples(st.integers(-5, 10**6), st.integers(1, 300), BLOB, BLOB, HEAD
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[RecordBatch]:
-    """Batches as a broker has them, of every kind."""
+    """Return batches of every kind, as brokers have them."""
     found, offset = [], draw(st.integers(0, 1 << 40))
     for specs in draw(st.lists(st.lists(RECORD, min_size=1, max_size=6), max_size=6)):
         records = []
@@ -38,7 +38,7 @@ def logs(draw: st.DrawFn) -> list[RecordBatch]:
 
 
 def decoded(batch: RecordBatch) -> Iterator[Record]:
-    """As a reader decodes: up to what can't be."""
+    """Decode like a reader, up to the first error."""
     try:
         yield from batch.records()
     except (CorruptInputError, LimitExceeded):
@@ -79,7 +79,7 @@ def test_columns_are_the_records(found: list[RecordBatch], rows_max: int) -> Non
 @examples(100)
 @given(logs(), st.data())
 def test_damage_costs_what_it_costs_one_by_one(found: list[RecordBatch], data: st.DataObject) -> None:
-    """Bytes changed or cut where no CRC tells, as of a batch that was written wrong."""
+    """Bytes are changed or cut and the CRC is corrected, like in a batch that was written wrong."""
     damaged = []
     for batch in found:
         payload = bytearray(batch.payload)
@@ -115,7 +115,7 @@ def test_what_the_head_says_of_its_records_counts() -> None:
         if "base_timestamp_ms" not in change:
             assert by_columns([batch]) == one_by_one([batch]), change
         else:
-            # As the JVM adds: what passes 64 bits wraps.
+            # Like in the JVM, additions beyond 64 bits wrap.
             assert [row[1] for row in by_columns([batch])][2:] == [-(1 << 63), -(1 << 63) + 1]
 
 
@@ -135,7 +135,7 @@ def test_memory_is_bounded_by_a_group_and_a_batch(kind: CompressionType) -> None
 
 
 def test_the_positions_of_errors_are_those_of_the_scalar_decoder() -> None:
-    """Odd batches are given to the scalar decoder: it is asked for those alone."""
+    """Unusual batches are given to the scalar decoder, which is called only for them."""
     rng = random.Random(5)
     good = list(batches(b"".join(encode_batch([Record(i, i, b"k", rng.randbytes(9))]) for i in range(9))))
     bad = RecordBatch(good[4].head, good[4].payload[:-1])

@@ -1,4 +1,4 @@
-"""A segment in windows: the batches and the damage that one scan of all bytes finds, whatever the size."""
+"""A segment read in windows of any size has the same batches and damage as in one scan."""
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,7 @@ from tierctl.wire.batches.segment_file import scan_windows
 
 
 class Bytes:
-    """Bytes as a file."""
+    """Bytes with the interface of a file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -20,7 +20,7 @@ class Bytes:
         return self._data[position : position + size_bytes]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def _assert_windows_find_the_same(data: bytes, window_bytes: int) -> None:
@@ -42,7 +42,7 @@ def _assert_windows_find_the_same(data: bytes, window_bytes: int) -> None:
     window_bytes=st.integers(1, 2000),
 )
 def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, window_bytes: int) -> None:
-    """No base offset is damaged: the batch after it shows that, and may be in the next window."""
+    """No base offset is damaged, because only the next batch shows that, which may be in the next window."""
     data = bytearray(one_record_log(60))
     positions = scan_heads(bytes(data)).positions.tolist()
     for batch, at, bit in flips:
@@ -51,7 +51,7 @@ def test_windows_of_damaged_logs(flips: list[tuple[int, int, int]], cut: int, wi
 
 
 def test_a_batch_that_a_window_cuts_is_not_searched_for_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is a loop over every byte that may be a magic, which takes longer than the checks."""
+    """The search for a valid batch checks every byte that may be a magic, which is slow."""
     data = mixed_log()
     largest_bytes = int(scan_heads(data).sizes_bytes.max())
     searched: list[int] = []

@@ -13,7 +13,7 @@ def _bytes(chance: random.Random) -> bytes | None:
 
 
 def _records(chance: random.Random) -> list[Record]:
-    """Some records from offset 100 on, with gaps as compaction leaves them."""
+    """Return some records from offset 100 on, with gaps as compaction leaves them."""
     found, offset = [], 99
     for _ in range(chance.randint(1, 20)):
         offset += chance.randint(1, 3)

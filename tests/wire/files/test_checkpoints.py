@@ -1,4 +1,4 @@
-"""Checkpoint files: captured ones byte for byte, and what is wrong with the others."""
+"""Checkpoint files: captured ones byte for byte, and the errors of damaged ones."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_captured_files_are_written_byte_for_byte(capture: Capture, read, write,
 
 @pytest.mark.parametrize(("read", "write", "pattern"), KINDS)
 def test_every_truncation_of_captured_files(capture: Capture, read, write, pattern) -> None:  # type: ignore[no-untyped-def]
-    """Never a wrong number: 0 bytes are an empty checkpoint, any other cut is an error."""
+    """No number is ever wrong: 0 bytes are an empty checkpoint, any other cut is an error."""
     for data in {path.read_bytes() for path in captured(capture, pattern)}:
         for cut in range(1, len(data)):
             with pytest.raises(CorruptInputError):

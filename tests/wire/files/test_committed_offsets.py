@@ -1,4 +1,4 @@
-"""_rlmm_committed_offsets in both forms: Kafka 3.6's own file, damage, and the way back."""
+"""_rlmm_committed_offsets in both formats: Kafka 3.6's own file, damage, and round trips."""
 
 from typing import Any
 

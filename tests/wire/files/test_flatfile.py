@@ -1,4 +1,4 @@
-"""Flat-file store: golden files, damage, and the way back."""
+"""Flat-file store: golden files, damage, and round trips."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Many cache entries at once are what single ones are."""
+"""Cache entries decoded together equal entries decoded one by one."""
 
 from contextlib import suppress
 

@@ -57,7 +57,7 @@ def test_offset_index_entries_point_at_batches(capture: Capture) -> None:
 
 
 def test_rebuilt_indexes_are_those_of_the_broker(capture: Capture) -> None:
-    """Except where the broker had restarted in the middle of a segment, which starts its counting anew."""
+    """They differ if the broker had restarted in the middle of a segment, which starts a new interval."""
     same = other = 0
     for path in captured(capture, "*.timeindex"):
         base = _base(path.name)
@@ -72,7 +72,7 @@ def test_rebuilt_indexes_are_those_of_the_broker(capture: Capture) -> None:
 
 
 def test_lookups_are_kafkas() -> None:
-    """Cases of OffsetIndexTest and TimeIndexTest: floor entry, the beginning below the first."""
+    """The cases of OffsetIndexTest and TimeIndexTest: the floor entry, or the start below the first entry."""
     entries = [OffsetPosition(45 + n * 10, 100 * (n + 1)) for n in range(5)]
     index = OffsetIndex.encode(45, entries)
     assert index.lookup(44) == OffsetPosition(45, 0)
@@ -121,7 +121,7 @@ DECODERS: list[tuple[str, Decode]] = [
 
 @pytest.mark.parametrize(("pattern", "decode"), DECODERS)
 def test_every_truncation_of_captured_files(capture: Capture, pattern: str, decode: Decode) -> None:
-    """A whole number of entries is a valid prefix, where the format has no count; all else is an error."""
+    """A whole number of entries is a valid prefix if the format has no count; other cuts are errors."""
     size = {"*.index": 8, "*.timeindex": 12, "*.txnindex": 34}.get(pattern)
     for data in {path.read_bytes() for path in captured(capture, pattern)}:
         for cut in range(len(data)):
@@ -134,7 +134,7 @@ def test_every_truncation_of_captured_files(capture: Capture, pattern: str, deco
 
 @pytest.mark.parametrize(("pattern", "decode"), DECODERS)
 def test_every_flip_in_captured_files(capture: Capture, pattern: str, decode: Decode) -> None:
-    """The checksum finds each flip in a snapshot; in an index it is an error or other numbers."""
+    """A snapshot's checksum detects each flip; in an index a flip is an error or changes a number."""
     data = max((path.read_bytes() for path in captured(capture, pattern)), key=len)[:408]
     for position in range(len(data)):
         broken = bytearray(data)

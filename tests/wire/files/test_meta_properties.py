@@ -1,4 +1,4 @@
-"""meta.properties: the cluster id in the versions that brokers write."""
+"""meta.properties: the cluster id in the versions of the file."""
 
 import pytest
 from tierctl.errors import CorruptInputError

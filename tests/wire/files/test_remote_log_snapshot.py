@@ -1,4 +1,4 @@
-"""remote_log_snapshot: Kafka 3.6's own file, damage, and the way back."""
+"""remote_log_snapshot: Kafka 3.6's own file, damage, and round trips."""
 
 from dataclasses import replace
 

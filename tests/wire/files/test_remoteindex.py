@@ -1,4 +1,4 @@
-"""`.remoteindex` files of the early design."""
+"""`.remoteindex` files of KIP-405's early design."""
 
 import struct
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.wire.files.remoteindex import RemoteIndex, RemoteIndexFile, RollPolicy, parse_name
 
-# The sample of the design document.
+# The example of the design document.
 SAMPLE = (1000121, 1500024, 2000011, 2999999, 3000000, 3500024, 4000011)
 
 

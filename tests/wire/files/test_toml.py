@@ -1,4 +1,4 @@
-"""TOML with the line of each key, and every line that is not TOML."""
+"""TOML with the line of each key, and errors with the line that is not TOML."""
 
 import tomllib
 from typing import Any

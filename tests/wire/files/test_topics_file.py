@@ -1,4 +1,4 @@
-"""The YAML file of topics: what is written is read again, and every error names its line."""
+"""The YAML file of topics: round trips, and errors with their line."""
 
 import re
 
@@ -58,7 +58,7 @@ def test_a_file_is_read_as_it_was_written(
 
 
 def test_values_need_no_quotes_and_keep_their_text() -> None:
-    """As an operator writes them by hand: YAML's own numbers and booleans are not used."""
+    """An operator may write values without quotes; YAML's own numbers and booleans are not used."""
     found = read_topics_file(WHOLE.encode(), "topics.yaml")
     assert found.topics["orders"].settings == {
         "retention.ms": "604800000",

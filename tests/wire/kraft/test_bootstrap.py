@@ -1,4 +1,4 @@
-"""The bootstrap file of three versions, and the records that are put into it."""
+"""The bootstrap file of three versions, and the records that are added to it."""
 
 import json
 import re
@@ -35,12 +35,12 @@ def test_records_are_added_before_the_footer(version: str) -> None:
     levels = [level for level in map(records.metadata_version, file.values) if level is not None]
     assert levels == [VERSIONS[version]]
     assert file.extended([]) == file.data
-    # More than one batch.
+    # The records need more than one batch.
     many = [*VALUES, *(records.config_record("orders", f"setting.{n}", "x") for n in range(1200))]
     longer = BootstrapFile.decode(file.extended(many))
     assert list(longer.values) == [*file.values, *many]
     assert longer.footer_offset == file.footer_offset + len(many)
-    # The header, with the voters of a dynamic quorum, and the footer's CRC stay as they are.
+    # The header (with the voters of a dynamic quorum) and the footer's CRC do not change.
     assert longer.data.startswith(file.data[: file.footer_at])
     assert longer.data[longer.footer_at + 8 :] == file.data[file.footer_at + 8 :]
     assert list(BootstrapFile.decode(longer.extended(VALUES)).values) == [*longer.values, *VALUES]

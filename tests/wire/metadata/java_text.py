@@ -1,4 +1,4 @@
-"""Metadata events as Kafka's classes print them (`toString`), which is what its formatter shows."""
+"""Metadata events as text of Kafka's classes (`toString`), which Kafka's formatter prints."""
 
 from typing import assert_never
 
@@ -12,10 +12,10 @@ from tierctl.model.events import (
 
 
 def to_string(event: MetadataEvent, *, txn_index: bool = True) -> str:
-    """The event as Kafka 4.3's `toString`; `txn_index=False` as before 4.0, which had no txnIdxEmpty.
+    """Return the event as Kafka 4.3's `toString`; `txn_index=False` as before 4.0, without txnIdxEmpty.
 
-    An event of dialect kip405, which no Kafka class holds, prints the same way with `leaderEpoch=` or
-    `epoch=` in the place of `brokerId=`.
+    An event of dialect kip405, for which Kafka has no class, has `leaderEpoch=` or `epoch=` instead of
+    `brokerId=`.
     """
     match event:
         case RemoteLogSegmentMetadata():
@@ -74,7 +74,7 @@ def _writer(broker_id: int | None, leader_epoch: int | None) -> str:
 
 
 def _copied(event: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot) -> str:
-    # Kafka keeps epochs in a sorted map: of an epoch given twice the last offset counts.
+    # Kafka stores epochs in a sorted map: for a repeated epoch, the last offset counts.
     epochs = ", ".join(
         f"{epoch}={offset}" for epoch, offset in sorted(dict(event.segment_leader_epochs).items())
     )

@@ -20,7 +20,7 @@ from tierctl.wire.metadata import encode
 
 @cache
 def golden(dialect: str) -> tuple[bytes, ...]:
-    """Values that Kafka's own classes wrote."""
+    """Return values that Kafka's own classes wrote."""
     return tuple(bytes.fromhex(row["hex"]) for row in vectors(f"serde-{dialect}.jsonl"))
 
 
@@ -32,7 +32,7 @@ UUIDS = st.binary(min_size=16, max_size=16).map(Uuid.from_bytes)
 TOPICS = st.one_of(
     st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True), st.text(max_size=12), st.just("t" * 249)
 )
-# No tag 0: on segments that is the transaction flag, which has its own field.
+# Tag 0 is left out: on segments it is the transaction flag, which has its own field.
 TAGS = st.one_of(
     st.just(()),
     st.dictionaries(st.integers(1, 1 << 20), st.binary(max_size=6), min_size=1, max_size=3).map(
@@ -45,7 +45,7 @@ CUSTOM = st.one_of(st.none(), st.binary(max_size=5))
 
 @st.composite
 def offsets(draw: st.DrawFn) -> dict[str, int]:
-    """A segment's start and end offset."""
+    """Return a segment's start and end offset."""
     start, end = sorted((draw(OFFSET), draw(OFFSET)))
     return {"start_offset": start, "end_offset": end}
 
@@ -133,7 +133,7 @@ VALUES = st.one_of(
 
 @st.composite
 def overwritten(draw: st.DrawFn, value: bytes) -> bytes:
-    """The value with up to three bytes changed, so that its length stays."""
+    """Return the value with up to three changed bytes, of the same length."""
     out = bytearray(value)
     for _ in range(draw(st.integers(0, 3))):
         out[draw(st.integers(0, len(out) - 1))] = draw(
@@ -144,7 +144,7 @@ def overwritten(draw: st.DrawFn, value: bytes) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A value cut, overwritten, or with bytes put in or taken out."""
+    """Return a value that is cut or overwritten, or with bytes inserted or removed."""
     value = draw(VALUES)
     at = draw(st.integers(0, len(value)))
     match draw(st.sampled_from(("cut", "overwrite", "insert", "remove"))):
@@ -163,7 +163,7 @@ ANY_BYTES = st.one_of(VALUES, damaged(), st.binary(max_size=80))
 
 @st.composite
 def columns(draw: st.DrawFn) -> list[bytes | None]:
-    """A column in which many values share a length, with odd ones among them."""
+    """Return a column in which many values have the same length, with some unusual ones."""
     rows: list[bytes | None] = draw(st.lists(st.one_of(ANY_BYTES, st.none()), max_size=4))
     for _ in range(draw(st.integers(1, 3))):
         base = draw(VALUES)

@@ -15,10 +15,10 @@ from tierctl.wire.metadata import decode
 SEED = 20_240_917
 VALUES = 4_000
 
-# What Kafka's reader takes, its writer never makes, and tierctl refuses (see wire/metadata.py).
+# Values that Kafka's reader accepts, its writer never makes, and tierctl refuses (see wire/metadata).
 REFUSED_ONLY_HERE = re.compile(
     r"UTF-8|shortest form|expected a tag above|txn_index_empty at .*expected 1 byte"
-    # Kafka reads one byte of the flag whatever size it is given.
+    # Kafka reads one byte of the flag, whatever size is stated.
     r"|^tag 0 at .*before the end"
 )
 
@@ -65,7 +65,7 @@ def test_what_kafka_refuses_and_prints(kafka: KafkaRelease, tmp_path: Path) -> N
 
 
 def _compare(value: bytes, said: str, *, txn_index: bool) -> str:
-    """How the two agree; fails where they may not differ."""
+    """Return how the two results agree; fail if they differ where they must not."""
     refused_by_kafka = said.startswith("Error at offset")
     event, error = None, ""
     try:

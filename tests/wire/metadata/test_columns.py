@@ -1,4 +1,4 @@
-"""The columnar codec says what the scalar one says, row by row."""
+"""The columnar codec has the same results as the scalar codec, row by row."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,11 +21,11 @@ from tierctl.wire.metadata.encode_columns import encode_column, event_at
 from tierctl.wire.metadata.schema import FIELD_NAMES
 
 COPIES = 30
-"""How often a value is repeated where many of one shape are wanted."""
+"""How often a value is repeated if a test needs many values of one shape."""
 
 
 def expected_row(value: bytes | None) -> dict[str, Any]:
-    """What the scalar codec has to say, as a row."""
+    """Return the result of the scalar codec as a row."""
     row: dict[str, Any] = dict.fromkeys(EVENT_SCHEMA.names)
     if value is None:
         return row
@@ -42,7 +42,7 @@ def expected_row(value: bytes | None) -> dict[str, Any]:
 
 
 def scalar(value: bytes | None) -> MetadataEvent | None:
-    """The event of a value, None when there is none."""
+    """Return the event of a value, or None for an invalid value."""
     try:
         return None if value is None else decode(value)
     except CorruptInputError:
@@ -50,7 +50,7 @@ def scalar(value: bytes | None) -> MetadataEvent | None:
 
 
 def check(values: list[bytes | None], column: pa.Array | pa.ChunkedArray) -> None:
-    """A decoded column is what the scalar codec says of `values`, and encodes to those that decode."""
+    """Check that the decoded column equals the scalar results, and encodes to the valid values again."""
     table = decode_column(column)
     table.validate(full=True)
     assert table.schema == EVENT_SCHEMA
@@ -104,7 +104,7 @@ def test_pieces_are_bounded_and_keep_their_order(monkeypatch: pytest.MonkeyPatch
 
 
 def test_shapes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that share their structural bytes are not decoded one by one."""
+    """Rows with equal structural bytes are not decoded one by one."""
     value = golden("kafka")[0]
     decoded = []
     original = columns_module.decode_traced

@@ -1,4 +1,4 @@
-"""What Kafka's classes print, and where they put a partition's events."""
+"""The text of Kafka's classes, and the metadata partition of a user partition."""
 
 import numpy as np
 import pytest

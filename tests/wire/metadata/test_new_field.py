@@ -1,4 +1,4 @@
-"""A new field of a metadata record is a change of the schema and of the model's dataclass alone."""
+"""A new field of a metadata record needs changes only in the schema and the model's dataclass."""
 
 import subprocess
 import sys

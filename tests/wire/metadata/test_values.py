@@ -1,4 +1,4 @@
-"""The scalar codec: golden values, what it refuses, and that nothing else escapes."""
+"""The scalar codec: golden values, refused values, and only expected exceptions."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_golden_values_decode_and_encode_byte_for_byte(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", ["kafka", "kip405"])
 def test_no_truncation_of_a_golden_value_is_taken_for_an_event(dialect: str) -> None:
     for value in golden(dialect):
-        # The largest have hundreds of epochs, all alike.
+        # The largest values have hundreds of epochs, all similar.
         for length in [*range(min(len(value), 400)), *range(max(400, len(value) - 40), len(value))]:
             with pytest.raises(CorruptInputError):
                 decode(value[:length])
@@ -139,7 +139,7 @@ def test_an_unknown_dialect_is_a_usage_error() -> None:
     [
         (b"\x00", (), False),
         (b"\x01\x00\x01\x01", (), True),
-        # What Kafka reads but never writes is written again as it was.
+        # Values that Kafka reads but never writes are encoded unchanged.
         (b"\x01\x00\x01\x00", ((0, b"\x00"),), False),
         (b"\x01\x00\x01\x07", ((0, b"\x07"),), True),
         (b"\x01\x05\x02ab", ((5, b"ab"),), False),
@@ -236,7 +236,7 @@ def test_a_length_is_bounded_by_what_remains(at: int) -> None:
 
 @pytest.mark.parametrize("topic", ["\u00e9" * 100, "\u6f22" * 80, "t\u0000" * 70])
 def test_a_name_that_no_kafka_record_could_begin_with_is_a_name(topic: str) -> None:
-    """Read as the length of a kafka record's name it is none, so the value is no such record that was cut."""
+    """As the length of a name the bytes are invalid, so the value is no truncated kafka record."""
     update = next(e for e in map(decode, golden("kip405")) if isinstance(e, RemoteLogSegmentMetadataUpdate))
     event = replace(update, topic=topic)
     assert decode(encode(event, "kip405")) == event

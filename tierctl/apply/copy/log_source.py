@@ -118,7 +118,8 @@ class LogSource:
                 f"segment {self.files.log} of {self.partition.topic_partition}",
                 expected="whole batches and indexes of them",
                 found=damage or "",
-                hint="nothing from it on is copied; another replica's --log-dir may have it whole",
+                hint="this segment and later ones are not copied; the --log-dir of another replica may have "
+                "an undamaged one",
             )
         yield opened
 

@@ -100,7 +100,7 @@ class _Wave:
 
 @dataclass(slots=True)
 class Copier:
-    """Copies wave after wave, and remembers the partitions whose copying has stopped."""
+    """Copies segments wave by wave, and keeps the partitions whose copying has stopped."""
 
     context: RunContext
     sources: Sources
@@ -134,7 +134,7 @@ class Copier:
         return Outcome(step=step, status=Status.DROPPED, reason=reason)
 
     def stop_partition(self, step: Step) -> None:
-        """Copy neither the segment of `step` nor any later one of its partition in this run."""
+        """Stop copying the partition of `step` in this run, from the segment of `step` on."""
         self._stopped.stop(step.topic_id_partition.key, step.start_offset or 0)
 
     def _why_stopped(self, step: Step) -> str | None:
@@ -255,8 +255,9 @@ def _verified(attempt: _Attempt, side_effects: SideEffectContext) -> _Attempt:
         if side_effects.remote.objects_of(attempt.metadata):
             return attempt
         error = StoreWriteUnknown(
-            f"segment {attempt.metadata.segment_id} was stored, yet nothing of it is seen from here",
-            hint="--remote has to be the same folder, of a shared file system, on every executor",
+            f"segment {attempt.metadata.segment_id} was stored by an executor, but this process does not "
+            "find its objects",
+            hint="--remote must be the same folder of a shared file system on every executor",
         )
     except RemoteStorageError as e:
         error = StoreWriteUnknown(e.message, hint=e.hint)

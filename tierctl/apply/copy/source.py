@@ -24,7 +24,7 @@ Fingerprint = tuple[tuple[int, int, int], ...]
 """Size, modification time and inode of each file of a segment."""
 
 Indexes = Mapping[IndexType, bytes | None]
-"""The indexes of a segment, whole; None for a missing one."""
+"""The content of each index of a segment; None for an index that does not exist."""
 
 
 class SourceChanged(Exception):  # noqa: N818
@@ -32,7 +32,7 @@ class SourceChanged(Exception):  # noqa: N818
 
 
 class Source(Protocol):
-    """One whole segment, as it was when its step was checked; small and picklable."""
+    """A complete segment in the state in which its step was checked; small and picklable."""
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
         """Return the COPY_SEGMENT_STARTED event of a copy of this segment."""
@@ -76,9 +76,10 @@ class Sources(Protocol):
 
 
 class HashingFile(FileBytes):
-    """A file that is read once from its first byte to its last, with the checksum of the bytes read.
+    """A file that is read once from its first byte to its last, and the checksum of the bytes read.
 
-    What is checked is thereby what is stored: a store refuses bytes of the file that have another checksum.
+    The bytes that were checked are therefore those that are stored: a store refuses bytes of the file with
+    another checksum.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Segments of another tier as sources of copies: each is fetched whole to a spool folder and checked.
+"""Segments of another tier as sources of copies; each is fetched to a spool folder and checked.
 
 A remote segment never changes under its id; it can only be deleted. Therefore a fetched and checked segment
-stays valid, even if the segment in the source tier is deleted meanwhile.
+stays valid, even if the segment in the source tier is deleted later.
 """
 
 from collections.abc import Iterator, Sequence
@@ -92,7 +92,7 @@ class TierSource:
     def opened(self, context: SideEffectContext) -> Iterator["SpooledSource"]:
         """Implement `Source.opened`; raise CorruptInputError if the bytes do not match the metadata."""
         if context.source_tier is None:
-            raise UsageError("a copy from tier to tier needs the tier it comes from")
+            raise UsageError("--from-remote is missing: the plan copies segments from another tier")
         source = context.source_tier
         with spooled(source.remote, self.metadata, source.spool) as files:
             indexes = files.index_bytes()
@@ -109,7 +109,7 @@ class TierSource:
             f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}",
             expected="what its metadata say",
             found=problem.message,
-            hint="nothing from it on is copied; tierctl verify --deep says what else is wrong",
+            hint="this segment and later ones are not copied; tierctl verify --deep lists all problems",
         )
 
 

@@ -40,7 +40,7 @@ class Deletion:
 
 
 def outcome_of(step: Step, deletion: Deletion) -> Outcome:
-    """Return the outcome of `step`, which asked for `deletion`."""
+    """Return the outcome of `step`, for which `deletion` was made."""
     if deletion.error is not None:
         return Outcome(step=step, status=Status.FAILED, error=deletion.error)
     if deletion.stopped:

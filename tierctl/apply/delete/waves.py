@@ -147,7 +147,7 @@ class _StartedWave:
         return self._wait_for_results()
 
     def abandon(self) -> None:
-        """Begin no further request, and wait for those that are under way."""
+        """Start no further request, and wait for the running ones."""
         self._stop.ask()
         self.wait()
 

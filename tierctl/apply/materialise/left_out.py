@@ -1,8 +1,8 @@
 """Signed lists of the records that a new log has without key, value and headers; one list per partition.
 
-A list is a file of JSON lines: first what the log is, then one line per record. Its signature is beside it,
-in a file of the same name with `.sig`. The same log has the same list, so that a second replica, or a second
-run, changes nothing.
+A list is a file of JSON lines: the first describes the log, each other one a record. Its signature is in a
+file with the same name and the suffix `.sig`. The same log has the same list, so that a second replica, or a
+second run, changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """The keys whose records are left out, by their SHA-256, the folder of the lists, and what signs them."""
+    """The keys whose records are erased (as SHA-256), the folder of the lists, and the signing key."""
 
     digests: frozenset[bytes]
     lists: Path

@@ -1,6 +1,6 @@
-"""What a log holds up to one of its segments: the open transactions, their producers, the largest timestamp.
+"""The state of a log up to one of its segments: open transactions, their producers, the largest timestamp.
 
-Segments are written independently of each other; each names its changes of transactions, which are applied
+Segments are written independently of each other; each returns its changes of transactions, which are applied
 here in the order of the log.
 """
 
@@ -17,13 +17,13 @@ from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 @dataclass(slots=True)
 class LogState:
-    """What a log is known to hold up to `next_offset`."""
+    """The state of a log up to `next_offset`."""
 
     next_offset: int
     largest_timestamp_ms: int = NO_TIMESTAMP
     transactions: OpenTransactions = field(default_factory=OpenTransactions)
     last_batches: dict[int, BatchHead] = field(default_factory=dict)
-    """The last batch of records of each producer that began a transaction."""
+    """The last batch with records of each producer that began a transaction."""
 
     def open_producers(self) -> list[ProducerEntry]:
         """Return the producers with an open transaction, as a producer snapshot has them.

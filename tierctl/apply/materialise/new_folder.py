@@ -1,7 +1,7 @@
 """A folder that is filled beside the logs of a stopped broker, and then becomes the log of a partition.
 
-Until it is renamed it lies in a folder named as one that a broker deletes (LogManager, DeleteDirSuffix): a
-broker that starts meanwhile loads nothing of it, and removes it.
+Until it is renamed, it is in a folder with a name that a broker deletes (LogManager, DeleteDirSuffix): a
+broker that starts before that does not load it, and removes it.
 """
 
 import os
@@ -35,7 +35,7 @@ class NewFolder:
 
     @classmethod
     def make(cls, log_dir: Path, name: str) -> Self:
-        """Make the folder; remove those that killed runs left of the same partition."""
+        """Create the folder; remove the folders that killed runs left of the same partition."""
         remove_left(log_dir, name)
         suffix = f".{uuid.uuid4().hex}-delete"
         topic, _, partition = name.rpartition("-")
@@ -66,8 +66,8 @@ class NewFolder:
         if not self.staging.is_dir():
             raise SpoolError(
                 f"{self.staging} is not there",
-                hint="--engine spark needs log directories that every executor has, at the same path, on a "
-                "shared file system; else leave it out, and run tierctl on the broker's machine",
+                hint="--engine spark needs log directories on a shared file system, under the same path on "
+                "every executor; otherwise leave --engine out and run tierctl on the broker's machine",
             )
         part.path.mkdir()
         return part
@@ -116,7 +116,7 @@ class NewFolder:
         PLAIN.sync_folder(self.log_dir)
 
     def discard(self) -> None:
-        """Remove the staging folder with everything in it."""
+        """Remove the staging folder and its content."""
         shutil.rmtree(self.staging)
 
     @property

@@ -53,14 +53,14 @@ class _NewLog:
 
     @property
     def folder(self) -> NewFolder:
-        """The folder in the making; available after `begin`."""
+        """The staging folder of the log; available after `begin`."""
         if self._made is None:
             raise RuntimeError("the log was not begun")
         return self._made
 
     @property
     def new_partition(self) -> TopicPartition:
-        """The partition whose log this is."""
+        """The new partition."""
         return TopicPartition(self.step.details[AS_TOPIC], self.step.partition)
 
     @contextmanager
@@ -75,7 +75,7 @@ class _NewLog:
             self.outcome = Outcome(step=self.step, status=Status.FAILED, error=error)
 
     def begin(self, context: RunContext) -> None:
-        """Make the folder; RemoteResourceNotFound if a segment is gone."""
+        """Create the staging folder; raise RemoteResourceNotFound if a segment was deleted."""
         parts = _parts(self.step, context)
         with effect("materialise.staging.create"):
             self._made = NewFolder.make(Path(self.step.details[LOG_DIR]), str(self.new_partition))
@@ -151,7 +151,7 @@ class _NewLog:
         removal.write(self.new_partition, log, sizes, rows)
 
     def discard(self) -> None:
-        """Remove what is left of the folder."""
+        """Remove the staging folder if it still exists."""
         if self._made is not None:
             shutil.rmtree(self._made.staging, ignore_errors=True)
 
@@ -171,12 +171,11 @@ def groups(steps: Sequence[Step], segments_min: int) -> Iterator[list[Step]]:
 def materialise_partitions(
     steps: Sequence[Step], context: RunContext, removal: Removal | None
 ) -> list[Outcome]:
-    """Write the log of each of `steps` and make it the partition's; the caller holds the brokers' locks.
+    """Write the log of each of `steps`, and make it the partition's log; the caller holds the brokers' locks.
 
-    With `removal`, the records of its keys are emptied, and a signed list names them.
-
-    Until the last rename a partition's folder is as it was. An error or a request to stop leaves nothing of
-    the new log. Raise TierctlError if the engine can take no work.
+    With `removal`, the records of its keys are emptied, and a signed list names them. Until the last rename a
+    partition's folder is unchanged. After an error or a request to stop, no part of the new log is left.
+    Raise TierctlError if the engine can't accept work.
     """
     context.engine.ready()
     logs = [_NewLog(step, removal) for step in steps]
@@ -200,7 +199,7 @@ def materialise_partitions(
 def _write_parts(
     work: Sequence[tuple[_NewLog, SegmentPart]], context: RunContext, removal: Removal | None
 ) -> None:
-    """Write parts in waves; a log with an outcome gets no more of them."""
+    """Write parts in waves; skip the parts of a log that has an outcome already."""
     write = partial(write_part, frozenset() if removal is None else removal.digests)
     for wave in context.waves(work):
         begun = [(log, part) for log, part in wave if log.outcome is None]
@@ -232,7 +231,7 @@ def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_o
 
 
 def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
-    """Return the parts of segments that the step names; RemoteResourceNotFound if one is gone."""
+    """Return the parts of segments that the step names; raise RemoteResourceNotFound if one was deleted."""
     part = context.metadata.state.partition(step.topic_id_partition)
     named = step.details[SEGMENTS]
     parts = []
@@ -240,7 +239,9 @@ def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
         segment_id = each["segment_id"]
         metadata = None if part is None else part.get(Uuid.parse(segment_id))
         if metadata is None:
-            raise RemoteResourceNotFound(f"segment {segment_id} is deleted by now", hint="plan again")
+            raise RemoteResourceNotFound(
+                f"segment {segment_id} was deleted in the meantime", hint="plan again"
+            )
         parts.append(
             SegmentPart(
                 metadata=metadata,

@@ -1,8 +1,8 @@
-"""Write one segment of a local log from the bytes of a remote segment, here or on an executor.
+"""Write one segment of a local log from the bytes of a remote segment, in this process or on an executor.
 
-Every batch is checked with its CRC and gets leader epoch 0, which the CRC does not cover. The offset and the
-time index are built from the batches, so those in the tier are not read. The files are written to a folder of
-their own, from which the process that writes the log takes them.
+Every batch is checked with its CRC and gets leader epoch 0, which the CRC does not cover. The offset index
+and the time index are built from the batches; those of the tier are not read. The files are written to a
+separate folder, from which the process that writes the log moves them.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,9 +46,9 @@ _RAW = "raw"
 class SegmentPart:
     """The offsets [from_offset, to_offset] of a remote segment, which are written to one local segment.
 
-    `is_first` and `is_last` say that a batch with other offsets, too, may be there: the first part of a log
-    keeps it whole, because the log start offset hides its first records; the last part keeps its first
-    records only.
+    The first part of a log (`is_first`) keeps the whole batch that contains `from_offset`: the log start
+    offset hides its first records. The last part (`is_last`) keeps only the first records of the batch that
+    contains `to_offset`.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -79,10 +79,10 @@ class PartInput:
 
 
 def write_part(digests: frozenset[bytes], context: SideEffectContext, work: PartInput) -> SideEffectResult:
-    """Fetch the segment of one part, and write the part's files, but for the transaction index.
+    """Fetch the segment of one part, and write the part's files except the transaction index.
 
-    Records whose key has its SHA-256 among `digests` are written without key, value and headers.
-    CorruptInputError is in the result if the bytes are not what the metadata say.
+    Records whose key has its SHA-256 among `digests` are written without key, value and headers. The result
+    has a CorruptInputError if the bytes do not agree with the metadata.
     """
     if context.stop.asked():
         return SideEffectResult(stopped=True)
@@ -107,12 +107,12 @@ def disk_error(error: OSError, folder: Path) -> SpoolError:
     """Return the error of a log that could not be written into `folder`."""
     return SpoolError(
         f"writing {error.filename or folder}: {error.strerror or error}",
-        hint="nothing of the partition was changed: make room, and run again",
+        hint="the partition was not changed: free disk space, then run again",
     )
 
 
 def _fetch(metadata: RemoteLogSegmentMetadata, path: Path, context: SideEffectContext) -> bool:
-    """Write the log of a segment to `path`, at most one byte more than its metadata say.
+    """Write the log of a segment to `path`, at most one byte more than its metadata states.
 
     Return False if the run was told to stop.
     """
@@ -162,7 +162,7 @@ class _Writer:
     position: int = 0
 
     def heads(self, file: FileBytes, before: LogState | None) -> Iterator[BatchHead]:
-        """Write the batches of `file`; yield the head of each after it is written."""
+        """Write the batches of `file`; yield the header of each batch after it is written."""
         metadata, name = self.part.metadata, self.part.name
         if file.size_bytes != metadata.segment_size_in_bytes:
             raise _wrong(name, f"{metadata.segment_size_in_bytes} bytes", f"{file.size_bytes}")
@@ -280,5 +280,5 @@ def _wrong(name: str, expected: str, found: str) -> CorruptInputError:
         name,
         expected=expected,
         found=found,
-        hint="its objects are damaged: tierctl verify --deep says what is wrong",
+        hint="its objects are damaged: tierctl verify --deep lists the problems",
     )

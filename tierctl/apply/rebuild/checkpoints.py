@@ -1,7 +1,7 @@
-"""Put back the log start and the leader epochs of partitions in the log directories of stopped brokers.
+"""Restore the log start and the leader epochs of partitions in the log directories of stopped brokers.
 
-Both files of a replica are written before any event is published: with only one of them, or with neither, a
-broker deletes the segments that are published.
+Both files of a replica are written before any event is published: if one of them is missing, a broker deletes
+the segments that are published.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ def _write(folder: Path, steps: Sequence[Step]) -> None:
 
 
 def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Put `offsets` into an offset checkpoint, durably; keep its other entries, and its former content."""
+    """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file."""
     present = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
     _replace(path, write_offset_checkpoint({**present, **offsets}))
 

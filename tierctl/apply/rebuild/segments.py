@@ -1,4 +1,4 @@
-"""Publish the metadata of segments whose objects are in the tier already."""
+"""Publish the metadata of segments whose objects already exist in the tier."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,9 +1,9 @@
-"""Derive the indexes of a segment from its log, and from the indexes of the segments beside it.
+"""Derive the indexes of a segment from its log, and from the indexes of the neighbouring segments.
 
-Offset and time index are those that LogSegment.recover writes. They are the bytes of the broker that rolled
-the segment, unless it restarted while the segment was active: a restart begins the interval between entries
-anew. Transaction index and producer snapshot begin with the producer snapshot of the segment before, and
-the leader-epoch index continues that segment's.
+Offset and time index equal those of LogSegment.recover. They also equal those of the broker that rolled the
+segment, unless the broker restarted while the segment was active, which starts a new interval between
+entries. The transaction index and the producer snapshot start from the producer snapshot of the previous
+segment, and the leader-epoch index continues that of the previous segment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,9 +64,9 @@ Derived = dict[IndexType, bytes | str]
 def derive_indexes(
     segment: RemoteLogSegmentMetadata, log: LogBytes, remote: SegmentReader, beside: Neighbours
 ) -> Derived:
-    """Return every index of `segment`, whose `log` was found sound.
+    """Return every index of `segment`, whose `log` is valid.
 
-    Raise RemoteStorageError if the store fails while the indexes beside the segment are read.
+    Raise RemoteStorageError if the store fails while the indexes of the neighbouring segments are read.
     """
     producers = _producers_at_start(segment, remote, beside)
     known = [] if isinstance(producers, str) else producers
@@ -113,7 +113,7 @@ def _index(remote: SegmentReader, segment: RemoteLogSegmentMetadata, index_type:
 def _producers_at_start(
     segment: RemoteLogSegmentMetadata, remote: SegmentReader, beside: Neighbours
 ) -> Sequence[ProducerEntry] | str:
-    """Return the producers before the first batch, or why they are not known."""
+    """Return the producers before the first batch, or the reason why they are unknown."""
     if segment.start_offset == 0:
         return []
     found: set[tuple[ProducerEntry, ...]] = set()
@@ -132,7 +132,7 @@ def _producers_at_start(
 def _leader_epochs(
     segment: RemoteLogSegmentMetadata, remote: SegmentReader, beside: Neighbours
 ) -> bytes | str:
-    """Return the lineage up to the end of the segment as a checkpoint file, or why it is not known."""
+    """Return the lineage up to the end of the segment as a checkpoint file, or why it is unknown."""
     own = [EpochEntry(epoch, start) for epoch, start in sorted(dict(segment.segment_leader_epochs).items())]
     if segment.start_offset == 0:
         return write_leader_epoch_checkpoint(own)

@@ -67,7 +67,7 @@ def repaired_indexes(
             beside = neighbours_of(segment, finished)
             derived = derive_indexes(segment, log, remote, beside)
             if not bad and stored[IndexType.TRANSACTION] is None and not segment.txn_index_empty:
-                # The metadata say that there is one, and every other index is sound.
+                # The metadata states that this index exists, and every other index is valid.
                 bad = [IndexType.TRANSACTION]
             found: dict[IndexType, bytes] = {}
             for kind in bad:
@@ -135,6 +135,6 @@ def _require_stored(
         with remote.fetch_index(segment, kind) as stream:
             if stream.read() != data:
                 raise RemoteStorageError(
-                    f"the {kind.value} index of {segment.segment_id} has other bytes than were stored",
+                    f"the {kind.value} index of {segment.segment_id} differs from the stored bytes",
                     hint="another program writes to this tier: find it, then run tierctl verify --deep",
                 )

@@ -24,7 +24,7 @@ from tierctl.model.settings.stated import Origin, SettingSource
 
 _FILES = ("config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "version"})
-"""Options without a setting, and those that choose tierctl.toml and its profile."""
+"""Options that are no settings, and the options that select tierctl.toml and its profile."""
 
 
 def named_command(root: click.Command, words: Sequence[str]) -> tuple[click.Command, list[str]]:
@@ -45,7 +45,7 @@ def contexts(ctx: click.Context, command: click.Command | None = None) -> Iterat
 
 
 def parsed(root: click.Context, command: click.Command, arguments: Sequence[str]) -> click.Context:
-    """Return the context of a command whose arguments are parsed; defaults are those of its profile."""
+    """Return the context of a command after parsing its arguments, with the defaults of its profile."""
     (of_command,) = contexts(root, command)
     return command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
 
@@ -225,7 +225,7 @@ def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesT
                 message=str(error.message).removeprefix(f"{settings.config_file}: "),
                 expected="a file tierctl.toml that this user may read",
                 found=error.message,
-                hint=error.hint or "correct --config-file, or the rights of the file",
+                hint=error.hint or "correct --config-file, or the permissions of the file",
             )
         )
     if file is not None:

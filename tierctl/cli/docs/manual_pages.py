@@ -50,7 +50,7 @@ def page(path: Path) -> str:
 
 
 def with_lists(text: str) -> str:
-    """Return the Markdown `text` with each generated list in the place of the line that stands for it."""
+    """Return the Markdown `text` with each placeholder line replaced by its generated list."""
     return _LIST.sub(lambda found: "\n".join(_LISTS[found[1]](found[2] or "")), text)
 
 
@@ -131,4 +131,4 @@ _LISTS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
     "metrics": _metrics,
     "engines": _engines,
 }
-"""What generates each list, from the words after its name."""
+"""The function that generates each list from the words after its name."""

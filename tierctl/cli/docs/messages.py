@@ -8,7 +8,7 @@ from tierctl.errors import ExitCode
 
 
 class Message(NamedTuple):
-    """An error: its exit code, its text with `...` for what differs, and what it means."""
+    """An error: its exit code, its text (`...` for the variable parts), and its meaning."""
 
     code: ExitCode
     text: str
@@ -16,7 +16,7 @@ class Message(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The errors of a command about one thing."""
+    """The errors of a command about one subject."""
 
     title: str
     introduction: str
@@ -49,7 +49,7 @@ _SWEPT_TOPICS = """The topic settings state the retention. Topics with remote.st
 _ENABLED = (
     Message(
         ExitCode.USAGE,
-        "no topic settings are named, ...",
+        "no source of topic settings is named, ...",
         """tierctl does not know which topics are enabled: give --topic-configs, --bootstrap-server, or
         --topic and --assume-enabled.""",
     ),

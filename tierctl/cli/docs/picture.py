@@ -73,7 +73,7 @@ def _outside() -> Iterator[str]:
 
 
 def _flow() -> Iterator[str]:
-    """Yield the steps, and the arrows between them and what is outside."""
+    """Yield the steps, and the arrows between the steps and the external systems."""
     yield _box("program", 250, 60, 460, 216)
     yield _text("title", 264, 82, "tierctl")
     yield from _labelled("step", 264, 140, 98, ("read", "events, logs"), height=56)

@@ -47,4 +47,4 @@ _TABLES: Final[dict[str, Callable[[], str]]] = {
     "tierctl/cli/docs/questions.toml": _questions,
     "tierctl/model/engine.py": _engines,
 }
-"""What makes each table, by the file that it is made from."""
+"""The function that makes each table, by the file that contains the table's data."""

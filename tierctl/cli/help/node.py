@@ -49,7 +49,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What a command line does, and the command line."""
+    """A command line and a description of what it does."""
 
     text: str
     command: str
@@ -77,7 +77,7 @@ class Node:
 
     @property
     def usage(self) -> str:
-        """What follows the command's words on a command line: [OPTIONS] and the arguments."""
+        """The text after the command's name on its usage line: [OPTIONS] and the arguments."""
         rest = "COMMAND [ARGS]..." if self.children else " ".join(map(_usage, self.arguments))
         return f"[OPTIONS] {rest}".strip()
 

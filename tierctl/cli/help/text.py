@@ -20,9 +20,8 @@ Rows = Sequence[tuple[str, str]]
 def help_text(root: Node, path: Sequence[str]) -> str:
     """Return the help of the command below `root` whose words are `path`.
 
-    Lines are as wide as the terminal, or as COLUMNS says. Titles are bold at a terminal, unless NO_COLOR is
-    set.
-    Raises KeyError if there is no such command.
+    The line width is that of the terminal, or COLUMNS. Titles are bold at a terminal, unless NO_COLOR is set.
+    Raise KeyError if there is no such command.
     """
     node = root
     for word in path:

@@ -108,9 +108,9 @@ def require_consistent(ctx: click.Context, *, check: bool) -> None:
     """Raise UsageError for typed options that cannot be used with `--check`, or only with it."""
     wrong = typed_option(ctx, _OF_OTHERS if check else _OWN)
     if wrong and check:
-        raise UsageError(f"{wrong} does not go with --check", hint="--check restores nothing")
+        raise UsageError(f"{wrong} can't be used with --check", hint="--check restores nothing")
     if wrong:
-        raise UsageError(f"{wrong} goes with --check", hint="add it, or leave the option out")
+        raise UsageError(f"{wrong} needs --check", hint="add it, or leave the option out")
 
 
 def show_check(ctx: click.Context, metadata: str | None) -> ExitCode:

@@ -297,7 +297,7 @@ def restore(
     if new_ids:
         if options.typed_option(ctx, ("topic_id",)):
             raise UsageError(
-                "--topic-id does not go with --new-ids, which is about two ids of each topic",
+                "--topic-id can't be used with --new-ids, because each topic has two ids",
                 hint="name the id of a lost topic with --from-id",
             )
         renamed = request_of(commands.NewIdsRequest, ctx, bootstrap_server=None)
@@ -326,4 +326,4 @@ def _require_effect(ctx: click.Context, chosen: str) -> None:
         typed = options.typed_option(ctx, (name,))
         if typed:
             ways = [way for way, names in _OPTIONS_OF.items() if name in names]
-            raise UsageError(f"{typed} goes with {' or '.join(ways)}", hint=f"leave {typed} out")
+            raise UsageError(f"{typed} can only be used with {' or '.join(ways)}", hint=f"leave {typed} out")

@@ -110,7 +110,9 @@ def report(
 def _check(ctx: click.Context, html: Path | None, show: Show | None, *, is_change: bool) -> None:
     """Raise UsageError for options that exclude each other, or that need --what-if."""
     if html is not None and show is not None:
-        raise UsageError("--html and --show exclude each other", hint="the page has all that --show prints")
+        raise UsageError(
+            "--html and --show exclude each other", hint="leave --show out: the page contains all tables"
+        )
     if is_change:
         if html is not None:
             raise UsageError("--html and --what-if exclude each other", hint="run the command twice")

@@ -50,7 +50,7 @@ class ProfilesFile:
     problems_of: dict[str, tuple[SettingProblem, ...]]
 
     def name_in_use(self, asked: str | None) -> str:
-        """Return the name of the profile in use; `asked` is the one that was asked for, if any."""
+        """Return the name of the profile in use; `asked` is the requested one, or None."""
         return asked or (DEFAULT_PROFILE if self.chosen is None else str(self.chosen.value))
 
     def profile(self, asked: str | None) -> dict[str, ProfileValue]:
@@ -75,13 +75,13 @@ class ProfilesFile:
             line=None if self.chosen is None else self.chosen.line,
             setting="profile",
             message=f"no profile {name!r}",
-            expected=f"one of the profiles there: {known}",
+            expected=f"one of the known profiles: {known}",
             found=name,
-            hint=f"profiles there: {known}",
+            hint=f"known profiles: {known}",
         )
 
     def origin(self, line: int) -> Origin:
-        """Return the origin of a value that stands in `line`."""
+        """Return the origin of the value in line `line`."""
         return Origin(source=SettingSource.PROFILE, file=self.path, line=line)
 
 

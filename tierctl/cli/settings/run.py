@@ -67,9 +67,9 @@ class RunSettings:
     log: "LogFile | None" = None
     log_format: "LogFormat | None" = None
     lock_timeout_ms: int = 0
-    """How long to wait for a lock that another run holds."""
+    """How long the run waits for a lock of another run."""
     throttle: Throttle = field(default_factory=Throttle)
-    """Holds the limits of bytes per second, and has the times of the waits."""
+    """The limits of bytes per second, and the total time spent waiting for them."""
     started_s: float = field(default_factory=time.monotonic)
     _values: dict[str, ProfileValue] | None = field(default=None, init=False)
     _file: ProfilesFile | None = field(default=None, init=False)

@@ -46,10 +46,10 @@ class OptionValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingInForce:
-    """One setting in force: its value, without secrets, and where the value came from.
+    """One setting in force: its value, without secrets, and the origin of the value.
 
     `scope` is `option`, or the scope of the setting in Kafka. `place` is the file with its line, the variable
-    or the option that states it; None for a default. `use` is what tierctl does with it.
+    or the option that states it; None for a default. `use` describes what tierctl does with the setting.
     """
 
     scope: str

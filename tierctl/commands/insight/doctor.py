@@ -1,7 +1,7 @@
-"""`doctor`: find the conditions under which tiering fails, before it fails; change nothing of a tier.
+"""`doctor`: find conditions that would make tiering fail; change nothing in a tier.
 
-Each of the functions below makes the checks of one subject, with what the request names; checks for which
-nothing is named are reported as not checked.
+Each of the functions below makes the checks of one subject, with the sources that the request names; checks
+without a source are reported as not checked.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosi
 
 
 def _validate(request: DoctorRequest) -> None:
-    """Raise UsageError if the request names nothing to check, or names a tier wrongly."""
+    """Raise UsageError if the request names no source to check, or an invalid tier."""
     named = (
         request.metadata,
         request.bootstrap_server,
@@ -127,7 +127,7 @@ def _validate(request: DoctorRequest) -> None:
             "--topic-configs, --log-dir, --state-dir), here or in a profile of tierctl.toml",
         )
     if request.probe_writes and request.remote is None:
-        raise UsageError("--probe-writes needs --remote", hint="name the tier whose store is to be tried")
+        raise UsageError("--probe-writes needs --remote", hint="name the tier whose store is to be probed")
     if request.remote is not None:
         # A mistyped option is an error, not a check that could not be made.
         store_uri("--remote", request.remote)
@@ -144,7 +144,7 @@ class _Run:
     settings: StatedSettings | None = None
     topic_configs: dict[str, TopicConfig] = field(default_factory=dict)
     is_tiering: bool | None = None
-    """Whether the brokers tier; None if neither a file nor a cluster says so."""
+    """Whether the brokers tier; None if neither a file nor a cluster states it."""
     _open: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
@@ -190,7 +190,7 @@ class _Run:
 
     @property
     def _defaults(self) -> BrokerDefaults:
-        """The version and the settings of the brokers by which settings in files are judged."""
+        """Return the version and the settings of the brokers with which settings in files are checked."""
         return BrokerDefaults(version=self.request.kafka_version or LATEST, settings=self.settings or {})
 
     def _of_broker_file(self, file: Path) -> Iterator[Result]:
@@ -302,7 +302,8 @@ class _Run:
             read = self.resources.metadata_topic(complete=False, quiet=True)
         except NotFoundError as e:
             if self.resources.cluster is None:
-                # A mistyped folder; of a cluster, `check_cluster` says whether the lack is a fault.
+                # The folder is mistyped; for a cluster, `check_cluster` decides whether a missing topic is a
+                # fault.
                 raise
             for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)

@@ -1,7 +1,7 @@
-"""`fetch --erase-report`: every segment and offset at which a key occurs, with the objects that hold it.
+"""`fetch --erase-report`: every segment and offset at which a key occurs, with the objects that contain it.
 
-All segments of the tier are searched, whatever their state is: consumers may not see a segment whose
-deletion was cut off, or one that an unclean election left behind, but its objects still hold the key.
+All segments of the tier are searched, whatever their state is: consumers may not see a segment whose deletion
+did not finish, or one that an unclean election left behind, but its objects still contain the key.
 """
 
 from collections import Counter
@@ -94,7 +94,7 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[st
         )
         if counts["others"]:
             resources.progress.warn(
-                f"{counts['others']} objects of the tier belong to no segment, and were not searched"
+                f"{counts['others']} objects of the tier belong to no segment and were not searched"
             )
     return resources.problems.exit_code
 
@@ -126,7 +126,7 @@ def _segments(resources: Resources, counts: Counter[str]) -> list[_Segment]:
         for segment in log.segments
     ]
     if not found:
-        raise NotFoundError("no segment to search", hint="are --remote and --log-dir the right ones?")
+        raise NotFoundError("no segment to search", hint="check --remote and --log-dir")
     return found
 
 
@@ -171,7 +171,8 @@ def _unreadable(listed: ListedSet, why: str) -> CorruptInputError:
         f"{listed.partition}: segment {listed.segment_id} was not searched",
         expected="a complete set of objects",
         found=why,
-        hint="its log is in the tier and may hold the key: see tierctl verify, and delete it if it is a leak",
+        hint="its log in the tier may contain the key: see tierctl verify, and delete the log if it is "
+        "leaked",
     )
 
 

@@ -32,7 +32,7 @@ class Location(StrEnum):
 
 
 class NextAction(StrEnum):
-    """What brokers do next with a segment."""
+    """The next action of brokers for a segment."""
 
     COPY = "copy"
     DELETE = "delete"
@@ -44,7 +44,7 @@ class ExplainRequest(Request):
     """A request to explain the segments of one partition: `topic` and `partition` have one value each."""
 
     offset: int | None = None
-    """Explain only the segments that hold this offset."""
+    """Explain only the segments that contain this offset."""
     segment: str | None = None
     """Explain only the remote segment of this id."""
     time_ms: int | None = None
@@ -57,7 +57,7 @@ class ExplainRequest(Request):
         if len(self.topic) != 1 or len(self.partition) != 1:
             raise UsageError("explain takes one topic and one partition", hint="as explain orders 0")
         if sum(each is not None for each in (self.offset, self.segment, self.time_ms)) > 1:
-            raise UsageError("--offset, --segment and --time each choose a segment", hint="give one of them")
+            raise UsageError("--offset, --segment and --time exclude each other", hint="give one of them")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Explanation:
     """The offset after the segment; of the active segment the end of the log."""
 
     def holds(self, offset: int) -> bool:
-        """Return whether `offset` is one of the segment."""
+        """Return whether the segment contains `offset`."""
         return self.start_offset <= offset < self.next_offset
 
     def row(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iter
 
 
 def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
-    """Return the reason for the segments that no plan mentions, from what the plans say of the partition."""
+    """Return the reason for segments that no plan mentions, from the skips of the partition."""
     skips = [skip for plan in plans for skip in plan.skipped if skip.topic_id_partition == partition]
     return Reason.of("; ".join(skip.reason for skip in skips) or "nothing is known of the partition")
 

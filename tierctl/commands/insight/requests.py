@@ -1,4 +1,4 @@
-"""Requests of other commands with what one request names."""
+"""Make requests of other commands from the sources of one request."""
 
 from dataclasses import fields
 from typing import Any, TypeVar

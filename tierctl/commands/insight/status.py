@@ -1,4 +1,4 @@
-"""`status`: one screen about a tier: what it has, how far copies are behind, and what an operator must do."""
+"""`status`: one screen about a tier: its topics, the copy lag, and problems that need an operator."""
 
 import math
 import shlex
@@ -60,7 +60,7 @@ class StatusRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStatus:
-    """What the tier has of one topic id, and what its log directories still have to copy.
+    """The segments of one topic id in the tier, and the rolled segments that are not copied yet.
 
     Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
     and of the newest segment; None without a finished segment. The lag counts rolled segments that are not in
@@ -87,9 +87,9 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What an operator must act on, of one kind: how many, the first, and what repairs them.
+    """Problems of one kind that need an operator: how many, the first one, and the command for a repair.
 
-    `kind` is that of findings of `verify`, or CUSTOM_METADATA for partitions whose copies KIP-917's limit
+    `kind` is a kind of findings of `verify`, or CUSTOM_METADATA for partitions whose copies KIP-917's limit
     stops.
     """
 
@@ -120,7 +120,7 @@ class Status(TableResult):
     exit_code: ExitCode
 
     def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`: those of the topics."""
+        """Implement `TableResult.table_rows` with the rows of the topics."""
         return tables.STATUS, self.topics
 
     @property
@@ -136,13 +136,13 @@ class Status(TableResult):
 
 
 def status(request: StatusRequest, progress: Progress | None = None) -> Status:
-    """Return the status of the selected topics, of the tier's metadata, and of tierctl's own runs.
+    """Return the status of the selected topics, of the tier's metadata, and of tierctl's last runs.
 
-    Problems are those findings of `verify`, without the tier's objects, that are more than information, and
-    segments of the log directories that KIP-917's limit keeps from the tier. The copy lag is what `copy`
-    would copy, or says that it waits for, of the log directories. The state is that of `whole_metadata`.
-    Raises NotFoundError if the selection does not exist, the errors of the metadata and the cluster, and
-    those of `require_own_tier` for a tier that the request names.
+    Problems are the findings of `verify` that need no objects of the tier and are more than information, and
+    segments of the log directories that KIP-917's limit keeps from the tier. The copy lag has the segments
+    that `copy` would copy now, and those that wait for a limit. The state is that of `whole_metadata`. Raise
+    NotFoundError if the selection does not exist, the errors of the metadata and the cluster, and those of
+    `require_own_tier` for a tier that the request names.
     """
     copying = request_as(CopyRequest, request)
     breaches: dict[TopicIdPartition, Reason] = {}
@@ -154,8 +154,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         topics = TopicSums(run, state)
         if not request.log_dir:
             run.progress.note(
-                "without --log-dir it is not known how far copies are behind, nor whether KIP-917's limit "
-                "stops them"
+                "without --log-dir the copy lag is unknown, and also whether KIP-917's limit stops copies"
             )
         else:
             plan = explained(run, copying, state)
@@ -179,7 +178,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
 
 
 def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
-    """Report the topics of log directories whose copy lag is not known because no settings of them are."""
+    """Report the topics in log directories whose copy lag is unknown because their settings are unknown."""
     configs = plan.basis.configs
     unknown = {
         skip.topic
@@ -188,8 +187,8 @@ def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
     }
     if unknown:
         progress.note(
-            f"how far copies are behind is not known for {names_text(unknown)}, as no settings state "
-            f"{REMOTE_STORAGE_ENABLE.name} of them: name settings with --topic-configs"
+            f"the copy lag is unknown for {names_text(unknown)}: no settings state "
+            f"{REMOTE_STORAGE_ENABLE.name} for these topics; give settings with --topic-configs"
         )
 
 

@@ -38,7 +38,7 @@ def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> None:
     topics = ", ".join(sorted({step.topic for step in steps}))
     run.progress.say(f"leaders serve the first published segment of each of {count} partitions")
     run.progress.say(
-        f"now take back on {topics}: {topic.COPY_DISABLE.name}=false, and the former "
+        f"now set on {topics}: {topic.COPY_DISABLE.name}=false, and the previous "
         f"{topic.LOCAL_RETENTION_MS.name} and {topic.LOCAL_RETENTION_BYTES.name}"
     )
 

@@ -1,4 +1,4 @@
-"""Check that brokers do not copy segments while a rebuild beside them publishes metadata."""
+"""Check that brokers do not copy segments while a rebuild publishes metadata to a running cluster."""
 
 from collections.abc import Collection
 
@@ -20,8 +20,9 @@ def require_copying_disabled(cluster: RunningCluster, topics: Collection[str]) -
     copying = sorted(name for name in topics if not configs[name].is_copy_disabled)
     if copying:
         raise SafetyRefusal(
-            f"brokers copy segments of {', '.join(copying)}: with copying on, a leader that does not know "
-            "the tier's segments raises the log start, and deletes them once they are published",
-            hint=f"set {', '.join(SETTINGS)} on these topics first (Kafka 3.9 and later), and take them back "
-            "after the rebuild; with older brokers, stop them and use --metadata file://…",
+            f"brokers copy segments of {', '.join(copying)}: while copying is enabled, a leader that does "
+            "not know the segments of the tier raises the log start offset, and deletes the segments once "
+            "they are published",
+            hint=f"set {', '.join(SETTINGS)} on these topics first (Kafka 3.9 and later), and restore the "
+            "previous values after the rebuild; with older brokers, stop them and use --metadata file://…",
         )

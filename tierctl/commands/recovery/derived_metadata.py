@@ -36,7 +36,7 @@ class DerivedMetadata:
     def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
         """Raise MetadataError: there is no metadata topic to publish to."""
         del events, before_append
-        raise MetadataError("metadata that are derived from a tier can't be published")
+        raise MetadataError("metadata that was derived from a tier can't be published")
 
     def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
         """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""

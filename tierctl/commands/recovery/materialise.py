@@ -77,18 +77,18 @@ class MaterialiseRequest(MutationRequest):
                 hint="name the log directories of the stopped brokers of the new topic",
             )
         if self.as_topic is not None and not is_legal_topic_name(self.as_topic):
-            raise UsageError(f"--as {self.as_topic!r} is no legal name of a topic")
+            raise UsageError(f"--as {self.as_topic!r} is not a valid topic name")
         for folder in self.log_dir:
             if not (Path(folder) / META_PROPERTIES).is_file():
                 raise UsageError(
-                    f"--log-dir {folder} has no {META_PROPERTIES}: it is no log directory of a broker",
+                    f"--log-dir {folder} has no {META_PROPERTIES}: it is not a log directory of a broker",
                     hint="format the broker first (kafka-storage format), and create the new topic",
                 )
         Until.parse(self.until)
         self.keys()
 
     def keys(self) -> WithoutKeys | None:
-        """Return the keys whose records are left out; None without `without_keys`. May raise UsageError."""
+        """Return the keys whose records are erased; None without `without_keys`. May raise UsageError."""
         return WithoutKeys.read(self.without_keys, self.left_out, self.sign_with)
 
 
@@ -113,7 +113,7 @@ def _decide(run: Mutation, request: MaterialiseRequest) -> Decision:
     topics = {each.topic_id_partition.topic for each in partitions}
     if len(topics) > 1 and (request.as_topic is not None or request.as_id is not None):
         raise UsageError(
-            f"--as and --as-id are of one topic, selected are {', '.join(sorted(topics))}",
+            f"--as and --as-id need exactly one topic, selected are {', '.join(sorted(topics))}",
             hint="restore one topic at a time",
         )
     until = Until.parse(request.until)
@@ -294,14 +294,14 @@ def _check(run: Mutation, request: MaterialiseRequest, plan: Plan, found: Materi
         if free_bytes < size_bytes:
             raise SafetyRefusal(
                 f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
-                hint="make room, or restore fewer partitions or records: --partition, --until",
+                hint="free disk space, or restore fewer partitions or records: --partition, --until",
             )
 
 
 def _conclude(
     run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome], keys: WithoutKeys | None
 ) -> None:
-    """Remove temporary folders of killed runs; print what was left out, and what the operator does next."""
+    """Remove temporary folders of killed runs; print the erased records and the operator's next steps."""
     for log_dir, name in _folders(sources):
         remove_left(log_dir, name)
     if any(outcome.status is not Status.DONE for outcome in outcomes):

@@ -41,5 +41,5 @@ class PublishingFence:
                 raise SafetyRefusal(
                     f"the log start of {name} rose from {planned} to {log.log_start_offset} since the plan "
                     "was made: its leader would delete segments that are published below it",
-                    hint="look in the log of the leader why it rose, then run again",
+                    hint="find the reason in the log of the leader, then run again",
                 )

@@ -33,8 +33,8 @@ class WithoutKeys:
             return None
         if keys is None or lists is None or signing_key is None:
             raise UsageError(
-                "--without-keys, --left-out and --sign-with go together",
-                hint="--left-out DIR gets the lists of the records that are left out, and --sign-with FILE "
+                "--without-keys, --left-out and --sign-with must be given together",
+                hint="--left-out DIR is the folder for the lists of the erased records, and --sign-with FILE "
                 "is the Ed25519 key that signs them",
             )
         path = Path(keys)
@@ -56,8 +56,8 @@ class WithoutKeys:
         for each in lists:
             if each is None:
                 progress.warn(
-                    f"{self.removal.lists} has no signed list of a log that was restored: it is not known "
-                    f"which keys of {self.file} occur nowhere"
+                    f"{self.removal.lists} has no signed list of a log that was restored: it is unknown "
+                    f"which keys of {self.file} were not found"
                 )
                 return
             found |= each.keys
@@ -84,7 +84,7 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError as e:
         raise UsageError(
             f"--without-keys {path}: expected UTF-8, found byte {e.object[e.start]:#04x} at byte {e.start}",
-            hint=f"one key a line: {KEY_FORMS}",
+            hint=f"one key per line: {KEY_FORMS}",
         ) from None
 
 
@@ -98,12 +98,13 @@ def _parsed(path: Path, text: str) -> dict[bytes, int]:
         if line.endswith("\r"):
             raise UsageError(
                 f"{where}: expected a key, found one with a carriage return at its end",
-                hint="end lines with a line feed only; a key that ends so itself: as hex: or base64:",
+                hint="end lines with a line feed only; write a key that ends with a carriage return as hex: "
+                "or base64:",
             )
         try:
             found.setdefault(parse_key(line), number)
         except UsageError as e:
             raise UsageError(f"{where}: {e.message}", hint=e.hint) from None
     if not found:
-        raise UsageError(f"--without-keys {path} has no keys", hint=f"one key a line: {KEY_FORMS}")
+        raise UsageError(f"--without-keys {path} has no keys", hint=f"one key per line: {KEY_FORMS}")
     return found

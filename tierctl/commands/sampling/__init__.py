@@ -1,4 +1,4 @@
-"""What `verify` reads of segments: random samples, and the record of the reads in the state directory.
+"""The segments that `verify` reads: random samples, and the record of the reads in the state directory.
 
 Exports nothing: import `deep_reads`.
 """

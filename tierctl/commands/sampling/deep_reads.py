@@ -23,10 +23,10 @@ _Key = tuple[Uuid, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepReadsAsked:
-    """What a request says of the segments to read.
+    """The options of a request about the segments to read.
 
     `percent` of the segments, or all; objects of at most `budget_bytes`; `seed` makes a sample repeatable.
-    The reads are kept in `state_dir`, if it is given.
+    The reads are stored in `state_dir`, if it is given.
     """
 
     percent: float | None
@@ -36,10 +36,10 @@ class DeepReadsAsked:
 
     @property
     def is_sample(self) -> bool:
-        """Whether not all segments are asked for; UsageError for a seed without a sample."""
+        """Whether only some segments are requested; raise UsageError for a seed without a sample."""
         asks = self.percent is not None or self.budget_bytes is not None
         if self.seed is not None and not asks:
-            raise UsageError("--seed goes with --sample or --budget", hint="add one, or leave --seed out")
+            raise UsageError("--seed needs --sample or --budget", hint="add one, or leave --seed out")
         return asks
 
 
@@ -76,7 +76,7 @@ def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
 def reads_recorded(
     reads: DeepReads, asked: DeepReadsAsked, metadata: RemoteLogMetadataManager, now_ms: int
 ) -> Iterator[None]:
-    """Store in the state directory what the block read, also if it ends early."""
+    """Store in the state directory which segments the block has read, also if it ends early."""
     try:
         yield
     finally:

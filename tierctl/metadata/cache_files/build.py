@@ -25,7 +25,7 @@ def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         manifest = Manifest.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
-        raise LockedError(f"another tierctl is making {folder}", hint="wait for it to end") from None
+        raise LockedError(f"another tierctl is writing {folder}", hint="wait for it to end") from None
     for name, entry in sorted(manifest.caches.items()):
         partition = partition_of(name)
         if partition is not None:

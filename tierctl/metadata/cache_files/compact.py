@@ -51,7 +51,10 @@ def compacted(file: CacheFile) -> Compacted:
     records = [entry.record for entry in file.entries if isinstance(entry.record, StoredRecord)]
     values = [record for record in records if isinstance(record, StoredValue)]
     if values and len(values) != len(records):
-        raise UsageError(f"{file.path} mixes entries of the KIP with tierctl's own", hint="build it anew")
+        raise UsageError(
+            f"{file.path} mixes entries of KIP-405 with tierctl's own format",
+            hint="build it again with tierctl cache build",
+        )
     kept = _values(values) if values else _stored(records)
     body = b"".join(map(flatfile.encode_entry, kept))
     return Compacted(data=_header(file) + body, body=body, kept=len(kept))

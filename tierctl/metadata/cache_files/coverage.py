@@ -27,7 +27,7 @@ class CacheCoverage:
 
 
 def coverage_of(path: Path) -> CacheCoverage | CorruptInputError:
-    """Return what the file contains, or why it can't be read. Raises OSError."""
+    """Return the coverage of the file, or why it can't be read. Raise OSError."""
     try:
         file = read_cache(path)
     except CorruptInputError as error:

@@ -266,8 +266,8 @@ def _manifest_at(path: Path, _version: tuple[int, int, int]) -> Manifest:
 def listed_in_manifest(file: CacheFile) -> CacheFile:
     """Return the file with only the entries that the manifest of its state directory lists.
 
-    Entries after them are what a crash left behind; tierctl ignores them. A file that no manifest lists is
-    returned as it is.
+    A crash may leave entries after them, which tierctl ignores. A file that no manifest lists is returned
+    unchanged.
     """
     entry = manifest_of(file.path.parent).caches.get(file.path.name)
     if entry is None:

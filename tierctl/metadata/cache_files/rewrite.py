@@ -28,7 +28,7 @@ class Compaction:
     crc: int = 0
     """CRC-32C of the file as it was read."""
     compacted: Compacted | None = None
-    """The new content; None if the file is kept as it is."""
+    """The new content; None if the file is not changed."""
     is_damaged: bool = False
 
 
@@ -100,7 +100,7 @@ def _replace(folder: Path, plans: Iterable[Rewrite]) -> None:
             continue
         if crc32c(each.path.read_bytes()) != each.plan.crc:
             raise SafetyRefusal(
-                f"{each.path} is not the file that was read: it has another content",
+                f"{each.path} is not the file that was read: it its content has changed",
                 hint="run the command again; with --engine spark, executors must see the same files",
             )
         replace_durably(each.path, new.data, backup=True)

@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 class FileRows(NamedTuple):
-    """The rows of one file, and whether one of them is about damage."""
+    """The rows of one file, and whether one of them reports damage."""
 
     rows: list[Row]
     is_damaged: bool

@@ -1,6 +1,6 @@
 """Folds many metadata partitions in parallel: as tasks that share no state, whose results are merged.
 
-All events of a user partition are in one metadata partition, so tasks share nothing. If the number of
+All events of a user partition are in one metadata partition, so tasks share no state. If the number of
 metadata partitions was changed, a user partition may have events in several of them: one task then folds all
 of these.
 """
@@ -41,7 +41,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTask:
-    """Metadata partitions to read, ascending, and what is known of them; picklable.
+    """Metadata partitions to read, ascending, and their known state; picklable.
 
     `state` has these metadata partitions only, and no anomalies. `ledger` is None without a state directory.
     With `sizes_only` the result has the sizes of user partitions instead of their segments.
@@ -72,12 +72,12 @@ class FoldRunner(Protocol):
     """Run `run_fold_task` for a copy of each task, for example on executors."""
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
-        """Yield the results in the order of `tasks`; raise what `run_fold_task` raises."""
+        """Yield the results in the order of `tasks`; raise the errors of `run_fold_task`."""
         ...
 
 
 def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
-    """Read the partitions of `task` to their ends; raise what `topic` raises."""
+    """Read the partitions of `task` to their ends; raise the errors of `topic`."""
     known, known_missing = len(task.state.quarantined), len(task.state.missing)
     partitions = PartitionFold(task.state, task.partition_count, task.ledger)
     for each in task.ranges:
@@ -108,7 +108,7 @@ class ParallelFold:
     sizes_only: bool = False
 
     def catch_up(self, ranges: Iterable[PartitionRange]) -> None:
-        """Read all partitions in `ranges` to their ends; raise what `topic` raises."""
+        """Read all partitions in `ranges` to their ends; raise the errors of `topic`."""
         by_number = {each.metadata_partition: each for each in ranges}
         for one_round in self._rounds(by_number.values()):
             groups = [(each.metadata_partition,) for each in one_round]

@@ -48,7 +48,7 @@ class Piece(NamedTuple):
 
 
 def is_divisible(task: FoldTask) -> bool:
-    """Return whether `task` is one metadata partition of which nothing is known or kept yet."""
+    """Return whether `task` is one metadata partition without known state and without a state directory."""
     return len(task.ranges) == 1 and task.ledger is None and not task.state.partitions
 
 
@@ -67,7 +67,7 @@ def divided_ranges(task: FoldTask, *, shares: int, records: int) -> list[Divided
 
 
 def pieces_of(topic: ReadableTopic, divided: DividedRange) -> Iterator[Piece]:
-    """Yield the records of a range: one piece of each share for each chunk; raise what `topic` raises."""
+    """Yield the records of a range: one batch of each share for each chunk; raise the errors of `topic`."""
     own, known = divided.range, KnownLayouts()
     for chunk in joined(topic.read(own.metadata_partition, own.begin, own.end)):
         shares, is_misplaced = _shares_of(chunk, divided, known)
@@ -87,7 +87,7 @@ def _shares_of(chunk: RecordChunk, divided: DividedRange, known: KnownLayouts) -
     raw = b"".join(topic_id for topic_id, _ in found.keys)
     partitions = np.array([number for _, number in found.keys], dtype=np.int64)
     count = divided.partition_count
-    # The rest of the hash by which the partitioner chose the metadata partition.
+    # The other bits of the hash by which the partitioner selected the metadata partition.
     homes = metadata_partitions_of(np.frombuffer(raw, np.uint8), partitions, count * divided.shares)
     shares = np.zeros(len(chunk.offsets), dtype=np.int64)
     shares[found.rows] = np.repeat(homes // count, np.diff(found.bounds))
@@ -111,7 +111,7 @@ def _stored(chunk: RecordChunk, rows: Int64s, *, is_refused: bool) -> bytes:
 
 
 class _RefusedError(Exception):
-    """A record is unreadable or misplaced: what is said about it depends on the records around it."""
+    """A record is unreadable or misplaced; how it is reported depends on the records around it."""
 
 
 class _Pieces:

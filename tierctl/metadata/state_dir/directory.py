@@ -45,8 +45,8 @@ _WRITERS = 16
 class StateDirectory:
     """The caches and offsets of one metadata topic; `notes` has a message for each damaged file.
 
-    A writer needs the directory alone and raises LockedError otherwise; a reader that finds it locked writes
-    nothing. Raises MetadataError if the disk fails.
+    A writer needs exclusive access to the directory, and otherwise raises LockedError; a reader that finds it
+    locked writes nothing. Raise MetadataError if the disk fails.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, fs: FileSystem = PLAIN) -> None:
@@ -59,7 +59,7 @@ class StateDirectory:
         self._manifest: Manifest | None = None
         self._committed: dict[int, int] = {}
         self._saved: set[int] = set()
-        """The metadata partitions whose snapshots in the manifest are those of the state."""
+        """The metadata partitions whose snapshots in the manifest have the present state."""
         with translated(f"opening {folder}"):
             fs.make_folder(folder)
             try:
@@ -106,7 +106,8 @@ class StateDirectory:
             raise SafetyRefusal(
                 f"the metadata topic has {topic.partition_count} partitions, "
                 f"but had {found.metadata_partitions} when {self._folder} was filled",
-                hint="earlier events are where nobody looks now; a new --state-dir accepts that",
+                hint="earlier events are in partitions where brokers no longer look for them; use a new "
+                "--state-dir to accept that",
             )
         if found.topic_id is not None and topic.topic_id not in {None, found.topic_id}:
             raise SafetyRefusal(

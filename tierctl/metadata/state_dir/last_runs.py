@@ -19,7 +19,7 @@ def last_successful_runs(state_dir: Path) -> dict[str, int]:
         if_missing={},
         what="last successful runs",
         expected="an object of times",
-        hint="delete the file: the next runs write it anew",
+        hint="delete the file: the next runs create it again",
     )
 
 
@@ -30,7 +30,7 @@ def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
     for a file that another program wrote.
     """
     if not state_dir.is_dir():
-        raise NotFoundError("the directory does not exist", hint="tierctl cache build makes it")
+        raise NotFoundError("the directory does not exist", hint="tierctl cache build creates it")
     with exclusive(state_dir, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
         runs = last_successful_runs(state_dir) | {command: ended_ms}
         write_json(state_dir / LAST_RUNS, dict(sorted(runs.items())))

@@ -43,8 +43,8 @@ class SnapshotEntry(NamedTuple):
 class Manifest:
     """All caches by file name, and the metadata topic to which they belong.
 
-    `read` is, by metadata partition, the offset before which the caches contain every event, except those
-    in `missing`, which were gone from the metadata topic before they could be read.
+    `read` is, by metadata partition, the offset before which the caches contain every event, except those in
+    `missing`, which the metadata topic had lost before they could be read.
     """
 
     topic_id: str | None

@@ -1,4 +1,4 @@
-"""Which segments `verify` read whole and when, as a file of the state directory."""
+"""A file of the state directory: the segments that `verify` read completely, with the times."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def read_segments(state_dir: Path) -> dict[_Key, dict[Uuid, ReadingRun]]:
         if_missing={},
         what="segments that verify read",
         expected="the runs, and the segments that each of them read",
-        hint="delete the file: every segment then counts as not read in the last 30 days",
+        hint="delete the file: every segment then counts as not read",
     )
 
 

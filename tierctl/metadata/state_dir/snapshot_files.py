@@ -50,7 +50,7 @@ def _load(folder: Path, manifest: Manifest, number: int, state: TierState) -> bo
     try:
         found = read_snapshot(data).state
     except CorruptInputError:
-        # An earlier or later release wrote it; the caches say the same.
+        # Another release of tierctl wrote it; the caches have the same content.
         return False
     if found.read != {number: manifest.read.get(number)} or found.partitions.keys() & state.partitions.keys():
         return False
@@ -79,7 +79,7 @@ def write_snapshots(
 
 
 def _only(state: TierState, number: int) -> TierState:
-    """Return what `state` has of one metadata partition, with the number of its own anomalies."""
+    """Return the state of one metadata partition, with the number of its anomalies."""
     anomalies = [a for a in state.anomalies if a.metadata_partition == number]
     return TierState(
         partitions={k: part for k, part in state.partitions.items() if part.metadata_partition == number},

@@ -54,7 +54,8 @@ class ClusterTopic:
         if expected_partitions not in {None, self._shape.partition_count}:
             raise SafetyRefusal(
                 f"{topic} has {self._shape.partition_count} partitions, expected are {expected_partitions}",
-                hint="the count decides where events are: set remote.log.metadata.topic.num.partitions to it",
+                hint="the number of partitions decides where events are: set "
+                "remote.log.metadata.topic.num.partitions to the number that the topic has",
             )
 
     def _create(self, settings: MetadataTopicSettings) -> None:
@@ -77,7 +78,8 @@ class ClusterTopic:
         except NotFoundError:
             raise NotFoundError(
                 f"{self._where} has no topic {self._topic}",
-                hint="brokers make it when tiered storage is on; is this the cluster the metadata are on?",
+                hint="brokers create it when tiered storage is enabled; check that this is the cluster of "
+                "the metadata topic",
             ) from None
 
     @property

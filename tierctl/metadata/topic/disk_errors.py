@@ -18,7 +18,7 @@ _HINTS = {
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise MetadataError for an OSError in the body; the message has `doing`, the hint says what helps."""
+    """Raise MetadataError for an OSError in the body; the message has `doing`, the hint a remedy."""
     try:
         yield
     except OSError as e:

@@ -67,10 +67,10 @@ class LocalFiles:
         return str(path)
 
     def refresh(self, folder: Path) -> None:
-        """Implement `LogFiles.refresh`; nothing is kept."""
+        """Implement `LogFiles.refresh`; no file is cached."""
 
     def close(self) -> None:
-        """Implement `LogFiles.close`; nothing is open."""
+        """Implement `LogFiles.close`; no file is open."""
 
 
 LOCAL = LocalFiles()

@@ -149,7 +149,7 @@ class FolderTopic:
         self._files.close()
 
     def _find_partitions(self) -> None:
-        """Find the partitions, and keep what is known of the logs that remain."""
+        """Find the partitions, and keep the cached state of logs that still exist."""
         with translated(f"reading {self._name}"):
             numbers = partitions_in(self._folder, self._files)
             if not numbers and self._empty_count is None:
@@ -178,7 +178,7 @@ def partitions_in(folder: Path, files: LogFiles = LOCAL) -> list[int]:
 
 
 def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
-    # A mistyped or unmounted folder must not be taken for a tier without segments.
+    # A mistyped or unmounted folder must not look like a tier without segments.
     if files is LOCAL and not folder.is_dir():
         return NotFoundError(
             f"{name} has no metadata topic: there is no such folder",
@@ -186,7 +186,7 @@ def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
         )
     return NotFoundError(
         f"{name} has no metadata topic",
-        hint="expected a folder with __remote_log_metadata-N folders in it; copy makes a new one",
+        hint="expected a folder that contains __remote_log_metadata-N folders; copy creates a new one",
     )
 
 

@@ -49,7 +49,7 @@ class FolderSettings:
     clock_ms: Callable[[], int] = _now_ms
     new_topic_id: Callable[[], Uuid] = _random_id
     replicas: Sequence[Path] = ()
-    """Log directories whose replicas of the topic get the same bytes; nobody else may write to them."""
+    """Log directories whose replicas of the topic get the same bytes; no other process may write to them."""
     fs: FileSystem = PLAIN
 
 
@@ -77,7 +77,7 @@ class FolderWriter:
             self._held = held.pop_all()
 
     def require_behind(self, logs: Mapping[int, PartitionLog]) -> None:
-        """Raise SafetyRefusal if a replica has records that `logs` lack; change nothing."""
+        """Raise SafetyRefusal if a replica has records that `logs` do not have; change nothing."""
         self._replicas.require_behind(logs.values())
 
     def append(self, logs: Mapping[int, PartitionLog], records: Sequence[tuple[int, bytes]]) -> list[int]:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class IfMissing(StrEnum):
-    """What `open_topic` does where there is no metadata topic.
+    """The action of `open_topic` if there is no metadata topic.
 
-    FAIL raises NotFoundError. EMPTY reads a folder without partitions as an empty topic. CREATE, for
-    writing, makes the topic.
+    FAIL raises NotFoundError. EMPTY reads a folder without partitions as an empty topic. CREATE, for writing,
+    creates the topic.
     """
 
     FAIL = "fail"

@@ -1,7 +1,7 @@
 """Keeps the replicas of a metadata log in other log directories equal to the log that is written.
 
-Stopped brokers have replicas of the same partitions. A follower copies what it lacks from its leader, but any
-of the brokers may become the leader at the next start: all of them need the same bytes.
+Stopped brokers have replicas of the same partitions. A follower copies missing records from its leader, but
+any of the brokers may become the leader at the next start: all of them need the same bytes.
 """
 
 import os
@@ -40,7 +40,7 @@ class Replicas:
                 size_bytes = _valid_bytes(replica, base)
                 if size_bytes and not _begins_with(own, other, size_bytes):
                     raise SafetyRefusal(
-                        f"{other} is not the beginning of {own}: the replicas of a metadata partition differ",
+                        f"{other} is not a prefix of {own}: the replicas of a metadata partition differ",
                         hint="name the log directory with the longest logs as --metadata; a replica that "
                         "differs must be emptied, so that its broker copies it from the leader",
                     )

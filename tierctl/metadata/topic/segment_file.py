@@ -53,7 +53,7 @@ class SegmentFile:
         return str(self._path)
 
     def refresh(self, folder: Path) -> None:
-        """Implement `LogFiles.refresh`; nothing is kept."""
+        """Implement `LogFiles.refresh`; no file is cached."""
 
     def close(self) -> None:
-        """Implement `LogFiles.close`; nothing is open."""
+        """Implement `LogFiles.close`; no file is open."""

@@ -24,9 +24,11 @@ class StartPositions:
         Raises UsageError for flags that contradict each other and for an `offset` that is none.
         """
         if offset is not None and not partitions:
-            raise UsageError("--offset needs --partition", hint="offsets are counted in each partition")
+            raise UsageError(
+                "--offset needs --partition", hint="name the partition to which the offset belongs"
+            )
         if offset is not None and from_beginning:
-            raise UsageError("--from-beginning and --offset are two starts", hint="give one of them")
+            raise UsageError("--from-beginning and --offset exclude each other", hint="give one of them")
         if offset is None:
             return cls(partitions=partitions, start=EARLIEST if from_beginning else LATEST)
         return cls(partitions=partitions, start=_parse_start(offset))

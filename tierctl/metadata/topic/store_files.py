@@ -30,7 +30,7 @@ class StoreFiles:
         return list(self._sizes_bytes(folder))
 
     def open(self, path: Path) -> LogBytes:
-        """Implement `LogFiles.open`; RemoteResourceNotFound if there is no such object."""
+        """Implement `LogFiles.open`; raise RemoteResourceNotFound if the object does not exist."""
         size_bytes = self._sizes_bytes(path.parent).get(path.name)
         if size_bytes is None:
             raise RemoteResourceNotFound(f"{self.name_of(path)} does not exist")
@@ -92,4 +92,4 @@ class _StoredBytes:
             return stream.read()
 
     def close(self) -> None:
-        """Release nothing: each read opens its own stream."""
+        """Do nothing: each read opens its own stream."""

@@ -45,7 +45,7 @@ def broker_conflicts(settings: Mapping[str, str], version: KafkaVersion = LATEST
 
 
 def _of_topic_defaults(settings: Mapping[str, str], version: KafkaVersion) -> Iterator[Conflict]:
-    """Yield what brokers refuse at their start (LogConfig.validateBrokerLogConfigValues)."""
+    """Yield the conflicts for which brokers do not start (LogConfig.validateBrokerLogConfigValues)."""
     tiered = {topic.REMOTE_STORAGE_ENABLE.name: "true"}
     defaults = BrokerDefaults(version=version, settings=settings).in_force(tiered)
     for found in topic_conflicts(defaults, version):

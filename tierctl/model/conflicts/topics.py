@@ -25,8 +25,8 @@ _PAIRS = (
 def topic_conflicts(settings: Mapping[str, str], version: KafkaVersion = LATEST) -> Iterator[Conflict]:
     """Yield the conflicts in the settings of one topic for brokers of `version`.
 
-    `settings` has the values in force by name: those of the topic over those of its brokers. Names that it
-    does not have are at Kafka's default. Raise UsageError for an invalid value. A topic without
+    `settings` has the values in force by name: those of the topic take precedence over those of its brokers.
+    Other names have Kafka's default. Raise UsageError for an invalid value. A topic without
     remote.storage.enable=true has no conflicts.
     """
     settings = {

@@ -1,4 +1,4 @@
-"""Versions of Kafka: what brokers of one release do differently from those of another."""
+"""Versions of Kafka, and features in which brokers of different releases differ."""
 
 import re
 from bisect import bisect_right
@@ -26,7 +26,7 @@ _TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
 class KafkaVersion:
     """A release of Kafka, such as 4.4.
 
-    Releases of bug fixes are equal to each other: `patch` is the 1 of 4.4.1, None if it is not known.
+    Bug-fix releases are equal to each other: `patch` is the 1 of 4.4.1, None if it is unknown.
     """
 
     major: int
@@ -50,7 +50,7 @@ class KafkaVersion:
     def of_feature_level(cls, level: int) -> Self:
         """Return the version whose brokers support metadata.version up to `level`.
 
-        A level above the known ones is that of a later release: it counts as the latest known version.
+        A level above the known ones belongs to a later release and counts as the latest known version.
         """
         levels = list(_FIRST_LEVELS.values())
         return cls(*list(_FIRST_LEVELS)[max(bisect_right(levels, level) - 1, 0)])
@@ -93,4 +93,4 @@ def _number(version: str) -> tuple[int, ...]:
 KNOWN = tuple(KafkaVersion(*number) for number in _FIRST_LEVELS)
 LAST_WITH_ZOOKEEPER = KafkaVersion(3, 9)
 LATEST = KafkaVersion(4, 4)
-"""The version that is assumed where nothing states one."""
+"""The version that is assumed if no source states one."""

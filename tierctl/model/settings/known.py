@@ -21,12 +21,12 @@ _PREFIXES = (
     metadata_manager.CONSUMER_PREFIX,
     metadata_manager.ADMIN_PREFIX,
 )
-"""Settings of listeners, plugins and clients, whose names go on as those want."""
+"""Prefixes of settings of listeners, plugins and clients, which may have any name."""
 
 
 @cache
 def _names() -> frozenset[str]:
-    """Return the names of the registry, and in known.txt those that mean nothing for tiering."""
+    """Return the names of the registry, and those in known.txt, which do not concern tiering."""
     others = Path(__file__).with_name("known.txt").read_text(encoding="ascii").split()
     tables = (broker.TABLE, metadata_manager.TABLE)
     return frozenset(others).union(row.name for table in tables for row in table)
@@ -35,7 +35,8 @@ def _names() -> frozenset[str]:
 def unknown_names(settings: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
     """Yield each name in a broker's `settings` that no Kafka from 3.9 to 4.4 knows, with the nearest known.
 
-    Every name with the prefix of the two remote plugins is known, since a plugin may have any.
+    Names with the prefix of one of the two remote plugins are never unknown, because plugins may have any
+    settings.
     """
     plugins = tuple(
         prefix

@@ -1,4 +1,4 @@
-"""What can be wrong in a file of settings: the table of kinds, and one problem with its place.
+"""Problems in files of settings: the table of kinds, and one problem with its position.
 
 `tierctl config check` reports every problem; another command ends with the first one that concerns it.
 """
@@ -48,10 +48,10 @@ class ProblemKind(RowEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingProblem:
-    """One problem: where it is, what was expected there, what was found, and what to do.
+    """One problem: its position, what was expected there, what was found, and what to do.
 
-    `file` is None for the environment, and `line` where no line is to blame. `setting` is the name of the
-    setting or option. Neither text shows a secret. `severity` is the kind's if it is None.
+    `file` is None for the environment, and `line` is None if the problem has no line. `setting` is the name
+    of the setting or option. Neither text contains a secret. `severity` is the kind's if it is None.
     """
 
     kind: ProblemKind

@@ -1,4 +1,4 @@
-"""Which settings hold secrets, and how their values are shown."""
+"""Settings that contain secrets, and how their values are printed."""
 
 import re
 
@@ -6,7 +6,7 @@ from tierctl.model.settings.registry import SETTINGS
 from tierctl.model.settings.table import Type
 
 HIDDEN = "[hidden]"
-"""What is shown in place of a secret, as Kafka's own tools show it."""
+"""The text that replaces a secret, as in Kafka's own tools."""
 _SECRET_NAME = re.compile(
     r"passw(or)?d|secret|credential|token(?!\.endpoint)|jaas\.config|access[._-]?key|api[._-]?key|account[._-]?key"
     r"|connection[._-]?string|\bsas\b|private\.key(?!\.file)|keystore\.(key|certificate)|truststore\.cert",

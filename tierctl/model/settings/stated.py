@@ -11,7 +11,7 @@ from typing import Self
 
 
 class SettingSource(StrEnum):
-    """The kind of place from which the value of a setting came."""
+    """The kind of source that states the value of a setting."""
 
     DEFAULT = "default"
     PROFILE = "profile"
@@ -24,7 +24,7 @@ class SettingSource(StrEnum):
     TOPIC = "topic"
     """The topic itself, on the cluster (DYNAMIC_TOPIC_CONFIG)."""
     NOT_STATED = "not stated"
-    """No place states the setting: tierctl assumes a value other than Kafka's default."""
+    """No source states the setting, and tierctl assumes a value other than Kafka's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Origin:
 
     @property
     def place(self) -> str | None:
-        """The place in words, as `server.properties, line 7`; None for a default."""
+        """The source as text, such as `server.properties, line 7`; None for a default."""
         if self.file is None:
             return self.name
         return str(self.file) if self.line is None else f"{self.file}, line {self.line}"
@@ -79,7 +79,7 @@ class StatedSettings(Mapping[str, str]):
         return type(self)({name: value.strip() for name, value in self._values.items()}, self._origins)
 
     def with_value(self, name: str, value: str) -> Self:
-        """Return the settings with another value of `name`, whose origin stays."""
+        """Return the settings with another value of `name`, and the same origin."""
         return type(self)(self._values | {name: value}, self._origins)
 
     def below(self, prefix: str) -> Self:
@@ -100,6 +100,6 @@ class StatedSettings(Mapping[str, str]):
 
 
 def place_of(settings: Mapping[str, str], name: str, source: str = "") -> str:
-    """Return the place where a setting was stated, in words; `source` if it is not known."""
+    """Return the source of a setting as text; `source` if it is unknown."""
     origin = settings.origin(name) if isinstance(settings, StatedSettings) else None
     return (origin.place if origin else None) or source

@@ -40,11 +40,11 @@ class Type(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
-    """A setting: what Kafka says of it, and what tierctl does with it.
+    """A setting: its type, bounds and default in Kafka, and what tierctl does with it.
 
-    `default` is Kafka's; None means that Kafka has none. `assumed` is the value that tierctl takes if the
-    setting is not stated, where that differs from `default`. `least` and `most` are inclusive. `since` is the
-    first Kafka release that knows the setting ("0": a release before 2.0), `until` the last.
+    `default` is Kafka's; None means that Kafka has none. `assumed` is the value that tierctl uses if the
+    setting is not stated, if that differs from `default`. `least` and `most` are inclusive. `since` is the
+    first Kafka release with the setting ("0": a release before 2.0), `until` the last.
     """
 
     name: str
@@ -55,18 +55,18 @@ class Setting(Generic[T]):
     least: float | None
     most: float | None
     besides: float | None
-    """The only valid value outside of the bounds; None if there is none."""
+    """The only valid value outside of the bounds, or None."""
     choices: tuple[str, ...]
     since: str
     until: str | None
     acted_on: bool
     use: str
-    """What tierctl does with the setting; the reason if it is read and ignored."""
+    """A text about what tierctl does with the setting, or why tierctl ignores it."""
     convert: Callable[[str], T] = field(repr=False, compare=False)
 
     @property
     def treatment(self) -> str:
-        """What tierctl does with the setting, as one line."""
+        """One line about what tierctl does with the setting."""
         return f"{'acted on' if self.acted_on else 'read and ignored'}: {self.use}"
 
     @property
@@ -180,7 +180,7 @@ _NOUNS = {
 class Table:
     """The settings of one scope, in the order of their definition; each method adds a row and returns it.
 
-    Exactly one of `acted_on` and `ignored` says what tierctl does with the setting.
+    Exactly one of `acted_on` and `ignored` describes what tierctl does with the setting.
     """
 
     scope: Scope

@@ -1,6 +1,7 @@
 """Storage of the pipeline's tables as Delta tables in a folder or an S3 bucket, and the commits over them.
 
-Other packages use `open.WarehouseSpec`, and `Commits`, whose module says how several tables stay consistent.
+Other packages use `open.WarehouseSpec` and `Commits`, whose module describes how several tables stay
+consistent.
 """
 
 from typing import TYPE_CHECKING

@@ -79,7 +79,7 @@ class Commits:
         """
         if not self._state.refresh():
             self._require_free()
-            # `state` first: it marks a location whose other tables are still to be created.
+            # `state` is created first: it marks a location whose other tables do not exist yet.
             self._create(self._state)
         for table in self._tables.values():
             if not table.refresh():
@@ -101,7 +101,8 @@ class Commits:
         others = [key for key in keys if not key.startswith(f"{STATE}/_delta_log/")]
         if others:
             raise UsageError(
-                f"--warehouse holds something else: {others[0]}", hint="name a new folder, or a warehouse"
+                f"--warehouse is not empty and not a warehouse: it has {others[0]}",
+                hint="name a new folder, or a warehouse",
             )
 
     def latest(self) -> Commit:
@@ -156,7 +157,7 @@ class Commits:
                 return
             missing = self._missing_files(adds)
             if missing and name in REPLACED:
-                # `lost` names their metadata partitions, whose files the next step writes anew.
+                # `lost` names their metadata partitions, whose files the next step writes again.
                 return
             if missing:
                 raise _missing(missing)
@@ -225,8 +226,8 @@ class Commits:
         """Name the side effect that follows; LockedError if the lease is lost."""
         if self._warehouse.is_lost():
             raise LockedError(
-                "the lease on this warehouse is lost: nothing more is written",
-                hint="another pipeline may have it now; run again once it has ended",
+                "the lease of this warehouse was lost: the run stops writing",
+                hint="another pipeline may have the lease now; run again once it has ended",
             )
         self._effect(effect)
 
@@ -251,6 +252,6 @@ def require_same_topic(commit: Commit, topic_id: str | None, metadata_partitions
 
 def _missing(keys: list[str]) -> RemoteStorageError:
     return RemoteStorageError(
-        f"{len(keys)} files that tasks stored are not in the warehouse, {keys[0]} for one",
+        f"{len(keys)} files that executors stored are missing in the warehouse, {keys[0]} for one",
         hint="executors must reach --warehouse under the same name: a shared folder, or s3://",
     )

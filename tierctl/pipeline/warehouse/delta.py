@@ -25,7 +25,7 @@ NUMBER_KEY: Final = "tierctl.commit"
 """The key of the pipeline's commit number in the history of a table."""
 
 KEPT_HOURS: Final = 24
-"""How long the files and versions that a table no longer shows stay readable."""
+"""How long old files and versions of a table stay readable."""
 
 _REFUSED: Final = ("AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 _DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3|^\s+0: .*", re.MULTILINE | re.DOTALL)
@@ -172,7 +172,7 @@ class LakeTable:
             )
 
     def vacuum(self, hours: int = KEPT_HOURS) -> None:
-        """Delete files that have been in no version for so many hours, and those of killed runs."""
+        """Delete files that have been in no version for KEPT_HOURS, and those of killed runs."""
         with translated(f"vacuum of table {self.name}"):
             self.opened.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 

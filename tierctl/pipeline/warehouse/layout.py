@@ -139,7 +139,7 @@ class Commit:
 
 
 def no_op(_label: str) -> None:
-    """Do nothing: used when no test observes the changes of the warehouse."""
+    """Do nothing; used outside of tests."""
 
 
 def file_name(metadata_partition: int, number: int, attempt: str, part: int) -> str:

@@ -61,7 +61,7 @@ class WarehouseSpec:
 
 
 class Warehouse:
-    """The location of the tables, of which one run at a time holds the lock or, in a bucket, the lease."""
+    """The location of the tables; one run at a time has its lock or, in a bucket, its lease."""
 
     def __init__(self, spec: WarehouseSpec, store: ObjectStore) -> None:
         self._spec = spec
@@ -88,7 +88,7 @@ class Warehouse:
             yield
 
     def is_lost(self) -> bool:
-        """Return whether another run may hold the warehouse now, so that nothing may be written."""
+        """Return whether another run may have the lock now, so that this run must not write."""
         return self._lease is not None and self._lease.is_lost()
 
     @property

@@ -10,9 +10,9 @@ from tierctl.plan.steps import Action, Kept, Plan, Skip, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetadataBreach:
-    """A segment that was uploaded and deleted again, since its custom metadata exceeded the limit.
+    """A segment that was uploaded and then deleted because its custom metadata exceeded the limit.
 
-    `layout` names what makes the custom metadata: the tier's layout and the fields that it writes.
+    `layout` names the source of the custom metadata: the tier's layout and the fields that it writes.
     """
 
     topic_id: Uuid
@@ -24,7 +24,7 @@ class CustomMetadataBreach:
 
     @property
     def reason(self) -> Reason:
-        """Why the segment, and those after it, are not copied."""
+        """Why the segment and the later ones are not copied."""
         return Reason(
             ReasonKind.CUSTOM_METADATA,
             from_offset=self.start_offset,

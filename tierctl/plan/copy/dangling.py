@@ -1,4 +1,4 @@
-"""Dangling copies: copies that were started and never finished, and whose writer is gone.
+"""Dangling copies: copies that were started and did not finish, and whose writer no longer runs.
 
 Brokers copy such a segment again under a new id. The first copy stays COPY_SEGMENT_STARTED for ever, possibly
 with objects in the store.
@@ -34,7 +34,7 @@ class Dangling:
     def __post_init__(self) -> None:
         if self.after_ms < DANGLING_AGE_MS_MIN:
             raise UsageError(
-                f"{self.after_ms} ms are too short a wait for a copy that may still be running",
+                f"{self.after_ms} ms is too short: the copy may still be running",
                 hint=f"wait at least 24 hours ({DANGLING_AGE_MS_MIN} ms)",
             )
 

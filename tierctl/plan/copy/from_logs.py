@@ -56,17 +56,17 @@ def plan_copy(
     live_broker_ids: Collection[int] = (),
     explained: Selection | None = None,
 ) -> Plan:
-    """Return the plan to copy what brokers would: oldest first, from the log start to the last stable offset.
+    """Return the plan of a broker's copies: oldest first, from the log start to the last stable offset.
 
-    Each segment has one COPY_SEGMENT step, whose details hold the facts of the COPY_SEGMENT_STARTED event
-    and the paths of the files. Of several replicas of a partition the newest is the source. A segment that
-    can't be copied safely is skipped with a reason, and so are the later segments of the partition.
+    Each segment has one COPY_SEGMENT step, whose details are the facts of the COPY_SEGMENT_STARTED event and
+    the paths of the files. Of several replicas of a partition the newest is the source. A segment that can't
+    be copied safely is skipped with a reason, and so are the later segments of the partition. Only topics
+    with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do not state
+    it.
 
-    Only topics with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do
-    not state it. `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies
-    that began longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`.
-
-    The plan has the local segments without a step of the partitions in `explained`.
+    `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies that began
+    longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`. For partitions in
+    `explained`, the plan also has the local segments without a step.
     """
     dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
     decisions = _Decisions()

@@ -22,7 +22,7 @@ _Bools = npt.NDArray[np.bool_]
 _K = ReasonKind
 _HELD = frozenset({_K.STALLED, _K.BEHIND_HOLE})
 _DECIDED = _HELD | {_K.WILL_EXPIRE, _K.BEHIND_OLDER, _K.NO_LIMIT_REACHED, _K.OFF_LINEAGE}
-"""Reasons of segments that stay by decision of retention; any other reason says why nothing was decided."""
+"""Reasons of segments that retention keeps; any other reason states why nothing was decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,14 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What one set of settings leaves of the finished segments that a partition has now.
+    """The finished segments of a partition that remain under one set of settings.
 
-    `left` has an element for each of HORIZONS_DAYS: without new data, and as far as retention.ms decides; at
-    the first one, now, also retention.bytes and the log start. `is_held` says that a timestamp or a hole of
-    the tier stops retention.ms. `log_start_offset` is the new one, None if nothing moves it. If the plan does
-    not decide about the partition, `is_undecided` is true and `left` means nothing. Unless `is_copied`, the
-    tier gets no new data (remote.log.copy.disable). Unless `is_age_stated`, brokers may have a retention.ms
-    of their own where the plan has none.
+    `left` has an element for each of HORIZONS_DAYS: without new data, after the deletes of retention.ms; the
+    first element (now) also after those of retention.bytes and the log start. `is_held` states that a
+    timestamp or a hole of the tier stops retention.ms. `log_start_offset` is the new one, None if it does not
+    change. If the plan does not decide about the partition, `is_undecided` is true and `left` is meaningless.
+    If `is_copied` is False, the tier gets no new data (remote.log.copy.disable). If `is_age_stated` is False,
+    the plan has no retention.ms, but brokers may have a default.
     """
 
     retention_ms: int
@@ -73,10 +73,10 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOutlook:
-    """The bytes that local retention leaves of a partition's logs in the log directories.
+    """The bytes of a partition's logs in the log directories that local retention keeps.
 
-    `left_bytes` is what is left now; `later_bytes` is what retention by time leaves of the same segments
-    after the last of HORIZONS_DAYS. A limit below 0 means no limit.
+    `left_bytes` is the size now; `later_bytes` is the size of the same segments after retention by time at
+    the last of HORIZONS_DAYS. A limit below 0 means no limit.
     """
 
     retention_ms: int
@@ -97,7 +97,7 @@ class LocalFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """One partition of the tier: what it holds, what was added to it, and what each set of settings leaves.
+    """One partition of the tier: its contents, its growth, and what remains under each set of settings.
 
     `first_ms` is the time of the oldest finished segment, None without one; `later` sums up the segments
     after it. The time of a segment is its largest timestamp, or that of its last event if the timestamp is
@@ -146,7 +146,7 @@ class PartitionColumns:
         self.objects: _Int64s = counts.always + counts.transactions * has_transactions.astype(np.int64)
 
     def holding(self, chosen: _Bools) -> Holding:
-        """Return the sums of those chosen segments that are finished."""
+        """Return the sums of those selected segments that are finished."""
         chosen = chosen & self.is_finished
         return Holding(
             segments=int(np.count_nonzero(chosen)),

@@ -84,7 +84,7 @@ def grown(facts: PartitionFacts, span_ms: int, now_ms: int) -> Flow:
 
 
 def held(facts: PartitionFacts, outlook: Outlook, days: int, now_ms: int) -> Flow:
-    """Return what the tier holds of the partition after `days`, one of HORIZONS_DAYS, under one outlook."""
+    """Return the contents of the partition's tier after `days`, one of HORIZONS_DAYS, under one outlook."""
     left = Flow.of(outlook.left[HORIZONS_DAYS.index(days)])
     if not days:
         return left
@@ -101,8 +101,8 @@ def held(facts: PartitionFacts, outlook: Outlook, days: int, now_ms: int) -> Flo
 def requests(facts: PartitionFacts, outlook: Outlook, begin_days: int, now_ms: int) -> int:
     """Return the objects, in millionths, that are stored and deleted in the month after `begin_days`.
 
-    The deleted objects follow from what the tier holds at both ends of the month; at present the tier holds
-    all segments that exist.
+    The deleted objects follow from the contents of the tier at both ends of the month; at present the tier
+    has all existing segments.
     """
     copied = _copied(facts, outlook, MONTH_DAYS * DAY_MS, now_ms).objects
     before = held(facts, outlook, begin_days, now_ms) if begin_days else Flow.of(facts.now)

@@ -55,10 +55,11 @@ class Choice:
 def chains(sets: Sequence[ObjectSet], known: Collection[Uuid] = ()) -> list[list[RemoteLogSegmentMetadata]]:
     """Return the gapless chains of the complete `sets`, in order of offsets; a hole is between two of them.
 
-    Of sets with one start the highest end is taken, then a segment in `known`, then the newest objects.
-    Where no set begins at the next offset, the one that serves the next offset and ends last is taken:
-    brokers copy such sets after a change of leader, because replicas roll their segments at different
-    offsets. The end of a compacted segment is raised to the next set's start, as brokers publish it.
+    Of sets with the same start, the one with the highest end is chosen, then a segment in `known`, then the
+    newest objects. If no set begins at the next offset, the set that contains the next offset and has the
+    highest end is chosen: brokers copy such sets after a change of leader, because replicas roll their
+    segments at different offsets. The end of a compacted segment is raised to the next set's start, as
+    brokers publish it.
     """
     ordered = [segment for _, segment in sorted(_best_by_start(sets, known).items())]
     compacted = {each.listed.segment_id for each in sets if each.has_gaps}
@@ -165,7 +166,7 @@ def _chosen(found: Sequence[Sequence[RemoteLogSegmentMetadata]], local: LocalOff
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The chain that is published, and what it says about every other set."""
+    """The chain that is published, and the resulting decision about every other set."""
 
     chain: tuple[RemoteLogSegmentMetadata, ...]
     lineage: Lineage
@@ -175,14 +176,14 @@ class _Placed:
     local: LocalOffsets | None
 
     def why_left(self, each: ObjectSet) -> Reason | None:
-        """Return why nothing is published about a set that is not in the chain; None if it is discarded."""
+        """Return why no event is published about a set that is not in the chain; None if it is discarded."""
         end = each.listed.start_offset if each.segment is None else each.segment.end_offset
         if end < self.log_start_offset:
             return Reason(_K.LOG_START_OFFSET, log_start_offset=self.log_start_offset)
         if not self.chain:
             return Reason(_K.NO_CHAIN, detail=self._why_not_chained(each))
         if end < self.chain[0].start_offset:
-            # Whether such a set is lost or off the lineage is not known for sure: nothing serves its offsets.
+            # It is unknown whether such a set is lost or off the lineage, because no set has its offsets.
             if self.hole is None:
                 return self._reason_of(each)
             return Reason(_K.BEFORE_HOLE, first=self.hole.first, last=self.hole.last)

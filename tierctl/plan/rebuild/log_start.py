@@ -1,9 +1,9 @@
-"""Decide where a log starts whose metadata were lost, and whether a broker has raised its start since.
+"""Decide the log start of a log whose metadata was lost, and whether a broker has raised it since.
 
 A broker that becomes leader and knows no remote segment takes the start of its local log for the log start
 offset, and cuts its leader-epoch checkpoint there; one that knows only the newer segments takes the start of
 the first of them (RLMCopyTask, UnifiedLog.maybeIncrementLogStartOffset). If the older segments are published
-then, the broker deletes them.
+after that, the broker deletes them.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ TIER, DISK = "tier", "disk"
 
 
 class Log(Protocol):
-    """What a LocalLog and a ClusterLog have of one replica of a partition."""
+    """The attributes of a replica's log that LocalLog and ClusterLog share."""
 
     @property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
@@ -48,7 +48,7 @@ class AskedLogStart:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what an operator typed; UsageError for another word or a negative offset."""
+        """Parse the value of --log-start; raise UsageError for an unknown word or a negative offset."""
         if text in {TIER, DISK}:
             return cls(text)
         if text.isascii() and text.isdigit() and int(text) < 1 << 63:
@@ -61,10 +61,11 @@ class AskedLogStart:
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """The log start to publish for; `raised_from` is the lower one that the tier still has the sets of.
+    """The log start with which segments are published; `raised_from` is a lower one with sets in the tier.
 
-    It is None unless the log start may have been raised by a broker without metadata. `checkpoint` is the log
-    start in log-start-offset-checkpoint if it is lower than `offset`, the first leader epoch's start.
+    `raised_from` is None unless a broker without metadata may have raised the log start. `checkpoint` is the
+    log start in log-start-offset-checkpoint if it is lower than `offset`, the start of the first leader
+    epoch.
     """
 
     offset: int
@@ -84,12 +85,12 @@ def replica_start(log: Log) -> int:
 def find_log_start(
     chain_of: Sequence[Sequence[RemoteLogSegmentMetadata]], sets: Sequence[ObjectSet], logs: Sequence[Log]
 ) -> LogStart:
-    """Return the log start of a partition by its replicas' `logs`, or by the tier without any.
+    """Return the log start of a partition from its replicas' `logs`, or from the tier without logs.
 
-    `chain_of` are the gapless chains of `sets`, those that agree with the lineage. A log start that lies at
-    the start or after the end of a segment, or where the local log begins, with whole segments below it that
-    join it, may have been raised wrongly: it looks as after a retention whose objects are not deleted yet.
-    The same is true of leader epochs that begin above the log start.
+    `chain_of` are the gapless chains of `sets`, those that agree with the lineage. A log start may have been
+    raised wrongly if it lies at the start or after the end of a segment, or at the start of the local log,
+    and complete segments adjoin it below: this looks like retention whose objects are not deleted yet. The
+    same is true of leader epochs that begin above the log start.
     """
     if not logs:
         first = chain_of[0][0].start_offset if chain_of else 0
@@ -125,7 +126,7 @@ def _told_by_tier(sets: Sequence[ObjectSet], below: int | None = None) -> int:
 
 
 def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:
-    """Return the log start that is published for; None if it may be damaged and nothing was asked for."""
+    """Return the log start with which to publish; None if it may be damaged and no choice was given."""
     if found.raised_from is None:
         return found.offset
     if asked is None:

@@ -14,12 +14,12 @@ _S = RemoteLogSegmentState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInputs:
-    """What is known of one partition.
+    """The inputs of the decision about one partition.
 
-    `sets` are its sets of objects, `known` the states of its segments in the metadata that are left.
-    `leader` is the log that decides: the newest replica's, or the leader's on a cluster; None without
-    brokers. `replicas` are the logs of all replicas in log directories. `why_no_log` is the reason if there
-    are brokers and the log that decides is missing: then nothing may be published.
+    `sets` are its sets of objects, `known` the states of its segments in the remaining metadata. `leader` is
+    the log that decides: the newest replica's, or the leader's on a cluster; None without brokers. `replicas`
+    are the logs of all replicas in log directories. `why_no_log` is the reason if there are brokers and the
+    log that decides is missing: then no event may be published.
     """
 
     partition: TopicIdPartition
@@ -32,9 +32,9 @@ class PartitionInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDecision:
-    """What is published about a partition, or with `refused` why nothing may be.
+    """The events to publish about a partition, or with `refused` the reason to publish none.
 
-    `log_start` is the start of the log as it was found, `start_offset` the one that is published for.
+    `log_start` is the log start as it was found, `start_offset` the one with which segments are published.
     """
 
     choice: Choice
@@ -83,7 +83,7 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
 
 
 _GOING = {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
-"""States of segments that nobody reads any more."""
+"""States of segments that no reader uses any more."""
 
 
 def _damage(found: LogStart) -> str:

@@ -164,7 +164,7 @@ def _checkpoint_steps(
 
 
 def skips_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
-    """Yield the sets about which nothing is published; not those that the metadata have as they should."""
+    """Yield the sets about which no event is published, except those with correct metadata."""
     partition = inputs.partition
     for each, reason in choice.left:
         yield Skip.of(partition, reason, each.listed.segment_id)

@@ -15,10 +15,10 @@ ORPHAN_AGE_MS = 7 * _DAY_MS
 """Default of --orphan-age: the age from which orphans are deleted."""
 
 ORPHAN_AGE_MS_MIN = _DAY_MS
-"""The lowest --orphan-age: a younger object may belong to a copy that is under way."""
+"""The lowest --orphan-age: a younger object may belong to a copy that is still running."""
 
 SIGHTINGS_APART_MS = _DAY_MS
-"""The time between two sightings of an orphan before it is deleted."""
+"""An orphan is deleted only if two sightings are at least this far apart."""
 
 INTRODUCED = f"{_S.COPY_SEGMENT_STARTED},{_S.DELETE_SEGMENT_STARTED}"
 """The states that are published about an orphan before its objects are deleted."""
@@ -40,8 +40,8 @@ class OrphanRule:
         if self.age_ms < ORPHAN_AGE_MS_MIN:
             raise UsageError(
                 f"--orphan-age {duration_text(self.age_ms)}: a younger object may belong to a copy that is "
-                "under way",
-                hint=f"at least {duration_text(ORPHAN_AGE_MS_MIN)}",
+                "still running",
+                hint=f"use at least {duration_text(ORPHAN_AGE_MS_MIN)}",
             )
 
     def why_kept(self, listed: ListedSet) -> str | None:
@@ -90,7 +90,7 @@ def orphan_step(each: ObjectSet, deleted: RemoteLogSegmentMetadata | None, reaso
 def _invented(listed: ListedSet) -> RemoteLogSegmentMetadata:
     """Return metadata for an incomplete set, of which only the names of its objects are known.
 
-    No reader uses them: a segment that is being deleted serves nothing.
+    No reader uses it, because the segment is being deleted.
     """
     return RemoteLogSegmentMetadata(
         topic=listed.partition.topic,

@@ -20,10 +20,10 @@ _Key = tuple[Uuid, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairInputs:
-    """What the repairs are decided from.
+    """The inputs from which repairs are decided.
 
-    `topics` are the existing topics. `examined` has the sets of objects by partition, `unexamined` the
-    reason for each partition whose sets could not be judged.
+    `topics` are the existing topics. `examined` has the sets of objects by partition, `unexamined` the reason
+    for each partition whose sets could not be examined.
     """
 
     topics: CurrentTopics
@@ -32,16 +32,16 @@ class RepairInputs:
     examined: Mapping[_Key, ExaminedSets] = field(default_factory=dict)
     unexamined: Mapping[_Key, str] = field(default_factory=dict)
     indexes: Sequence[Step | Skip] = ()
-    """What becomes of each segment with a missing or damaged index."""
+    """The decision about each segment with a missing or damaged index."""
 
 
 def plan_repair(state: TierState, inputs: RepairInputs) -> Plan:
     """Return the plan of the repairs of copies, deletions and orphans.
 
-    Deletions that were started are resumed, of segments and of partitions. A dangling copy whose objects are
-    whole and serve the log is published as finished, and so are such objects without metadata; other
-    dangling copies are deleted as `copy --clean-dangling` does, and other orphans under the rule for them.
-    Where nothing may be decided, the plan has the reason.
+    Deletions of segments and of partitions that were started are resumed. A dangling copy is published as
+    finished if its objects are complete and the log needs them, and so are such objects without metadata;
+    other dangling copies are deleted as `copy --clean-dangling` does, and other orphans under the rule for
+    them. If a case may not be decided, the plan has the reason.
     """
     removal = plan_removal(state)
     steps: list[Step] = list(removal.steps)

@@ -26,9 +26,9 @@ _CLEAN = "copy --clean-dangling deletes its objects"
 class ExaminedSets:
     """The sets of one partition, and the choice among them.
 
-    `is_live` is whether its topic id exists. `deleted` has the metadata of segments whose deletion has
-    finished, and `started` those of copies that were started. `unsound` has the first problem of each set
-    whose bytes contradict each other.
+    `is_live` states whether its topic id exists. `deleted` has the metadata of segments whose deletion has
+    finished, and `started` that of copies that were started. `unsound` has the first problem of each set with
+    contradictory bytes.
     """
 
     inputs: PartitionInputs
@@ -66,7 +66,7 @@ class ExaminedSets:
         ]
 
     def repeats(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a finished segment begins where `segment` does, or holds all its offsets."""
+        """Return whether a finished segment has the start of `segment`, or contains all its offsets."""
         return any(
             each.start_offset == segment.start_offset
             or (each.start_offset < segment.start_offset and segment.end_offset <= each.end_offset)
@@ -75,7 +75,7 @@ class ExaminedSets:
 
     @cached_property
     def verdicts(self) -> dict[Uuid, Verdict]:
-        """What becomes of each unfinished set: a step that publishes it, why it is left, or given up."""
+        """The decision about each unfinished set: a step to publish it, or why it is left or discarded."""
         found = dict(self._published())
         choice = self.decision.choice
         for segment, reason in choice.discarded:
@@ -122,7 +122,7 @@ _FACTS = ("start_offset", "end_offset", "max_timestamp_ms", "segment_leader_epoc
 
 
 def decide_dangling(examined: ExaminedSets, cleaning: Step) -> Step | Skip:
-    """Return what becomes of a dangling copy: it is finished, deleted by the step `cleaning`, or left."""
+    """Return the decision about a dangling copy: it is finished, deleted by the step `cleaning`, or left."""
     segment_id = cleaning.segment_id
     assert segment_id is not None
     if segment_id not in examined.sets:
@@ -138,7 +138,7 @@ def decide_dangling(examined: ExaminedSets, cleaning: Step) -> Step | Skip:
 
 
 def decide_orphans(examined: ExaminedSets, rule: OrphanRule) -> Iterator[Step | Skip]:
-    """Yield what becomes of each set that is not in the metadata."""
+    """Yield the decision about each set that is not in the metadata."""
     for segment_id in examined.misplaced:
         reason = "objects of it begin at another offset than the metadata say: look at them"
         yield Skip.of(examined.inputs.partition, reason, segment_id)
@@ -148,7 +148,7 @@ def decide_orphans(examined: ExaminedSets, rule: OrphanRule) -> Iterator[Step | 
         verdict = _why_given_up(examined, segment_id)
         match verdict:
             case Step():
-                # Younger objects may belong to a copy whose first event was not read yet.
+                # Newer objects may belong to a copy whose first event was not read yet.
                 kept = rule.why_young(each.listed, DANGLING_AGE_MS_MIN)
                 yield verdict if kept is None else Skip.of(examined.inputs.partition, kept, segment_id)
             case Skip():
@@ -162,7 +162,7 @@ def decide_orphans(examined: ExaminedSets, rule: OrphanRule) -> Iterator[Step | 
 
 
 def _why_given_up(examined: ExaminedSets, segment_id: Uuid) -> Step | Skip | str:
-    """Return why an orphan is needed by nobody, or the step that publishes it, or why it is left."""
+    """Return why an orphan is not needed, or the step that publishes it, or why it is left."""
     if segment_id in examined.deleted:
         return "the metadata say that its deletion has finished"
     if not examined.is_live:

@@ -45,9 +45,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIdSource:
-    """A partition of the lost topic with objects in the tier, and the folders it is restored to.
+    """A partition of the lost topic with objects in the tier, and the folders to which it is restored.
 
-    `decision` says which segments are restored. `renamed` are these segments under the id of the new topic.
+    `decision` states which segments are restored. `renamed` are these segments under the id of the new topic.
     `known` has the states of the new partition's segments in the metadata topic. `targets` are the
     partition's folders in the log directories.
     """

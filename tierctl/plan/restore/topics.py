@@ -40,7 +40,7 @@ class NewBroker:
     @property
     def start_settings(self) -> Mapping[str, str]:
         """Return the settings that override the topic's own ones until the restore has been checked."""
-        # Older brokers do not know them. They know all segments when they start, so they may copy.
+        # Older brokers do not have these settings. They know all segments when they start, so they may copy.
         return COPYING_DISABLED if self.metadata_version >= COPY_DISABLE_LEVEL else {}
 
 

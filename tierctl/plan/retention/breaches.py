@@ -244,9 +244,9 @@ class Limits:
 
 
 def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | None:
-    """Return the reason to stop at the first offset up to `to_offset` that no segment of the lineage holds.
+    """Return a reason to stop at the first offset up to `to_offset` that no segment of the lineage has.
 
-    None if there is no such offset. Segments that are being deleted count as held.
+    Return None if there is no such offset. The offsets of segments that are being deleted are not missing.
     """
     if from_offset > to_offset:
         return None

@@ -16,10 +16,10 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 def kept_of(
     view: PartitionView, expiry: Expiry, steps: Collection[Step], unfinished: Mapping[Uuid, Reason]
 ) -> Iterator[Kept]:
-    """Yield each segment of a partition that has no step in `steps` and whose deletion was not begun.
+    """Yield each segment of a partition that has no step in `steps` and is not being deleted.
 
-    `expiry` is what retention decided of the partition, and `steps` are all its deletes. `unfinished` has the
-    reasons, by segment id, of the unfinished copies below the log start.
+    `expiry` is the result of retention for the partition, and `steps` are all its deletes. `unfinished` has
+    the reasons, by segment id, of the unfinished copies below the log start.
     """
     deleted = {step.segment_id for step in steps}
     live = [segment for segment in view.iter_live() if segment.segment_id not in deleted]
@@ -35,7 +35,7 @@ def kept_of(
 
 
 def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Kept]:
-    """Yield every segment of a partition, but for those of the steps `without`; `reason` is why it stays."""
+    """Yield every segment of a partition without a step in `without`; `reason` is why it stays."""
     deleted = {step.segment_id for step in without}
     for segment in segments:
         if segment.segment_id not in deleted:
@@ -45,7 +45,7 @@ def undecided(segments: PartitionSegments, reason: str, without: Collection[Step
 def _standing(
     segments: PartitionSegments, deleted: Collection[Uuid | None]
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the segments whose deletion was not begun and that are not in `deleted`."""
+    """Yield the segments that are not being deleted and not in `deleted`."""
     for segment in segments:
         is_begun = segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
         if not is_begun and segment.segment_id not in deleted:

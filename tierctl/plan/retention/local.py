@@ -42,12 +42,12 @@ class LocalRetention:
         )
 
     def left(self, log: LocalLog, highest_copied: int, now_ms: int) -> tuple[LocalSegment, ...]:
-        """Return the segments of `log` that stay on the disk at `now_ms`.
+        """Return the segments of `log` that local retention keeps at `now_ms`.
 
-        As UnifiedLog.deletableSegments: from the oldest on, as long as a segment ends at or below the high
-        watermark, and at or below the last offset in the tier, `highest_copied`, or below the log start. What
-        is below the log start is deleted in any case; then size deletes what is wholly inside the excess, and
-        then time. The active segment stays.
+        As in UnifiedLog.deletableSegments, segments are deleted from the oldest on, as long as a segment ends
+        at or below the high watermark, and at or below the last offset in the tier (`highest_copied`) or
+        below the log start. Segments below the log start are deleted in any case; then size deletes segments
+        that are wholly inside the excess, and then time. The active segment stays.
         """
         deletable = list(self._deletable(log, highest_copied))
         deleted = sum(_is_below_start(log, segment) for segment in deletable)

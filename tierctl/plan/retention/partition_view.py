@@ -130,7 +130,7 @@ def with_tier_start(log: LocalLog, segments: PartitionSegments) -> LocalLog:
 
 
 def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
-    """Return the view of a partition whose local log is known."""
+    """Return the view of a partition with a known local log."""
     segments = part.segments
     log = with_tier_start(log, segments)
     return PartitionView(

@@ -1,4 +1,4 @@
-"""Segments that stop retention.ms of their partition, because their timestamp tells no age."""
+"""Segments whose timestamp does not show their age, and which therefore stop retention.ms of a partition."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tierctl.plan.reasons import no_age_text
 
 
 def has_age(segment: RemoteLogSegmentMetadata, now_ms: int) -> bool:
-    """Return whether the largest timestamp of `segment` tells its age: it is set, and not in the future."""
+    """Return whether the largest timestamp of `segment` shows its age: it is set, and not in the future."""
     return 0 < segment.max_timestamp_ms <= now_ms
 
 
@@ -34,7 +34,7 @@ class StalledRetention:
         """Return the stall if `blocking`, the oldest segment that stays, stays because of its timestamp.
 
         Kafka never expires a segment by time whose largest timestamp is 0 or less, or in the future, and it
-        judges no segment behind the first one that stays (`behind`).
+        does not examine the segments after the first one that stays (`behind`).
         """
         if blocking is None or config.retention_ms < 0 or has_age(blocking, now_ms):
             return None

@@ -78,22 +78,23 @@ def plan_retention(
     explained: Selection | None = None,
     on_kept: Callable[[Sequence[Kept]], None] | None = None,
 ) -> Plan:
-    """Return the plan to delete what brokers would at `now_ms`: a contiguous prefix of each lineage.
+    """Return the plan of a broker's deletes at `now_ms`: a contiguous prefix of each lineage.
 
-    A setting that `configs` lacks is no limit. `log_start_offsets` raises log starts as DeleteRecords does.
+    A setting that `configs` lacks sets no limit. `log_start_offsets` raises log starts as DeleteRecords does.
     `lineages` has, for partitions without a log, the entries of the newest finished segment's leader-epoch
-    index; retention.bytes deletes nothing of them. With `cluster`, its leaders replace `logs` and `lineages`.
+    index; retention.bytes deletes none of their segments. With `cluster`, its leaders replace `logs` and
+    `lineages`.
 
     Segments wholly below the log start whose epochs are all older than the checkpoint's first entry are
-    deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also
-    deletes such segments that end above the log start; `off_lineage` deletes both, and the segments that
-    diverged, once the log start has passed their epochs. A step that moves the log start has the detail
-    `new_log_start_offset`; the log start moves before the deletion. The plan has the segments without a
-    step of the partitions in `explained`. With `on_kept`, that function receives them instead, partition by
-    partition: a tier has millions.
+    deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also deletes
+    such segments that end above the log start; `off_lineage` deletes both, and the segments that diverged,
+    once the log start has passed their epochs. A step that moves the log start has the detail
+    `new_log_start_offset`; the log start moves before the deletion.
 
-    SafetyRefusal if the clock is more than five minutes behind the newest event. UsageError for a log start
-    of an unknown partition or above the high watermark.
+    For partitions in `explained`, the plan also has the segments without a step. With `on_kept`, that
+    function receives them instead, partition by partition, because a tier has millions. Raise SafetyRefusal
+    if the clock is more than five minutes behind the newest event, and UsageError for a log start of an
+    unknown partition or above the high watermark.
     """
     topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
     replicas = newest_replicas(logs) if cluster is None else {}

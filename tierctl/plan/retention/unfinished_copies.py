@@ -22,21 +22,21 @@ class UnfinishedCopies:
 def unfinished_copies(
     view: PartitionView, log_start_offset: int, now_ms: int, *, unreferenced_epochs: bool = False
 ) -> UnfinishedCopies:
-    """Return what is decided of the copies that were begun and lie wholly below `log_start_offset`.
+    """Return the decisions about unfinished copies that lie wholly below `log_start_offset`.
 
-    A copy that a broker's end cuts off stays COPY_SEGMENT_STARTED. Brokers delete it with the finished
-    segments, because `RemoteLogMetadataManager.listRemoteLogSegments(partition, epoch)` also lists the
-    segments in COPY_SEGMENT_STARTED and DELETE_SEGMENT_STARTED
+    If a broker stops during a copy, the segment stays COPY_SEGMENT_STARTED. Brokers delete it with the
+    finished segments, because `RemoteLogMetadataManager.listRemoteLogSegments(partition, epoch)` also lists
+    the segments in COPY_SEGMENT_STARTED and DELETE_SEGMENT_STARTED
     (RemoteLogLeaderEpochState.listAllRemoteLogSegments), and
     RLMExpirationTask.cleanupExpiredRemoteLogSegments filters none of them out (3.9 to 4.4):
 
-    - Of the checkpoint's epochs, RemoteLogRetentionHandler.isSegmentBreachByLogStartOffset deletes a segment
+    - In the checkpoint's epochs, RemoteLogRetentionHandler.isSegmentBreachByLogStartOffset deletes a segment
       that ends below the log start, unless one of its epochs is above the checkpoint's first, or the broker
-      is copying it (`segmentIdsBeingCopied`). Deletions that were begun are repeated.
-    - Of older epochs, deleteLogSegmentsDueToLeaderEpochCacheTruncation deletes each segment, in any state,
+      is copying it (`segmentIdsBeingCopied`). Deletions that were started are repeated.
+    - In older epochs, deleteLogSegmentsDueToLeaderEpochCacheTruncation deletes each segment, in any state,
       whose epochs are all older than the checkpoint's first entry.
 
-    `breaches.resume_deletions` repeats begun deletions. `unreferenced_epochs` also deletes copies of older
+    `breaches.resume_deletions` repeats started deletions. `unreferenced_epochs` also deletes copies of older
     epochs that end above the log start. A copy that may still run has a reason in `kept` instead of a step.
     """
     earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
@@ -79,21 +79,21 @@ def _below(
 
 
 def _has_ended(view: PartitionView, segment: RemoteLogSegmentMetadata, now_ms: int) -> bool:
-    """Return whether the copy of `segment` runs no longer.
+    """Return whether the copy of `segment` no longer runs.
 
-    That its epochs have left the checkpoint does not show it: RLMCopyTask lists its candidates once, and
+    It is not enough that its epochs have left the checkpoint: RLMCopyTask lists its candidates once, and
     copies them even if DeleteRecords removes their epochs meanwhile. A broker knows its own copies; tierctl
     does not, so it needs one of two facts:
 
     - A later copy finished at or above the segment's end, in its newest epoch or a later one of the log.
       RLMCopyTask begins a copy only above every copied offset of its lineage, and copies one segment after
-      the other: at the copy's begin no such offset was copied, and its writer, or the next leader, has gone
-      on. Deleting the later copy does not lower the highest copied offset.
-    - The copy was begun over 24 hours ago, as for `copy --clean-dangling`.
+      the other. When this copy began, no such offset was copied, so its writer, or the next leader, has
+      continued since. Deleting the later copy does not lower the highest copied offset.
+    - The copy began over 24 hours ago, as for `copy --clean-dangling`.
 
-    A leader that was deposed may not have noticed; what it still uploads is below the log start, no reader
-    is served it, and its COPY_SEGMENT_FINISHED is rejected after DELETE_SEGMENT_STARTED. Copies by tierctl
-    are excluded by the lease, and tiering brokers by the fence, when the step is applied.
+    A deposed leader may not have noticed its replacement; its upload is below the log start, no reader uses
+    it, and its COPY_SEGMENT_FINISHED is rejected after DELETE_SEGMENT_STARTED. When the step is applied, the
+    lease excludes copies by tierctl, and the fence excludes tiering brokers.
     """
     begun_ms = segment.event_timestamp_ms
     if begun_ms > 0 and now_ms - begun_ms > DANGLING_AGE_MS_MIN:

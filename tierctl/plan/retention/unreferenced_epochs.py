@@ -19,9 +19,9 @@ def unreferenced_epoch_steps(
     """Return deletes of finished segments whose epochs are all older than the log's earliest epoch.
 
     RLMExpirationTask deletes these segments after the log start has moved to `log_start_offset` and the
-    epochs below it have left the leader-epoch checkpoint. Two kinds are told apart:
+    epochs below it have left the leader-epoch checkpoint. There are two kinds:
 
-    - "unreferenced_epochs": the checkpoint lacks the epochs already, so it can't show whether the segment
+    - "unreferenced_epochs": the checkpoint no longer has the epochs, so it can't show whether the segment
       diverged. It is deleted by default if it lies wholly below the log start, otherwise only with
       `unreferenced_epochs` or `off_lineage`.
     - "off_lineage": the checkpoint has the epochs and shows that the segment diverged. It is deleted only

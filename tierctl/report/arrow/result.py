@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TableRows = tuple[Columns, Iterable[Any]]
-"""The columns of rows, and the rows as `report.rows` takes them."""
+"""The columns of rows, and the rows in the form that `report.rows` accepts."""
 
 
 class TableResult(ABC):

@@ -1,4 +1,4 @@
-"""A progress bar that appears once the work has taken a while; shorter work shows and imports nothing."""
+"""A progress bar that appears after some time; shorter work prints and imports nothing."""
 
 import threading
 from contextlib import ExitStack

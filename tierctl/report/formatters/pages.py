@@ -17,7 +17,7 @@ from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 NO_TIME = -1
 
-# Larger pages take more memory: with these, a run stays below 150 MB.
+# Larger pages take more memory; with this size a run stays below 150 MB.
 _LINES_PER_PAGE = 4096
 _RECORDS_PER_TASK = 1 << 14
 # The tasks that wait or are being rendered while the records of the next one are read.
@@ -102,7 +102,7 @@ def _tasks(
             for start in range(0, len(encoded), _RECORDS_PER_TASK):
                 decoded = encoded.slice(start, _RECORDS_PER_TASK).decoded(printer.known)
                 yield pool.submit(_rendered, printer, decoded)
-    # Whatever reading and decoding raise is raised again, when its turn comes.
+    # Exceptions of reading and decoding are raised again at their position in the order.
     except Exception as e:
         failed: Future[list[Page]] = Future()
         failed.set_exception(e)

@@ -24,7 +24,7 @@ _Shape = tuple[str, Dialect]
 
 
 class TemplateFormatter(ABC):
-    """A formatter whose template depends on event type and dialect; columns fill the placeholders."""
+    """A formatter whose template depends on event type and dialect; columns replace the placeholders."""
 
     makers: Makers = POSITION
 

@@ -79,9 +79,9 @@ class TopicRecords:
 
 
 def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[EncodedRecords]:
-    """Yield the records of one segment file; `on_torn` receives a message if it ends in an unfinished write.
+    """Yield the records of one segment file; `on_torn` receives a message if its last write is unfinished.
 
-    The name of the file's folder tells the metadata partition; it is 0 in any other folder.
+    The name of the file's folder shows the metadata partition; it is 0 in any other folder.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
@@ -90,7 +90,7 @@ def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Encoded
         location = TopicLocation(uri=path.absolute().as_uri())
     with closing(open_topic(location, on_torn=on_torn)) as topic:
         for number in topic.end_offsets():
-            # Whatever offsets a damaged file has, all its records are printed.
+            # All records of a damaged file are printed, whatever offsets they have.
             for chunk in topic.read(number, 0, _OFFSET_END):
                 yield from_chunk(chunk)
 

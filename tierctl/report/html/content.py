@@ -1,4 +1,4 @@
-"""What the page shows, as rows and columns."""
+"""The content of the page, as rows and columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ AGES = ("under 1h", "1h to 1d", "1d to 7d", "7d to 30d", "30d to 90d", "90d to 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContent:
-    """What the page shows; rows have the columns of `tables`, and times are in milliseconds since 1970.
+    """The content of the page; rows have the columns of `tables`, and times are in milliseconds since 1970.
 
-    `sources` are names and values of what was read; `examined` says what `verify` compared. `findings` are
-    the listed ones, and `finding_counts` has the number of all of them by kind and severity. `undecided` has
-    a line per reason to decide nothing about partitions. `unknown_segments` is the number of events whose
-    segment's size is not known, so that the growth by day lacks them. `lane_findings` are the columns for the
-    marks in lanes.
+    `sources` are names and values of the sources; `examined` describes the objects that `verify` compared.
+    `findings` are the listed ones, and `finding_counts` has the number of all of them by kind and severity.
+    `undecided` has one line per reason for undecided partitions. `unknown_segments` is the number of events
+    whose segment has an unknown size, so that they are missing in the growth by day. `lane_findings` are the
+    columns for the marks in lanes.
     """
 
     version: str

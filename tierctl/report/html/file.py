@@ -1,4 +1,4 @@
-"""The file of the page: replaced as a whole, and only if it is a page of an earlier run."""
+"""The file of the page: replaced atomically, and only if it is a page of an earlier run."""
 
 import os
 from pathlib import Path

@@ -17,7 +17,7 @@ _NO_TIME = -1
 
 Int64s = npt.NDArray[np.int64]
 _OFFSET_MAX = (1 << 53) - 1
-"""The largest number that a script of the page holds exactly."""
+"""The largest number that a script of the page represents exactly."""
 _TIME_MS_MAX = 253_402_300_799_000
 """9999-12-31T23:59:59Z."""
 _COLUMNS = ("starts", "ends", "sizes", "times_ms", "epochs", "kinds")
@@ -69,7 +69,7 @@ def items_per_lane(counts: Sequence[int], items_max: int = ITEMS_MAX) -> int:
     ordered = np.sort(np.asarray(counts, dtype=np.int64))
     before = np.concatenate([[0], np.cumsum(ordered)])
     for at, count in enumerate(ordered.tolist()):
-        # The first `at` lanes stay whole; all others share what remains.
+        # The first `at` lanes are complete; all others share the rest.
         share = (items_max - int(before[at])) // (len(ordered) - at)
         if count > share:
             return max(share, _FEWEST_PER_LANE)
@@ -109,7 +109,7 @@ def _binned(segments: LaneSegments, limit: int) -> _Bins:
 
 @dataclass(slots=True)
 class PartitionRow:
-    """One partition of the page; `log_end_offset` is exclusive. What is not known is None."""
+    """One partition of the page; `log_end_offset` is exclusive. Unknown values are None."""
 
     partition: TopicIdPartition
     tier: LaneSegments = NO_SEGMENTS

@@ -55,7 +55,7 @@ def page_chunks(content: PageContent) -> Iterator[str]:
         "legend": legend(),
         "data": _data(content),
     }
-    # Values are inserted once: a placeholder in one of them stays text.
+    # Values are inserted once: a placeholder inside a value is not replaced.
     for number, part in enumerate(_PLACE.split(_asset("page.html"))):
         yield values[part] if number % 2 else part
 

@@ -19,7 +19,7 @@ _SEVERITIES = ("error", "warning", "info")
 
 
 def facts_section(content: PageContent) -> str:
-    """Return what was read, and the numbers of the whole tier."""
+    """Return the sources, and the numbers of the whole tier."""
     topics, lanes = content.topics, content.lanes
     tier_bytes = sum(row["log_bytes"] for row in topics)
     local_bytes = sum(row["log_bytes"] for row in content.sizes if row["location"] == "local")
@@ -47,7 +47,7 @@ def _count(content: PageContent, severity: str) -> int:
 
 
 def limits_section(content: PageContent) -> str:
-    """Return what the page does not show, or was not examined."""
+    """Return the limits of the page, and the parts that were not examined."""
     lines = [f"Examined: {content.examined}."]
     if not content.checks_objects:
         lines.append("Objects of the tier were not examined: without --remote only metadata and logs were.")

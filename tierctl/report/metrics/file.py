@@ -20,7 +20,7 @@ _Values = dict[Family, dict[Labels, float]]
 
 @dataclass(slots=True)
 class _Content:
-    """The metrics in a file: tierctl's, and those that this version does not know."""
+    """The metrics in a file: those of tierctl, and unknown ones."""
 
     values: _Values = field(default_factory=dict)
     others: list[Metric] = field(default_factory=list)

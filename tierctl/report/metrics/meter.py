@@ -56,16 +56,16 @@ class Meter:
 
     @property
     def fetches(self) -> "FetchMeter":
-        """The counters of what is read of segments."""
+        """The counters of reads of segments."""
         return FetchMeter(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The topics that a run examines whole, so that it may replace their gauges."""
+    """The topics that a run examines completely, so that it may replace their gauges."""
 
     topics: Collection[str] = ()
-    """Names and globs; empty stands for every topic."""
+    """Names and globs; empty means every topic."""
     is_partial: bool = False
     """Whether only some partitions or topic ids are selected, so that no topic is examined whole."""
 

@@ -1,4 +1,4 @@
-"""Measure a run as a whole: when it ended, how, and how long it took."""
+"""Metrics of a run as a whole: its end, exit code and duration."""
 
 from dataclasses import dataclass
 

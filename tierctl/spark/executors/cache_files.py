@@ -23,7 +23,7 @@ LEAST_BYTES = 1 << 20
 """The bytes of files that are read and decoded in the time that a task takes to start."""
 _FILE_BYTES = 16 << 10
 """Opening a file takes as long as reading this number of bytes."""
-_HINT = "executors must see the files that this machine sees: use a shared file system"
+_HINT = "executors must see the same files as this machine: use a shared file system"
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from tierctl.spark.executors.transport import Executors
 def daily_changes(
     executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int], selection: Selection
 ) -> DailyChanges:
-    """Return what `read_daily_changes` returns, read by one input per metadata partition."""
+    """Return the result of `read_daily_changes`, read with one input per metadata partition."""
     found = DailyChanges()
     inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
     function = partial(_changes_in, location, uuid4().hex, selection)

@@ -44,7 +44,7 @@ TASKS_PER_SLOT = 4
 
 WAVE_SIZE_MAX = 2000
 SEGMENTS_PER_REQUEST = 160
-"""Segments whose objects S3 deletes by one request, at least."""
+"""The minimum number of segments whose objects S3 deletes with one request."""
 
 DELETE_WAVE_SIZE_MAX = 10_000
 
@@ -165,7 +165,7 @@ class SparkEngine:
         try:
             self._executors.probe(partial(_open_once, self._spec), stopped=self._stop.asked)
         except JobStoppedError:
-            # The caller checks the same `stop` before it begins anything.
+            # The caller checks the same `stop` before it starts further work.
             return
         self._is_ready = True
 
@@ -262,7 +262,7 @@ def side_effect_result(found: InputResult[SideEffectResult]) -> SideEffectResult
 
 
 def _unknown(cause: TierctlError | None) -> SideEffectResult:
-    """Return the result of an input whose outcome is not known because of `cause`."""
+    """Return the result of an input whose outcome is unknown because of `cause`."""
     why = "no executor answered" if cause is None else cause.message
     hint = "run the command again" if cause is None else cause.hint
     error = StoreWriteUnknown(f"the outcome of this segment is not known: {why}", hint=hint)

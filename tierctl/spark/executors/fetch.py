@@ -225,7 +225,7 @@ class _Printer:
         while True:
             data, count, problems, next_offset, ended = result
             if self._left is not None and count > self._left:
-                # Earlier steps had more records than was known when this job began: render fewer.
+                # Earlier steps had more records than were known when this job began: render fewer.
                 (result,) = self._run([RenderInput(task, from_offset, self._left)])
                 continue
             size_bytes += len(data)

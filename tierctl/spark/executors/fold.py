@@ -111,9 +111,9 @@ def _require_read(wanted: PartitionRange, reached: int) -> None:
     """Raise EngineError if a range of a metadata partition was read up to `reached` only."""
     if reached < wanted.end:
         raise EngineError(
-            f"an executor finds metadata partition {wanted.metadata_partition} up to offset {reached} "
-            f"only, and it goes to {wanted.end}",
-            hint="executors must see the files that this machine sees: use a shared file system",
+            f"an executor found metadata partition {wanted.metadata_partition} only up to offset {reached}, "
+            f"but it ends at {wanted.end}",
+            hint="executors must see the same files as this machine: use a shared file system",
         )
 
 

@@ -54,9 +54,9 @@ def render(rendering: Rendering, split: MetadataSplit) -> list[Page]:
         pages.extend(printer.pages(from_chunk(chunk, first_offset=split.start_offset)))
     if reached < split.end_offset:
         raise EngineError(
-            f"an executor finds metadata partition {split.metadata_partition} up to offset {reached} only, "
-            f"and it goes to {split.end_offset}",
-            hint="executors must see the files that this machine sees: use a shared file system",
+            f"an executor found metadata partition {split.metadata_partition} only up to offset {reached}, "
+            f"but it ends at {split.end_offset}",
+            hint="executors must see the same files as this machine: use a shared file system",
         )
     return pages
 

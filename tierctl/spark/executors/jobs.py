@@ -25,7 +25,7 @@ CANCELLED_WAIT_S = 30.0
 
 
 class JobFailedError(EngineError):
-    """A job ended without a result: the effects of its tasks are not known."""
+    """A job ended without a result: the effects of its tasks are unknown."""
 
 
 class JobStoppedError(JobFailedError):
@@ -75,7 +75,7 @@ def parallelism(session: SparkSession, tasks: int) -> Iterator[None]:
     Jobs that run side by side must have one task each: the setting belongs to the session.
     """
     if tasks <= 1:
-        # A job with one row has one task whatever the setting is.
+        # A job with one row has one task, whatever the setting is.
         yield
         return
     before = session.conf.get(_PARALLELISM, None)

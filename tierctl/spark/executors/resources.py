@@ -45,7 +45,7 @@ def measure_fetches(measures: bool) -> None:
 
 
 def take_transfers() -> Transfers | None:
-    """Return what this process transferred since the last call; None for nothing."""
+    """Return the transfers of this process since the last call, or None."""
     fetches = _fetches.take()
     waits: dict[Direction, Waits] = {}
     for _, throttle in _tiers.values():

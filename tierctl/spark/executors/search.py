@@ -11,10 +11,10 @@ _REQUEST_US, _BYTES_PER_US = 20_000, 100
 def search_for(
     spec: TierSpec, digests: frozenset[bytes], segment: RemoteLogSegmentMetadata
 ) -> SearchedSegment:
-    """Return what `search_segment` returns; raises as it does."""
+    """Return the result of `search_segment`, or raise its errors."""
     return search_segment(segment, shared_tier(spec), digests)
 
 
 def search_us(segment: RemoteLogSegmentMetadata) -> int:
-    """Return approximately how many microseconds the search of a segment takes."""
+    """Return the estimated duration of the search of a segment in microseconds."""
     return _REQUEST_US + segment.segment_size_in_bytes // _BYTES_PER_US

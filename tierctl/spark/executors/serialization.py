@@ -55,7 +55,7 @@ _PROTOCOL = 5
 _COMPRESSED, _SIZE = b"ZSTD", struct.Struct(">Q")
 # Smaller values are sent as they are.
 _COMPRESSED_BYTES_MIN = 1 << 16
-# A damaged or forged pickle fails with any of these.
+# A damaged or forged pickle may raise any of these.
 _DECODING_ERRORS = (
     *(pickle.UnpicklingError, EOFError, ImportError, AttributeError, OSError, struct.error, MemoryError),
     *(ValueError, TypeError, LookupError, OverflowError),
@@ -86,7 +86,8 @@ def decoded_result(data: bytes) -> Any:
         return loads(data)
     except _DECODING_ERRORS as e:
         raise EngineError(
-            f"the result of an executor cannot be decoded: {e}", hint="do executors run the same tierctl?"
+            f"the result of an executor cannot be decoded: {e}",
+            hint="check that executors have the same version of tierctl",
         ) from e
 
 
@@ -99,11 +100,11 @@ def decoded_error(data: bytes) -> TierctlError:
 
 
 def decoded_transfers(data: bytes) -> Transfers:
-    """Return what an executor transferred; raise EngineError if it cannot be decoded."""
+    """Return the transfers that an executor reported; raise EngineError if they can't be decoded."""
     found = decoded_result(data)
     if isinstance(found, Transfers):
         return found
-    raise EngineError(f"what an executor transferred cannot be decoded: it is of type {type(found).__name__}")
+    raise EngineError(f"the data of an executor cannot be decoded: it is of type {type(found).__name__}")
 
 
 def with_host(error: TierctlError, host: str) -> TierctlError:
@@ -124,4 +125,4 @@ class _RestrictedUnpickler(pickle.Unpickler):
         loaded = getattr(sys.modules.get(module), name, None)
         if isinstance(loaded, type) and issubclass(loaded, TierctlError) and loaded.__module__ == module:
             return loaded
-        raise pickle.UnpicklingError(f"{module}.{name} does not travel from executors")
+        raise pickle.UnpicklingError(f"{module}.{name} can't be transferred from executors")

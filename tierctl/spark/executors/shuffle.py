@@ -1,7 +1,7 @@
 """The part of a shuffle that runs on executors: divide inputs into shares, then combine each share.
 
-A task of the first stage divides its inputs into pieces, each of one share. Spark brings the pieces of each
-share to one task of the second stage, which combines them. Pieces go from executor to executor only.
+A task of the first stage divides its inputs into pieces, each of one share. Spark sends the pieces of each
+share to one task of the second stage, which combines them. Pieces are only sent between executors.
 """
 
 from collections.abc import Callable, Iterator

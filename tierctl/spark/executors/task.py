@@ -35,10 +35,10 @@ RESULTS = pa.schema(
 )
 """The rows of a job's output.
 
-`number` is that of the input. `data` is the encoded result, or the encoded error if `is_error`.
-`is_retried` is True if an earlier attempt may have processed the input, and may still be running.
-`processed_bytes` is what the function reported; it is 0 in all rows of an input but the first. `transfers`
-has the encoded `Transfers` of the process since the row before; null for none.
+`number` is that of the input. `data` is the encoded result, or the encoded error if `is_error`. `is_retried`
+is True if an earlier attempt may have processed the input, and may still be running. `processed_bytes` is the
+number that the function reported; it is 0 in all rows of an input except the first. `transfers` has the
+encoded `Transfers` of the process since the previous row, or null.
 """
 RESULTS_DDL = (
     "number INT, is_error BOOLEAN, is_retried BOOLEAN, processed_bytes BIGINT, host STRING, "

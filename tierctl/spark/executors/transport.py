@@ -76,8 +76,8 @@ class Executors:
     """The executors of a Spark session.
 
     `tasks_max` limits the tasks of one `run`; the default is twice the number that run at a time.
-    `on_transfers` receives what each task transferred: its waits for limits and, with `measures`, its reads
-    of tiers. Of attempts that returned no result nothing is known.
+    `on_transfers` receives the transfers of each task: its waits for limits and, with `measures`, its reads
+    of tiers. Attempts that returned no result do not count.
     """
 
     session: SparkSession

@@ -25,7 +25,7 @@ from tierctl.verify.objects import Expected, Found, PartitionKey, Tally
 from tierctl.verify.tasks import PartitionTask, SegmentsTask, Task, TaskRunner
 
 SEGMENTS_AT_ONCE = 1_000_000
-"""The segments that one job sends to executors; each takes about 100 bytes."""
+"""The number of segments that one job sends to executors; each takes about 100 bytes."""
 FOLDERS_PER_SLOT: Final = 4
 """With fewer folders per slot executors would be idle, so that the folders inside them are listed instead."""
 _OBJECTS_PER_SEGMENT = 5
@@ -85,8 +85,9 @@ def _require_logs(task: SegmentsTask) -> None:
     for log in task.logs:
         if not log.directory.is_dir():
             raise EngineError(
-                f"an executor does not see {log.directory}",
-                hint="with --deep, executors compare segments with --log-dir: leave it out, or share it",
+                f"an executor can't find {log.directory}",
+                hint="with --deep, executors compare segments with --log-dir: leave --log-dir out, or use a "
+                "shared file system",
             )
 
 

@@ -46,12 +46,12 @@ def engine_error(error: Exception, master: str | None) -> TierctlError:
     errors = jvm.last_errors()
     if any(_NO_MASTER in line for line in errors):
         return EngineError(
-            f"no Spark master answers{where}", hint="is it the right port, and the same version?"
+            f"no Spark master answers{where}", hint="check the port, and that Spark has the same version"
         )
     if jvm.is_out_of_memory():
         return EngineError(
-            f"the memory of Spark's driver{where} does not suffice for the results",
-            hint="give it more: --spark-conf spark.driver.memory=4g",
+            f"the memory of Spark's driver{where} is too small for the results",
+            hint="increase it: --spark-conf spark.driver.memory=4g",
         )
     hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
     if hint is None and errors:

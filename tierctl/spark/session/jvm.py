@@ -39,7 +39,7 @@ _started: list[Jvm] = []
 
 
 class Jvm:
-    """A running JVM, and the last lines that it printed."""
+    """A running JVM, and the last lines of its output."""
 
     def __init__(self, gateway: JavaGateway, lines: deque[str]) -> None:
         self.gateway = gateway

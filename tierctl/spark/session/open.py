@@ -62,7 +62,7 @@ _ON_THIS_MACHINE = {
 def opened_session(settings: SparkSettings) -> Iterator[SparkSession]:
     """Provide a session during the block, and translate Spark's exceptions in it into EngineError.
 
-    A session that is open already is used and stays open.
+    An existing session is used and stays open.
     """
     with failures(settings.master):
         found = _active_session()
@@ -120,7 +120,7 @@ def _usable(session: SparkSession, settings: SparkSettings) -> SparkSession:
     if settings.changes_things and session.conf.get(SPECULATION, "false") == "true":
         raise SafetyRefusal(
             f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
-            hint="switch it off where the session is started",
+            hint="disable it where the session is started",
         )
     return session
 

@@ -29,7 +29,8 @@ def require_reachable(master: str | None) -> None:
         reasons.append(f"{address}: {reason}")
     server = "Spark Connect server" if scheme == "sc" else "Spark master"
     raise EngineError(
-        f"no {server} answers at {'; '.join(reasons)}", hint="is it started, and reachable from here?"
+        f"no {server} answers at {'; '.join(reasons)}",
+        hint="check that it is running and reachable from here",
     )
 
 
@@ -64,5 +65,5 @@ def within(timeout_s: float, call: Callable[[], T], server: str) -> T:
     if errors:
         raise errors[0]
     if not answers:
-        raise EngineError(f"{server} has not answered for {timeout_s:.0f} s", hint="is it the right port?")
+        raise EngineError(f"{server} has not answered for {timeout_s:.0f} s", hint="check the port")
     return answers[0]

@@ -26,7 +26,7 @@ SPECULATION = "spark.speculation"
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Return True if a setting looks like a secret, and not like the place of one."""
+    """Return True if a setting looks like a secret, and not like the path of one."""
     if value.lower() in {"", "true", "false"} or _IS_NAMED_ONLY.match(name):
         return False
     named = CREDENTIALS.search(name) and not _POINTS_TO_A_FILE.search(name)
@@ -70,7 +70,7 @@ class SparkSettings:
         for name, value in self.conf.items():
             if is_credential(name, value):
                 raise UsageError(
-                    f"--spark-conf {name}: credentials don't go into Spark's settings", hint=_HINT
+                    f"--spark-conf {name}: Spark settings must not contain credentials", hint=_HINT
                 )
         if self.conf.get(SPECULATION, "").lower() == "true" and self.changes_things:
             raise UsageError(
@@ -97,12 +97,12 @@ def _check_master(settings: SparkSettings) -> None:
     if settings.is_connect:
         if re.search(r";\s*(token|user_id=[^;]*:)", master, re.IGNORECASE):
             raise UsageError(
-                "--master sc://...: a token does not go into the address",
+                "--master sc://...: the address must not contain a token",
                 hint="set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment",
             )
         for name in settings.conf:
             if not name.startswith("spark.sql."):
                 raise UsageError(
-                    f"--spark-conf {name}: a Spark Connect server has its own",
+                    f"--spark-conf {name}: a Spark Connect server has its own value",
                     hint="set it where the server is started; spark.sql.* can be set here",
                 )

@@ -49,7 +49,7 @@ class Submission:
             raise UsageError("--master is missing", hint="yarn, k8s://https://host:port or spark://host:port")
         if self.settings.is_connect:
             raise UsageError(
-                "a Spark Connect server takes no submissions",
+                "spark-submit can't use a Spark Connect server",
                 hint="run the command with --master sc://... itself",
             )
         if self.deploy_mode is DeployMode.CLUSTER:
@@ -62,7 +62,7 @@ class Submission:
             name, equals, value = word.partition("=")
             if is_credential("", word) or (equals and is_credential(name, value)):
                 raise UsageError(
-                    f"{name if equals else 'an argument'}: credentials don't go on a command line",
+                    f"{name if equals else 'an argument'}: a command line must not contain credentials",
                     hint="put them in a file, a profile, or the environment of the driver",
                 )
 

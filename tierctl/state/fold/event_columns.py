@@ -89,7 +89,7 @@ class EventColumns:
         return value
 
     def event(self, row: int) -> MetadataEvent:
-        """Return one row, which must hold an event, as the model's event."""
+        """Return one row, which must contain an event, as the model's event."""
         event = event_at(self.table, row)
         assert event is not None
         return event

@@ -24,7 +24,7 @@ REFUSED: Final = 2
 
 STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
 NO_SEGMENT: Final = 4
-"""The state of a segment before its first event, beside the indexes of STATES."""
+"""The state of a segment before its first event; other states are indexes of STATES."""
 
 # _REGULAR[is an add, state before, state of the event]: whether the event is the usual next one.
 _REGULAR: Final = np.zeros((2, 5, 8), dtype=bool)

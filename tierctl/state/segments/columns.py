@@ -104,7 +104,7 @@ class SegmentColumns:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the columns hold, without the room they have to grow."""
+        """Return the number of bytes in use in the columns, without reserved space."""
         columns: list[array[Any]] = [getattr(self, name) for name in (*ROW_COLUMNS, "pool")]
         columns += [] if self.customs is None else [self.customs]
         return self.ids.nbytes + len(self.blob) + sum(len(column) * column.itemsize for column in columns)

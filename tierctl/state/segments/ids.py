@@ -76,7 +76,7 @@ class SegmentIds:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the ids hold, without the room they have to grow."""
+        """Return the number of bytes in use for ids, without reserved space."""
         return 8 * len(self.words) + 4 * len(self._table)
 
     def id_of(self, row: int) -> bytes:
@@ -84,7 +84,7 @@ class SegmentIds:
         return _pack_id(self.words[2 * row], self.words[2 * row + 1])
 
     def find(self, segment_id: bytes) -> int:
-        """Return the row of a live id; -1 if there is none."""
+        """Return the row of a live id; -1 if the id is unknown."""
         slot = self._slot_of(segment_id)
         return -1 if slot < 0 else self._table[slot] - 1
 

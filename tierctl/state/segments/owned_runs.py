@@ -28,7 +28,7 @@ class OwnedRuns:
         return self._rows[first:last], EpochRuns(counts[first:last], epochs[own], starts[own], ends[own])
 
     def newest(self, owner: int) -> int:
-        """Return the row of a user partition's newest finished segment; NONE without any."""
+        """Return the row of a user partition's newest finished segment; NONE if it has none."""
         return int(self._newest[owner])
 
 

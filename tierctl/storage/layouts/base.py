@@ -96,7 +96,7 @@ class SegmentLayout(Protocol):
     def open_index(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> BinaryIO:
-        """Return one whole index; raise RemoteResourceNotFound if the segment has none of that type."""
+        """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type."""
         ...
 
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:

@@ -141,7 +141,7 @@ class KafkaLayout:
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs or epochs[0].start_offset != listed.start_offset:
             return incomplete(listed, f"its leader epochs do not reach down to offset {listed.start_offset}")
-        # Without timestamps a broker takes the time of the file (LogSegment.largestTimestamp).
+        # Without timestamps a broker uses the modification time of the file (LogSegment.largestTimestamp).
         timestamp_ms = log.max_timestamp_ms if log.max_timestamp_ms >= 0 else named.event_timestamp_ms
         segment = replace(
             named,

@@ -15,9 +15,9 @@ _WINDOW_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """The last offset (inclusive) and largest timestamp of a whole log; -1 without a timestamp.
+    """The last offset (inclusive) and largest timestamp of a complete log; -1 without a timestamp.
 
-    `has_gaps` says that offsets between the first and the last one have no record.
+    `has_gaps` states that offsets between the first and the last one have no record.
     """
 
     end_offset: int
@@ -40,7 +40,7 @@ class _StoredLog:
             return stream.read(end - position)
 
     def close(self) -> None:
-        """Implement `LogBytes.close`; nothing is open between reads."""
+        """Implement `LogBytes.close`; no file or stream is open between reads."""
 
 
 def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> LogFacts:

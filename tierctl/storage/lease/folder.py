@@ -15,10 +15,10 @@ _CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 class FolderLease:
-    """Context manager that holds the lease; LockedError if another run holds it.
+    """Context manager that holds the lease; raise LockedError if another run holds it.
 
-    The lock is on the folder itself, because a lock file would lie among the tier's objects. A folder that
-    does not exist yet is made, so that of two first copies one is locked out. SafetyRefusal if the file
+    The lock is on the folder itself, because a lock file would be among the tier's objects. A folder that
+    does not exist yet is created, so that only one of two first copies runs. Raise SafetyRefusal if the file
     system has no locks, unless the lease `is_optional`.
     """
 
@@ -46,8 +46,8 @@ class FolderLease:
                     raise
                 if not self._is_optional:
                     raise SafetyRefusal(
-                        f"{self._folder} can't be locked ({e.strerror}), so nothing keeps another tierctl "
-                        "from changing the tier at the same time",
+                        f"{self._folder} can't be locked ({e.strerror}), so another tierctl could change the "
+                        "tier at the same time",
                         hint="make sure that no other tierctl changes this tier, then add --no-lease",
                     ) from e
         return self

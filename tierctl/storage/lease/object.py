@@ -67,7 +67,7 @@ class ObjectLease:
         self._ended.set()
         self._renewer.join()
         if not self.is_lost():
-            # Best effort: the lease ends by itself.
+            # Best effort: the lease expires anyway.
             with suppress(TierctlError):
                 self._store.delete_if(self._key, self._tag)
         self._owner.end()
@@ -94,7 +94,7 @@ class ObjectLease:
             who = f"process {holder.get('pid', '?')} on {ascii(holder.get('host', '?'))[:200]}"
             raise LockedError(
                 f"another tierctl changes this tier: {who} renewed {self._key} {found.age_s:.0f} s ago",
-                hint=f"wait for it; one killed on another machine keeps others out for {TAKE_OVER_S:.0f} s",
+                hint=f"wait for it to end; the lease of a killed run expires after {TAKE_OVER_S:.0f} s",
             )
         if not self._write(None if found is None else found.tag):
             raise LockedError(

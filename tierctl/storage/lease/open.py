@@ -26,7 +26,7 @@ def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Le
         return None
     where = "this tier" if tier is None else tier.store.name_of("")
     raise SafetyRefusal(
-        f"{where}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so nothing "
-        "keeps another tierctl from changing the tier at the same time",
+        f"{where}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so another "
+        "tierctl could change the tier at the same time",
         hint="make sure that no other tierctl changes this tier, then add --no-lease",
     )

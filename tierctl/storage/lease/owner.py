@@ -43,7 +43,7 @@ class Owner:
         _held.add(self.run)
 
     def end(self) -> None:
-        """Record that the run holds no lease any more."""
+        """Record that the run holds no lease now."""
         _held.discard(self.run)
 
     def facts(self) -> dict[str, Any]:

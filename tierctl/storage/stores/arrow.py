@@ -73,7 +73,7 @@ class ArrowStore:
         verify_streams(self, objects)
 
     def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy`: the bytes come here and go back."""
+        """Implement `ObjectStore.copy`: this process downloads the bytes and uploads them again."""
         copy_through(self, key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
@@ -180,5 +180,5 @@ def open_store(address: StoreAddress) -> ArrowStore:
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError) as e:
-        raise UsageError(f"pyarrow does not open {uri}: {e}", hint="is the URI right?") from e
+        raise UsageError(f"pyarrow does not open {uri}: {e}", hint="check the URI") from e
     return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "", address.throttle)

@@ -81,9 +81,9 @@ class ObjectStore(Protocol):
         """Store each source under its key durably, the last one last; delete the keys with source None.
 
         The others may be stored in any order and at the same time. Each object replaces an earlier one of its
-        key, and is never visible in part. Raise StoreWriteFailed if an object was not stored, and
-        StoreWriteUnknown if the outcome of one is unknown; the others may be stored. No write is under way
-        any more when the method ends.
+        key, and is never partly visible. Raise StoreWriteFailed if an object was not stored, and
+        StoreWriteUnknown if the outcome of one is unknown; the others may be stored. No write is in progress
+        when the method ends.
         """
         ...
 
@@ -209,7 +209,7 @@ def unreadable(path: Path, error: OSError) -> StoreWriteFailed:
     """Return the error of a file that was to be stored and can't be read."""
     return StoreWriteFailed(
         f"reading {path}, which was to be copied: {error.strerror or error}",
-        hint="has the broker rolled or deleted it? plan again",
+        hint="the broker may have deleted it; make the plan again",
     )
 
 
@@ -238,7 +238,7 @@ def source_size_bytes(source: Source) -> int:
 
 
 def source_crc32c(source: Source) -> int:
-    """Return the CRC-32C of the whole source."""
+    """Return the CRC-32C of the complete source."""
     return crc32c(source) if isinstance(source, bytes) else source.crc32c
 
 
@@ -311,12 +311,12 @@ def differs(name: str, found: str, expected: tuple[int, int]) -> RemoteObjectDif
     return RemoteObjectDiffers(
         f"{name} differs from its source: it has {found}, expected {expected[0]} bytes with CRC-32C "
         f"{expected[1]:#010x}",
-        hint="the copy is not finished: run again, a new attempt copies the segment again",
+        hint="the copy is not published as finished: run again to copy the segment again",
     )
 
 
 def copy_through(store: ObjectStore, key: str, new_key: str) -> None:
-    """Implement `ObjectStore.copy` by a temporary file, for stores whose server copies no object."""
+    """Implement `ObjectStore.copy` with a temporary file, for stores without a copy operation."""
     with tempfile.NamedTemporaryFile(prefix="tierctl-copy-") as file, store.open(key) as stored:
         shutil.copyfileobj(stored, file, CHUNK_BYTES)
         file.flush()

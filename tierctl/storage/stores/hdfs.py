@@ -57,7 +57,10 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
     except FileNotFoundError as e:
         raise RemoteResourceNotFound(f"{doing}: it does not exist") from e
     except (OSError, RuntimeError, ValueError) as e:
-        raise error(f"{doing}: {e}", hint="is the namenode reachable, and may this user do that?") from e
+        raise error(
+            f"{doing}: {e}",
+            hint="check that the namenode is reachable, and that this user has the permission",
+        ) from e
 
 
 class HdfsStore:
@@ -171,7 +174,7 @@ class HdfsStore:
         verify_streams(self, objects)
 
     def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy`: the bytes come here and go back."""
+        """Implement `ObjectStore.copy`: this process downloads the bytes and uploads them again."""
         copy_through(self, key, new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
@@ -184,7 +187,7 @@ class HdfsStore:
         return io.BufferedReader(_Range(reader, path, min(start, last), last, self._throttle), READ_BYTES)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Implement `ObjectStore.sizes_bytes` by a listing where that takes fewer requests."""
+        """Implement `ObjectStore.sizes_bytes`, with a listing if that needs fewer requests."""
         self._require_root()
         sizes: dict[str, int] = {}
         for folder, own in by_folder(keys).items():
@@ -224,7 +227,7 @@ class HdfsStore:
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
-        """Implement `ObjectStore.delete` with one request per object; a folder goes with its last object."""
+        """Implement `ObjectStore.delete` with one request per object; delete folders that become empty."""
         errors: dict[str, TierctlError] = {}
         temporary = {key + TEMP_SUFFIX: key for key in keys}
         for found in self.sizes_bytes([*keys, *temporary]):
@@ -247,9 +250,7 @@ class HdfsStore:
             with _translated(f"looking for {self._root}"):
                 self._client.get_file_info(self._root.rstrip("/") or "/")
         except RemoteResourceNotFound:
-            raise RemoteTierMissing(
-                f"there is no tier at {self._root}", hint="is --remote the right folder?"
-            ) from None
+            raise RemoteTierMissing(f"there is no tier at {self._root}", hint="check --remote") from None
 
     def _length(self, path: str) -> int | None:
         with _translated(f"looking for {path}"), suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What a store does by itself with the objects of a tier, as its own settings say."""
+"""Settings of a store that change or keep the objects of a tier: versioning and lifecycle rules."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,5 +77,5 @@ class InspectableStore(ObjectStore, Protocol):
 
     @property
     def bucket(self) -> Bucket:
-        """The bucket, whose settings are asked for by each call."""
+        """The bucket; each call reads its settings again."""
         ...

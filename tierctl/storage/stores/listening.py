@@ -35,7 +35,7 @@ def require_listening(host: str, port: int, named_by: str) -> None:
             if time.monotonic() + _PAUSE_S > deadline_s:
                 raise RemoteStorageError(
                     f"no server accepts connections at {host}:{port} ({named_by}): {e.strerror or e}",
-                    hint=f"is the server up, and is {named_by} right?",
+                    hint=f"check that the server is running, and check {named_by}",
                 ) from e
         except OSError:
             return

@@ -44,8 +44,8 @@ _HINTS = {
     errno.EACCES: NOT_ALLOWED,
     errno.EPERM: NOT_ALLOWED,
     errno.EROFS: "the tier is mounted read-only",
-    errno.ELOOP: "a symbolic link stands where an object should be; links in a tier are not followed",
-    errno.EISDIR: "a folder stands where an object should be",
+    errno.ELOOP: "a symbolic link has the name of an object; tierctl does not follow links in a tier",
+    errno.EISDIR: "a folder has the name of an object",
 }
 
 
@@ -113,7 +113,7 @@ class LocalStore:
         verify_streams(self, objects)
 
     def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy`; no hard link, since brokers rewrite objects in place."""
+        """Implement `ObjectStore.copy` without hard links, because brokers rewrite objects in place."""
         self.open(key).close()
         copy_file(self, self._root / key, new_key)
 
@@ -243,7 +243,7 @@ class LocalStore:
                 exists = next(entries, None) is not None
         if not exists:
             raise RemoteTierMissing(
-                f"there is no tier at {self._base}", hint="is it mounted, and is --remote the right folder?"
+                f"there is no tier at {self._base}", hint="is it mounted, and check --remote"
             )
 
     def _is_plain(self, folder: Path) -> bool:
@@ -261,7 +261,7 @@ class LocalStore:
                 if not stat.S_ISDIR(mode):
                     raise SafetyRefusal(
                         f"{above} is not a plain folder",
-                        hint="links in a tier are not followed: check its target",
+                        hint="tierctl does not follow links in a tier: check the target of the link",
                     )
             return bool(names) or folder.exists()
 
@@ -290,7 +290,7 @@ class LocalStore:
             self._fs.unlink(path)
 
     def _remove_if_empty(self, folder: Path) -> None:
-        # The objects are deleted already, and an empty folder that stays does no harm.
+        # The objects are deleted already, and an empty folder is harmless.
         with suppress(OSError):
             while folder != self._base and not _names_in(folder, 1):
                 if folder.parent == self._root and len(_names_in(self._root, 2)) == 1:
@@ -320,7 +320,7 @@ def _sizes_bytes(root: Path, keys: Sequence[str]) -> dict[str, int]:
         except FileNotFoundError:
             continue
         if stat.S_ISDIR(facts.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "a folder stands where an object should be", path)
+            raise IsADirectoryError(errno.EISDIR, "a folder has the name of an object", path)
         sizes[key] = facts.st_size
     return sizes
 
@@ -337,7 +337,7 @@ def _why_not_plain(mode: int) -> str | None:
     if stat.S_ISLNK(mode):
         return "a symbolic link, which is not followed in a tier"
     kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
-    return f"{kind} stands where an object should be"
+    return f"{kind} has the name of an object"
 
 
 class _Range(CompleteRange):

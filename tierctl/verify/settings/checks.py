@@ -53,7 +53,7 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
 
 
 def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingProblem]:
-    """Yield every problem in a client's .properties, the key stores that it names included."""
+    """Yield every problem in a client's .properties, and in the key stores that it names."""
     file = read_to_end(path, SettingSource.CLIENT_FILE)
     yield from file.problems
     for name in file.settings:
@@ -65,7 +65,7 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
                 f"tierctl does not use {name}",
                 expected="a client's setting that tierctl uses",
                 found=name,
-                hint=did_you_mean(nearest, "nothing is to do if other clients need it"),
+                hint=did_you_mean(nearest, "no action is needed if other clients use it"),
                 severity=Severity.INFO if nearest is None else Severity.WARNING,
             )
     found = list(_rows(file, client.TABLE, "", brokers))
@@ -140,10 +140,11 @@ def _check_topic(
         yield file.problem(
             ProblemKind.CONTRADICTION,
             f"{name}.{topic.REMOTE_STORAGE_ENABLE.name}",
-            f"topic {name} is to be tiered, but --config has remote.log.storage.system.enable=false",
+            f"topic {name} has remote.storage.enable=true, but --config has "
+            "remote.log.storage.system.enable=false",
             expected="remote.log.storage.system.enable=true",
             found="false",
-            hint="brokers refuse it: enable tiering there, or do not tier the topic",
+            hint="brokers refuse this: enable tiering in --config, or disable it for the topic",
         )
 
 
@@ -212,7 +213,7 @@ def _superseded(file: PropertiesFile) -> Iterator[SettingProblem]:
             f"{name} has no effect beside {stated[0]}",
             expected=f"one of {', '.join(row.name for row in rows)}",
             found=", ".join(stated),
-            hint="remove the line that is not meant",
+            hint="remove the wrong line",
             severity=Severity.WARNING,
         )
 

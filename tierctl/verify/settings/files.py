@@ -151,9 +151,9 @@ def _malformed(path: Path, line: MalformedLine) -> SettingProblem:
         line=line.line,
         message=f"expected {line.expected}",
         expected=line.expected,
-        # The text of the line may hold a password.
+        # The line may contain a password.
         found="another escape",
-        hint="write a backslash that is meant as such twice",
+        hint="write a literal backslash twice",
     )
 
 
@@ -171,7 +171,7 @@ def _duplicates(path: Path, properties: list[Property]) -> Iterator[SettingProbl
                 expected="one line for each setting",
                 found=f"lines {before.line} and {each.line}"
                 + (", with the same value" if before.value == each.value else ", with different values"),
-                hint="remove the line that is not meant",
+                hint="remove the wrong line",
                 of_severity=Severity.WARNING,
             )
             first[each.key] = each

@@ -89,7 +89,7 @@ def encode_sizes(sizes: Sequence[int]) -> bytes:
 
 
 def decode_sizes(raw: bytes) -> list[int]:
-    """Decode what `encode_sizes` returned; raise CorruptInputError for other bytes."""
+    """Decode the result of `encode_sizes`; raise CorruptInputError for other bytes."""
     count = _int(raw, 0)
     if count == 0:
         return _whole(raw, 4, [])
@@ -126,7 +126,7 @@ def sizes_to_text(sizes: Sequence[int]) -> str:
 
 
 def sizes_from_text(text: str) -> list[int]:
-    """Decode what `sizes_to_text` returned; raise CorruptInputError for other text."""
+    """Decode the result of `sizes_to_text`; raise CorruptInputError for other text."""
     try:
         packed = base64.b64decode(text, validate=True)
         return decode_sizes(decompress(CompressionType.ZSTD, packed, max_bytes=_ENCODED_MAX_BYTES))

@@ -86,11 +86,11 @@ def read_manifest(raw: bytes) -> Manifest:
 
 
 def read_segment_metadata(raw: bytes, manifest: Manifest) -> RemoteLogSegmentMetadata:
-    """Return the segment's metadata that a manifest holds; `manifest` is the result of `read_manifest(raw)`.
+    """Return the segment's metadata in a manifest; `manifest` is the result of `read_manifest(raw)`.
 
-    The plugin writes them before the custom metadata are known, so they have none. Manifests of plugins for
-    Kafka before 4.0 do not say whether the transaction index is empty: it is if there is none. Raise
-    CorruptInputError for missing or wrong members.
+    The plugin writes the manifest before the custom metadata is known, so it has none. Manifests of plugins
+    for Kafka before 4.0 do not state whether the transaction index is empty: it is empty if it does not
+    exist. Raise CorruptInputError for missing or wrong members.
     """
     document = _member(json.loads(raw), "remoteLogSegmentMetadata")
     ids = _member(document, "remoteLogSegmentId")

@@ -216,7 +216,7 @@ def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool
 
 
 def is_cut(buf: Buffer, position: int, expected: int | None) -> bool:
-    """Return whether the buffer ends within what may be a batch at `position`: nothing else shows damage."""
+    """Return whether the buffer ends within a possible batch at `position`, and there is no other damage."""
     rest = len(buf) - position
     if rest < HEAD_SIZE:
         return True
@@ -315,7 +315,7 @@ def _check_gap(buf: Buffer, head: BatchHead, expected: int | None) -> BatchHead 
 
 
 def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | None:
-    """Return the next good batch after `position`; None if there is none."""
+    """Return the next valid batch after `position`; None if there is none."""
     if len(buf) - position >= HEAD_SIZE:
         length = _LENGTH.unpack_from(buf, position + 8)[0]
         if HEAD_SIZE - LENGTH_END <= length <= len(buf) - position - LENGTH_END:

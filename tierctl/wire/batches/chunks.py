@@ -121,7 +121,8 @@ def gap(offset: int, next_offset: int, source: str) -> DamagedRange:
             expected=f"offset {offset}",
             found=f"offset {next_offset}",
             source=source,
-            hint="records were compacted away or lost: nothing in this metadata partition may be deleted",
+            hint="records were compacted away or lost: tierctl deletes nothing that depends on this metadata "
+            "partition",
         ),
         is_gap=True,
     )

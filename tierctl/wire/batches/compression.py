@@ -49,7 +49,7 @@ def _wrong(kind: CompressionType, expected: str, found: str, at: int | None = No
 def _too_large(kind: CompressionType, max_bytes: int) -> LimitExceeded:
     return LimitExceeded(
         f"{kind.name.lower()} data of one batch becomes more than {max_bytes} bytes",
-        hint="the batch is damaged or hostile, or the limit is too low for this topic",
+        hint="the batch is damaged or malicious, or the limit is too low for this topic",
     )
 
 

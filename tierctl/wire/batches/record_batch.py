@@ -128,7 +128,7 @@ def batches(
 
 
 def batch_at(buf: Buffer, head: BatchHead) -> RecordBatch:
-    """Return the batch whose head a scan of `buf` found."""
+    """Return the batch whose header a scan of `buf` found."""
     return RecordBatch(head, buf[head.position + HEAD_SIZE : head.end])
 
 

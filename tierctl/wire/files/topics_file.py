@@ -66,7 +66,7 @@ def _content(topic: SavedTopic) -> dict[str, object]:
 def read_topics_file(data: bytes, source: str) -> SavedTopics:
     """Return the topics in a file; UsageError with `source`, the line, what was expected and what was found.
 
-    No YAML tag is followed, and nothing but text is read.
+    YAML tags are not supported, and values are always read as text.
     """
     return _Reader(source).read(data)
 

@@ -20,7 +20,7 @@ _PIECE_BYTES = 1 << 30
 _BLOCK_ROWS = 4096
 # For fewer rows, the scalar codec is as fast as learning a layout.
 _FEW_ROWS = 8
-# After so many layouts that few rows have, the rest of a block is decoded by the scalar codec.
+# After this number of layouts with few rows each, the scalar codec decodes the rest of a block.
 _POOR_LAYOUTS_MAX = 16
 _LAYOUTS_OF_LENGTH_MAX = 64
 _LAYOUTS_MAX = 4096

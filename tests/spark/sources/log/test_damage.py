@@ -1,4 +1,4 @@
-"""What `remote_log` makes of damage: an end, or all other records and a row for each error."""
+"""`remote_log` with damage: the job ends, or returns all other records and a row for each error."""
 
 import shutil
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Damaged:
         return self.tier.object(self.segments[number], suffix)
 
     def flip_batch(self, number: int, batch: int) -> tuple[int, int]:
-        """Its first and last offset."""
+        """Flip a bit in a batch; return its first and last offset."""
         log = self.object(number, ".log")
         position, first, last = heads(log)[batch]
         flip(log, position + 200)
@@ -61,7 +61,7 @@ def rows(options: dict[str, str], *predicates: Predicate) -> list[dict[str, Any]
 
 
 def split(found: list[dict[str, Any]]) -> tuple[list[int], list[dict[str, Any]]]:
-    """Offsets of records, and rows of errors."""
+    """Return the offsets of records, and the rows of errors."""
     errors = [row for row in found if row["error"] is not None]
     assert all(row["value"] is None and row["timestamp_ms"] is None for row in errors)
     return [row["offset"] for row in found if row["error"] is None], errors

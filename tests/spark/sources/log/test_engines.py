@@ -1,4 +1,4 @@
-"""The tier's records are the same on every kind of Spark, Spark Connect too."""
+"""`remote_log` returns the same records on every kind of Spark, also with Spark Connect."""
 
 from collections.abc import Callable
 from pathlib import Path

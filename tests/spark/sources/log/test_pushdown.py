@@ -1,4 +1,4 @@
-"""What `where` asks of `remote_log` spares reading, and never costs a row."""
+"""Conditions pushed down to `remote_log` reduce the reads and never drop a row."""
 
 import operator
 import random
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 Capture = Callable[[str], Path]
 PARTITION = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
 DAY_MS = 10 * HOUR_MS
-"""When the day begins."""
+"""The start of the day."""
 
 
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A day without late records."""
+    """Return a day without late records."""
     return made_tier(tmp_path_factory.mktemp("ordered"), PARTITION, day(random.Random(1)))
 
 
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A day of records up to three hours late."""
+    """Return a day of records up to three hours late."""
     segments = day(random.Random(2), late_ms=3 * HOUR_MS)
     return made_tier(tmp_path_factory.mktemp("late"), PARTITION, segments)
 
 
 def rows(options: dict[str, str], *predicates: Predicate) -> list[dict[str, Any]]:
-    """As Spark would have them, without Spark."""
+    """Return the rows that Spark would have, without Spark."""
     found = LogOptions.of(options)
     tasks = plan_tasks(found, predicates, tuple(SCHEMA.names))
     return [row for task in tasks for batch in rows_of(task) for row in batch.to_pylist()]
@@ -67,7 +67,7 @@ def is_true(predicate: Predicate, row: dict[str, Any]) -> bool:
 
 
 def some_predicates(rng: random.Random) -> Iterator[list[Predicate]]:
-    """Conditions of every kind, one to three together."""
+    """Return one to three conditions of all kinds."""
 
     def one() -> Predicate:
         column = rng.choice(["offset", "timestamp_ms", "timestamp", "partition", "topic", "leader_epoch"])
@@ -144,7 +144,7 @@ def test_an_hour_of_a_day_is_read_as_an_hour(
         asked, found = asked_for(monkeypatch, options, *predicates)
         assert found == an_hour
         assert len(asked.logs) <= 2
-        # Where to begin and to end is looked for there, too.
+        # The indexes are also read to find the first and last offset.
         assert asked.log_bytes <= 5 * whole.log_bytes / 24
         assert len({segment_id for segment_id, _ in asked.indexes}) <= 3
 
@@ -163,7 +163,7 @@ def test_from_a_time_on_nothing_before_it_is_read(
 def test_up_to_a_time_all_that_may_be_late_is_read(
     late: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A segment hours later may have a record of this hour."""
+    """A segment that is hours later may contain a record of this hour."""
     everything = rows(late)
     an_hour = [row for row in everything if FROM_MS <= row["timestamp_ms"] < TO_MS]
     asked, found = asked_for(monkeypatch, late, *HOUR)

@@ -1,4 +1,4 @@
-"""The tier of `remote_log`: it must be that of the metadata, and it is read within its limits."""
+"""The tier of `remote_log` must belong to the metadata, and reads respect the limits."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Rows of the metadata topic, task by task, without Spark: of captures, of vectors and of damaged logs."""
+"""Rows of the metadata topic, task by task, without Spark: captures, vectors and damaged logs."""
 
 import json
 import pickle
@@ -33,7 +33,7 @@ CAPTURES = ("tiered-cluster", "untiered-broker", "unclean-leader", "aiven-plain"
 
 
 def rows(folder: Path | str, *predicates: Predicate, records_per_task: int = 500_000) -> list[Row]:
-    """What the tasks make, in order of partition and offset; every task is sent as Spark would."""
+    """Return the rows of the tasks, by partition and offset; each task is pickled as Spark does."""
     uri = folder if isinstance(folder, str) else f"file://{folder}"
     tasks = plan_tasks(
         TopicLocation(uri=uri), records_per_task=records_per_task, predicates=tuple(predicates)
@@ -91,7 +91,7 @@ def kind(row: Row) -> str:
 
 
 def offsets_of(found: list[Row]) -> Counter[tuple[int, str]]:
-    """Every offset that a row speaks of, and what it says."""
+    """Return every offset of a row, with the row's error."""
     return Counter(
         (offset, kind(row))
         for row in found
@@ -183,7 +183,7 @@ PREDICATES = st.one_of(
 
 
 def is_true(predicate: Predicate, row: Row) -> bool:
-    """Whether SQL would keep the row, said anew in Python."""
+    """Return whether SQL would keep the row, computed independently in Python."""
     value = row[predicate.column]
     if predicate.operator == "is null":
         return (value is None) != predicate.is_negated
@@ -260,7 +260,7 @@ def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> 
     numbers = {split.metadata_partition for task in plan_tasks(location, predicates=asked) for split in task}
     assert numbers == {metadata_partition(ids[7], 2, 5)}
     assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
-    # With some of the partitions only, or after their number was changed, nobody knows where to look.
+    # If partitions are missing, or their number was changed, the partition of a topic is unknown.
     (tmp_path / "__remote_log_metadata-4").rename(tmp_path / "__remote_log_metadata-5")
     assert (
         len({split.metadata_partition for task in plan_tasks(location, predicates=asked) for split in task})
@@ -279,7 +279,7 @@ def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["s3", "hdfs"])
 def elsewhere(request: pytest.FixtureRequest) -> str:
-    """An empty folder of a store."""
+    """Return an empty folder of a store."""
     if request.param == "hdfs":
         return f"{request.getfixturevalue('hdfs')}/backup/kafka-1"
     server: S3Server = request.getfixturevalue("s3_server")

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("remote_log_metadata")`: every offset once, whatever happens between two runs."""
+"""`spark.readStream.format("remote_log_metadata")`: every offset once, also across restarts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ Place = tuple[int, int]
 
 
 class Stream:
-    """A query over a folder that notes the places in every batch; run anew it goes on from its checkpoint."""
+    """A query over a folder that records the offsets of each batch; runs continue from its checkpoint."""
 
     def __init__(self, spark: "SparkSession", folder: Path) -> None:
         tierctl.spark.register(spark)
@@ -31,13 +31,13 @@ class Stream:
         self.fail_in: int | None = None
 
     def append(self, *partitions: int) -> None:
-        """An event for each of these metadata partitions, of which there are three at first."""
+        """Append an event to each of these metadata partitions, of which there are three at first."""
         log = topic_in(self.folder, writable=True, partition_count=3)
         log.append([(partition, encode(started(number))) for number, partition in enumerate(partitions)])
         log.close()
 
     def run(self, **options: object) -> None:
-        """Everything that is there now."""
+        """Run the query until all existing records are read."""
         reader = self._spark.readStream.format("remote_log_metadata").options(**options)  # type: ignore[arg-type]
         writer = reader.load(f"file://{self.folder}").writeStream.foreachBatch(self._note)
         query = writer.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True).start()
@@ -52,7 +52,7 @@ class Stream:
 
     @property
     def places(self) -> list[Place]:
-        """What all batches had."""
+        """Return the offsets of all batches."""
         return sorted(place for places in self.batches.values() for place in places)
 
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_loses_and_repeats_nothing(stream: Stream) -> None:
     with pytest.raises(Exception, match="killed after its work was done"):
         stream.run(max_offsets_per_trigger=5, records_per_task=2)
     stream.fail_in = None
-    # What was planned is read as it was planned, though there is more by now, and a new partition.
+    # The planned batch is read as planned, although there are new records and a new partition.
     stream.append(0, 1, 1)
     write_log(stream.folder, 3, batches([encode(started(1))] * 2))
     stream.run(max_offsets_per_trigger=5, records_per_task=2)

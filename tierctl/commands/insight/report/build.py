@@ -61,7 +61,7 @@ def _fields(result: Report) -> dict[str, Any]:
 def _content(
     request: ReportRequest, gathered: Gathered, findings: ReportFindings, result: Report
 ) -> PageContent:
-    """Return what the page shows."""
+    """Return the content of the page."""
     lanes = gathered.lanes
     return PageContent(
         version=__version__,

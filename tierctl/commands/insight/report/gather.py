@@ -42,7 +42,7 @@ _NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """What the report shows, except for findings; `undecided` has a line per reason to decide nothing."""
+    """The content of the report without findings; `undecided` has one line per reason for no decision."""
 
     lanes: Lanes
     topics: TopicSums
@@ -95,7 +95,7 @@ class _LocalLogs:
 
 
 def gather(run: Mutation, copying: CopyRequest) -> Gathered:
-    """Return what the report shows of the partitions that the request of `run` selects."""
+    """Return the content of the report for the partitions that the request of `run` selects."""
     now_ms = run.resources.now_ms
     verdicts = Verdicts(lambda: run.metadata.state, now_ms)
     deletes = _deletes(run, copying, verdicts)

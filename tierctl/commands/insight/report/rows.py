@@ -44,10 +44,10 @@ class AgeSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayGrowth:
-    """What one day (UTC) brings to the tier for one topic id.
+    """The growth of the tier on one day (UTC) for one topic id.
 
-    Copies and deletions are those that the metadata topic has events of. `expiring` counts the segments that
-    retention.ms deletes on that day; those that may be deleted already count for the day of the report.
+    Copies and deletions are counted from the events in the metadata topic. `expiring` counts the segments
+    that retention.ms deletes on that day; segments that have expired already count for the day of the report.
     """
 
     day: str

@@ -14,7 +14,7 @@ from tierctl.state.segments.columns import STATES
 from tierctl.state.tier import PartitionState, TierState
 
 NEVER = -1
-"""A due time that is not known, or does not exist."""
+"""A due time that is unknown, or does not exist."""
 _K, _R = SegmentKind, ReasonKind
 _OF_REASONS = {
     _R.WILL_EXPIRE: _K.CURRENT,

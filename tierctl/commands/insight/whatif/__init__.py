@@ -1,4 +1,4 @@
-"""`report --what-if`: what a change of retention leaves of the tier, and which consumers lose records.
+"""`report --what-if`: the contents of the tier after a change of retention, and consumers that lose records.
 
 Exports nothing: import `what_if` from `tierctl.commands`.
 """

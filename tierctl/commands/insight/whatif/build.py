@@ -1,4 +1,4 @@
-"""`report --what-if`: decide with the present and with the changed settings, sum what is left, price it."""
+"""`report --what-if`: decide with present and changed settings; sum up and price the remaining segments."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,12 +21,12 @@ from tierctl.plan.reasons import AGE_NOT_STATED
 
 
 def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
-    """Return what the changed settings leave of the selected topics, now and in 90 days; nothing is changed.
+    """Return the remaining segments of the selected topics after the change, now and in 90 days.
 
-    The decisions are those of `sweep` for the same request, once with the present and once with the changed
-    settings. Raises UsageError for an unknown setting or topic and for a change that Kafka refuses,
-    NotFoundError if the selection does not exist, SafetyRefusal for a clock that is behind the events, and
-    the errors of the metadata, the tier and the cluster.
+    Nothing is changed. The decisions are those of `sweep` for the same request, once with the present and
+    once with the changed settings. Raise UsageError for an unknown setting or topic and for a change that
+    Kafka refuses, NotFoundError if the selection does not exist, SafetyRefusal for a clock that is behind the
+    events, and the errors of the metadata, the tier and the cluster.
     """
     changes = Changes.parse(request.what_if)
     if not changes.changes:
@@ -87,7 +87,7 @@ def _result(resources: Resources, gathered: GatheredFacts, prices: Prices, *, is
 def _unknown(
     resources: Resources, topics: Sequence[TopicOutlook], facts: Sequence[PartitionFacts]
 ) -> Iterator[str]:
-    """Yield what is not known of the topics, and why."""
+    """Yield a text for each kind of unknown value, with the reason."""
     unstated = sorted({each.topic for each in facts if not each.unchanged.is_age_stated})
     if unstated:
         yield f"{names_text(unstated)}: {AGE_NOT_STATED}, so the figures count no expiry by age"
@@ -101,7 +101,7 @@ def _unknown(
             "size of the log, from the cluster or --log-dir"
         )
     if resources.cluster is None:
-        yield "which consumer groups lose records is not known without a cluster: --bootstrap-server"
+        yield "it is unknown without a cluster which consumer groups would lose records: --bootstrap-server"
     if not resources.request.log_dir:
         yield "the brokers' disks are not known without --log-dir"
 

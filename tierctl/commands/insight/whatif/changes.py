@@ -1,4 +1,4 @@
-"""The changes of --what-if, `TOPIC.SETTING=VALUE`: checked as Kafka would, and applied to settings."""
+"""The changes of --what-if, `TOPIC.SETTING=VALUE`: checked like in Kafka, and applied to settings."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -40,12 +40,12 @@ class Change:
         key, equals, value = (part.strip() for part in text.partition("="))
         name, setting = split_topic_setting(key)
         if not equals or not value:
-            raise UsageError(f"{OPTION} {text}: this states no value", hint=_EXPECTED)
+            raise UsageError(f"{OPTION} {text}: the value is missing", hint=_EXPECTED)
         if setting is None:
             raise unknown_topic_setting(OPTION, key)
         if setting not in _ROWS:
             raise UsageError(
-                f"{OPTION} {text}: what a change of {setting} brings is not calculated",
+                f"{OPTION} {text}: the effect of {setting} can't be calculated",
                 hint=f"{OPTION} takes {', '.join(_ROWS)}",
             )
         if not is_glob(name) and not is_legal_topic_name(name):
@@ -73,7 +73,7 @@ class Changes:
         return cls(tuple(map(Change.parse, texts)))
 
     def require_topics(self, known: Collection[str]) -> None:
-        """Raise UsageError for a change of no topic in `known`."""
+        """Raise UsageError for a change that applies to no topic in `known`."""
         for change in self.changes:
             if any(admits_topic([change.topic], name) for name in known):
                 continue
@@ -122,7 +122,7 @@ def _stated(setting: str, value: int) -> SettingValue:
 
 
 def _refused(config: TopicConfig) -> list[Conflict]:
-    """Return why Kafka would refuse the stated settings; those of which one is not stated are not known."""
+    """Return why Kafka would refuse the stated settings; conflicts with unstated settings are unknown."""
     stated = {name: each.value for name, each in config.stated.items()}
     tiered = {**stated, topic.REMOTE_STORAGE_ENABLE.name: "true"}
     return [

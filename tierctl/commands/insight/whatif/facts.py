@@ -72,7 +72,7 @@ def _is_removed(inputs: RetentionInputs, skip: Skip) -> bool:
 
 
 def object_counts(remote: RemoteStorageManager) -> ObjectCounts | None:
-    """Return the number of a segment's objects in the layout of the tier; None if it is not known."""
+    """Return the number of a segment's objects in the layout of the tier; None if it is unknown."""
     tier = object_tier(remote)
     if tier is None:
         return None

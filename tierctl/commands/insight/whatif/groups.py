@@ -28,7 +28,7 @@ def group_losses(
         if each.changed.log_start_offset is not None
     }
     if not moved:
-        progress.note("the change moves no log start: no consumer group loses records")
+        progress.note("the change raises no log start offset, so no consumer group loses records")
         return (), True
     try:
         starts = {
@@ -36,15 +36,16 @@ def group_losses(
         }
         found = cluster.committed_offsets(moved)
     except TierctlError as e:
-        progress.warn(f"which consumer groups lose records is not known: {e.message}; {e.hint}")
+        progress.warn(f"it is unknown which consumer groups would lose records: {e.message}; {e.hint}")
         return (), False
     for error in found.unreadable[:_SHOWN]:
-        progress.warn(f"not known whether it loses records: {error}")
+        progress.warn(f"it is unknown whether a consumer group would lose records: {error}")
     if len(found.unreadable) > _SHOWN:
-        progress.warn(f"{len(found.unreadable) - _SHOWN} more groups could not be asked")
+        progress.warn(f"{len(found.unreadable) - _SHOWN} more consumer groups could not be read")
     if not found.lists_all:
         progress.warn(
-            f"only the {found.groups} consumer groups that this user may describe were asked; for all: "
+            f"only the {found.groups} consumer groups that this user may describe were examined; to examine "
+            "all: "
             f"{Right('Describe').command}"
         )
     losses = tuple(_losses(found.offsets, moved, starts))

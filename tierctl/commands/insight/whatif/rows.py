@@ -15,7 +15,7 @@ TOTAL = "(total)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfRequest(Request):
-    """A request to calculate what changed retention settings leave of a tier."""
+    """A request to calculate the contents of a tier after a change of retention settings."""
 
     what_if: Sequence[str] = ()
     """Changes as `TOPIC.SETTING=VALUE`; the topic may be a glob."""
@@ -31,12 +31,13 @@ class WhatIfRequest(Request):
 class TopicOutlook:
     """One topic id, or all of them as the topic TOTAL: now, right after the change, and in 90 days.
 
-    `now` are the finished segments; `changed` is what the next run of the brokers' retention leaves of them
-    under the changed settings; `later` is 90 days from now under the change, at the observed growth, and
-    `unchanged_later` the same under the present settings. Requests are those of a month: the next one under
-    the present and under the changed settings, and the last one of the 90 days. None for what is not known:
-    `undecided_partitions` are those for which retention could not be decided, `growth_since_ms` is None with
-    less than a day of history, objects need the tier, costs the prices, and `local` the log directories.
+    `now` are the finished segments; `changed` are those that remain after the next run of the brokers'
+    retention with the changed settings; `later` is 90 days from now with the change, at the observed growth,
+    and `unchanged_later` the same with the present settings. Requests are those of a month: the next month
+    with the present and with the changed settings, and the last month of the 90 days. Unknown values are
+    None: `growth_since_ms` with less than a day of history, objects without the tier, costs without prices,
+    and `local` without log directories. `undecided_partitions` counts those for which retention could not be
+    decided.
     """
 
     topic: str
@@ -69,7 +70,7 @@ class TopicOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoss:
-    """A group whose committed offset would fall below the log start, and the records that it would miss."""
+    """A group whose committed offset would fall below the log start, and the records that it would lose."""
 
     group: str
     topic: str
@@ -82,10 +83,10 @@ class GroupLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf(TableResult):
-    """What a change of settings leaves; `topics` end with the total.
+    """The result of a change of settings; the last row of `topics` is the total.
 
-    `groups` are by group, topic and partition. The exit code is PARTIAL if something that was asked for is
-    not known, and CORRUPT for damaged metadata.
+    `groups` are by group, topic and partition. The exit code is PARTIAL if a requested value is unknown, and
+    CORRUPT for damaged metadata.
     """
 
     topics: tuple[TopicOutlook, ...]

@@ -110,7 +110,7 @@ def _changed(facts: PartitionFacts) -> Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Topic:
-    """The partitions of one topic; what is not known of one of them is None for the topic."""
+    """The partitions of one topic; a value that is unknown for one of them is None for the topic."""
 
     facts: Sequence[PartitionFacts]
     now_ms: int

@@ -1,8 +1,8 @@
-"""The facts of `report --what-if` from the tables of the pipeline, here or on Spark.
+"""The facts of `report --what-if` from the tables of the pipeline, in this process or on Spark.
 
-One metadata partition after the other, or each on an executor: its folded state is read from the warehouse,
-its user partitions are decided about as in a sweep, and their facts are returned. No process has the
-state of the whole tier.
+For one metadata partition after the other, or each on an executor, the folded state is read from the
+warehouse, retention is decided for its user partitions as in `sweep`, and their facts are returned. No
+process has the state of the whole tier.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _Key = tuple[Uuid, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Leaders:
-    """The logs of the cluster's leaders, those that know their log start, and why others are not known."""
+    """The logs of the cluster's leaders that know their log start, and the reasons why others are unknown."""
 
     topics: CurrentTopics
     configs: Mapping[str, TopicConfig]
@@ -48,7 +48,7 @@ class _Leaders:
     unseen: Mapping[_Key, str]
 
     def of(self, keys: Collection[_Key]) -> Self:
-        """Return what is known of these partitions."""
+        """Return the leaders' logs of these partitions."""
         return replace(
             self,
             configs={},
@@ -60,7 +60,7 @@ class _Leaders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSpec:
-    """What all metadata partitions have in common; picklable, and without secrets."""
+    """The inputs that all metadata partitions share; picklable, and without secrets."""
 
     warehouse: WarehouseSpec
     tier: TierSpec | None
@@ -75,10 +75,10 @@ class TablesSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesInput:
-    """One metadata partition: the file of its state, and what is known of its partitions' logs.
+    """One metadata partition: the file of its state, and the known logs of its partitions.
 
     `others` are logs of other metadata partitions, one per topic and without segments: they show which topic
-    a name means.
+    id a name belongs to.
     """
 
     path: str
@@ -96,7 +96,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     contents = read_warehouse(spec)
     resources.progress.note(
         f"the tables have the events up to {iso_utc(contents.committed_ms)} (commit {contents.number}); "
-        "tierctl pipeline run brings them up to date"
+        "tierctl pipeline run updates them"
     )
     selection = resources.resolve_selection(contents.partitions)
     live = sorted(partition for partition in contents.live if partition in selection)
@@ -227,7 +227,7 @@ def _state(spec: TablesSpec, given: TablesInput) -> TierState:
     except RemoteResourceNotFound as e:
         raise RemoteStorageError(
             f"the tables changed while they were read: {e.message}",
-            hint="a pipeline run made a commit meanwhile: run again",
+            hint="a pipeline run made a commit at the same time: run again",
         ) from e
     state.accepts_missing = spec.accepts_missing
     return state
@@ -259,7 +259,7 @@ def _lineage(part: PartitionState, remote: RemoteStorageManager) -> tuple[EpochE
     except RemoteTierMissing:
         raise
     except TierctlError:
-        # Without a lineage nothing is decided about the partition, and the plan says so.
+        # Without a lineage the partition is undecided, and the plan states that.
         return ()
 
 

@@ -124,8 +124,8 @@ class _Holding:
             consumers.append((consumer, mine))
             self._note(consumer.hold({name: each.offset for name, each in mine.items()}), mine, "first")
         self._progress.say(
-            f"consumers hold {sum(len(mine) for _, mine in consumers)} positions: now bring about an "
-            f"election of the leaders of {', '.join(sorted(self._topics))}: restart their brokers one by "
+            f"consumers hold {sum(len(mine) for _, mine in consumers)} positions: now elect new leaders of "
+            f"{', '.join(sorted(self._topics))}: restart their brokers one by "
             f"one, or move leaders with kafka-leader-election. Waiting up to {duration_text(timeout_ms)}"
         )
         after = self._await_election(before, [consumer for consumer, _ in consumers], timeout_ms)
@@ -150,7 +150,7 @@ class _Holding:
                 # Brokers that restart do not answer.
                 self._progress.detail(f"asking for leader epochs: {e.message}")
                 continue
-            # Without a leader before, the epoch of the first one that is elected says nothing.
+            # If there was no leader before, the epoch of the first elected one proves no election.
             after |= {
                 name: now[name] for name in self._positions if now.get(name, -1) > before.get(name, 1 << 31)
             }
@@ -174,7 +174,8 @@ class _Holding:
             if name not in after and not faults:
                 epoch = before.get(name, "unknown")
                 error = MetadataError(
-                    f"no leader was elected while consumers waited: the leader epoch is still {epoch}",
+                    "no new leader was elected while the consumers waited: the leader epoch is still "
+                    f"{epoch}",
                     hint="restart the brokers, or move the leaders, within --election-timeout",
                 )
                 self._results.prevented(RestoreCheck.ELECTION, name, error)

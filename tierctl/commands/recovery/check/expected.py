@@ -122,7 +122,7 @@ def expected_log(
     source = partition.topic_id_partition
     problems: list[TierctlError] = []
     is_materialised = not naming.is_same_id(source)
-    # Readers begin after the last hole: there is no segment before it that brokers are told to serve.
+    # Readers begin after the last hole, because brokers serve no segment before it.
     start = max(decision.start_offset, decision.choice.first_offset or 0)
     end = decision.choice.next_offset or start
     log = resources.readable_log(partition, start, problems.append)
@@ -150,5 +150,6 @@ def require_one_topic(partitions: Sequence[ReadablePartition], as_topic: str | N
     topics: Collection[str] = {each.topic_id_partition.topic for each in partitions}
     if as_topic is not None and len(topics) > 1:
         raise UsageError(
-            f"--as is of one topic, selected are {', '.join(sorted(topics))}", hint="check one at a time"
+            f"--as needs exactly one topic, selected are {', '.join(sorted(topics))}",
+            hint="check one at a time",
         )

@@ -221,7 +221,7 @@ class _Run:
             self.expendable |= found.discarded
 
     def _check_cluster(self, cluster: Cluster) -> None:
-        """Check what the leaders serve; the election comes first, so that the other checks run after it."""
+        """Check the records that leaders serve; elect new leaders before the other checks."""
         names = self._produced_to()
         if self.request.election_timeout_ms is not None:
             progress, timeout_ms = self.resources.progress, self.request.election_timeout_ms

@@ -28,14 +28,16 @@ def require_objects_are_safe(run: Mutation, *, copy: str | None, writes_probe: b
         return
     tier = object_tier(run.remote)
     if tier is None or isinstance(tier.store, LocalStore):
-        raise SafetyRefusal(f"nothing proves that the objects of {tier_name(run.remote)} survive", hint=_HINT)
+        raise SafetyRefusal(
+            f"it is not proven that the objects of {tier_name(run.remote)} can't be deleted", hint=_HINT
+        )
     if isinstance(tier.store, InspectableStore) and _is_versioned(tier.store):
         return
     if not writes_probe:
         return
     if not _denies_deletes(run.remote):
         raise SafetyRefusal(
-            f"{tier_name(run.remote)} keeps no versions, and an object of tierctl's own could be deleted",
+            f"{tier_name(run.remote)} has no versioning, and tierctl could delete its test object",
             hint=_HINT,
         )
     run.progress.warn(
@@ -88,7 +90,8 @@ def _require_copy(run: Mutation, uri: str) -> None:
         size = there.get(missing[0].key)
         found = "lacks it" if size is None else f"has {size} bytes"
         raise SafetyRefusal(
-            f"--copy-of-objects {uri} is no copy: it differs in {len(missing)} objects; the first, "
+            f"--copy-of-objects {uri} is not a copy of the tier: it differs in {len(missing)} objects; the "
+            "first, "
             f"{missing[0].key}, has {missing[0].size_bytes} bytes, the copy {found}",
             hint=_HINT,
         )

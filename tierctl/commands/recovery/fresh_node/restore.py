@@ -57,19 +57,20 @@ class RestoreRequest(MutationRequest):
         """Implement `MutationRequest.validate`."""
         if self.engine is EngineName.SPARK:
             raise UsageError(
-                "--into writes directories of this machine, which executors do not see",
+                "--into can't be used with --engine spark: it writes directories of this machine",
                 hint="leave --engine spark out, and run it on the node",
             )
         if not self.log_dir:
             raise UsageError("--log-dir is missing", hint="name the log directories of the formatted broker")
         if self.partition:
             raise UsageError(
-                "--partition does not go with --into: a topic is created with all its partitions",
+                "--partition can't be used with --into: a topic is created with all its partitions",
                 hint="name topics with --topic",
             )
         if self.topics_file is None and self.topic_configs is None:
             raise UsageError(
-                "--topics-file is missing: the tier does not tell settings and numbers of partitions",
+                "--topics-file is missing: the tier does not contain topic settings and numbers of "
+                "partitions",
                 hint="name the file that tierctl backup-config wrote, or --topic-configs",
             )
 
@@ -129,7 +130,7 @@ class _Restore:
         self._require_no_other_folders()
         if len(plan.steps) != len(self.found.plan.steps):
             raise SafetyRefusal(
-                "the saved plan has other steps than a new one: a topic must be restored as a whole",
+                "the saved plan differs from a new one, and a topic must be restored as a whole",
                 hint="make the plan again",
             )
         if plan.steps and not self.request.deletes_are_denied:
@@ -144,7 +145,7 @@ class _Restore:
             if owner != os.geteuid():
                 raise SafetyRefusal(
                     f"{folder} belongs to user {owner}, this is user {os.geteuid()}",
-                    hint="run as the user of the broker, who must be able to write what is made here",
+                    hint="run as the user of the broker, who must be able to write the new files",
                 )
 
     def _require_no_other_folders(self) -> None:
@@ -183,7 +184,7 @@ class _Restore:
                 )
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Remove temporary folders of killed runs, and print what the operator does next."""
+        """Remove temporary folders of killed runs, and print the operator's next steps."""
         for log in self.found.logs.values():
             remove_left(log.log_dir, str(log.partition.topic_partition))
         if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
@@ -202,7 +203,10 @@ class _Restore:
             if not source.is_tiered:
                 continue
             former = [f"{name} {source.settings.get(name, 'unset')}" for name in COPYING_DISABLED]
-            self.run.progress.say(f"{source.topic}: when all is right, set back {', '.join(former)}")
+            self.run.progress.say(
+                f"{source.topic}: once the restore is checked, restore the previous values of "
+                f"{', '.join(former)}"
+            )
 
     @property
     def _broker(self) -> NewBroker:

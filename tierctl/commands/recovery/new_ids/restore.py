@@ -38,7 +38,7 @@ class NewIdsRequest(MutationRequest):
     from_id: Sequence[str] = ()
     """Ids of the lost topics to restore, where the tier has objects of several topics of one name."""
     assume_enabled: bool = False
-    """Assume that the new topics have remote.storage.enable=true, although no given setting says so."""
+    """Assume that the new topics have remote.storage.enable=true, although no given setting states it."""
     after_hole: bool = False
     """Whether to leave out the records below the last offset that is missing in the tier."""
 
@@ -46,7 +46,7 @@ class NewIdsRequest(MutationRequest):
         """Implement `MutationRequest.validate`."""
         if self.engine is EngineName.SPARK:
             raise UsageError(
-                "--new-ids writes directories of this machine, which executors do not see",
+                "--new-ids can't be used with --engine spark: it writes directories of this machine",
                 hint="leave --engine spark out, and run it on the node",
             )
         if not self.topic:
@@ -59,7 +59,7 @@ class NewIdsRequest(MutationRequest):
         folder = folder_of(self.metadata)
         if folder is None or not is_of_a_broker(folder):
             raise UsageError(
-                f"--metadata {self.metadata} is no log directory of a broker",
+                f"--metadata {self.metadata} is not a log directory of a broker",
                 hint="name the directory of a stopped broker that has the metadata topic: the events are "
                 "written before it starts, since a leader without them deletes what is published later",
             )
@@ -131,13 +131,13 @@ def _check(run: Mutation, request: NewIdsRequest, plan: Plan, found: NewIdPlan) 
     require_enabled(names, run.resources.topic_configs(), named=names, assumed=assumed)
     if len(plan.steps) != len(found.plan.steps):
         raise SafetyRefusal(
-            "the saved plan has other steps than a new one: a partition must be restored as a whole",
+            "the saved plan differs from a new one, and a partition must be restored as a whole",
             hint="make the plan again",
         )
 
 
 def _conclude(run: Mutation, found: NewIdPlan, outcomes: Sequence[Outcome]) -> None:
-    """Remove temporary folders of killed runs, and print what the operator does next."""
+    """Remove temporary folders of killed runs, and print the operator's next steps."""
     for log in found.logs.values():
         remove_left(log.log_dir, str(log.partition.topic_partition))
     if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):

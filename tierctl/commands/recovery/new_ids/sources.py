@@ -78,7 +78,7 @@ class SourceFinder:
 
     def _chosen(self, listed: Sequence[ListedSet]) -> Iterator[ListedSet]:
         """Yield the sets of objects to restore."""
-        # The ids of a selection are those of the new topics, whose steps a saved plan has.
+        # The selected ids are those of the new topics, which the steps of a saved plan name.
         asked = self.run.resources.selection_request
         ids: dict[str, Uuid] = {}
         for each in listed:

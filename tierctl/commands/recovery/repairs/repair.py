@@ -106,7 +106,7 @@ def _decide(run: Mutation, request: RepairRequest) -> Decision:
         orphans=rule,
         examined=examined,
         unexamined=unexamined,
-        # A segment with objects at two offsets is reported: which of them are its own is not known.
+        # A segment with objects at two offsets is reported: it is unknown which objects belong to it.
         indexes=[
             found
             for found in decide_indexes(run, state, request.indexes_of)
@@ -175,7 +175,7 @@ def _unexamined(
 
 @dataclass(frozen=True, slots=True)
 class _Existence:
-    """The partitions whose topic id may exist; `unknown` has the reason where the existence is not known."""
+    """The partitions whose topic id may exist; `unknown` has the reason if the existence is unknown."""
 
     live: set[TopicIdPartition]
     unknown: dict[_Key, str]

@@ -32,7 +32,7 @@ from tierctl.verify.tier_contents import tier_contents
 
 # Each task takes Spark's Python worker about 50 ms, which is the time of 25 MB.
 _TASK_BYTES_MIN = 32 << 20
-# More tasks than this only bound what a failed task has to repeat.
+# More tasks than this only limit the work that a failed task has to repeat.
 _TASKS = 32
 
 
@@ -48,7 +48,7 @@ def plan_tasks(
     with ExitStack() as opened:
         plan = _Plan(options, predicates, opened)
         reads = list(plan.tasks())
-        # How many tasks Spark runs at a time is not known here: the limit holds even if it runs all of them.
+        # The number of concurrent tasks is unknown here, so the limit holds even if all of them run at once.
         spec = plan.spec.shared(lambda: max(len(reads), 1))
         of_rows = tuple(each for each in predicates if each.column not in PARTITION_COLUMNS)
 

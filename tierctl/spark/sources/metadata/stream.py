@@ -87,7 +87,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint records the offsets read."""
+        """Do nothing: Spark's checkpoint records the offsets that were read."""
 
     def stop(self) -> None:
         """Close the topic."""

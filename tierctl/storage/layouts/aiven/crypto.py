@@ -46,7 +46,7 @@ class SegmentCipher:
 class Keyring:
     """RSA private keys by key id, each read from its PEM file when it is first needed.
 
-    The file of the key id "" has the key for every id that has no file of its own.
+    The file for the key id "" is used for every id without its own file.
     """
 
     def __init__(self, files: Mapping[str, Path]) -> None:
@@ -64,8 +64,8 @@ class Keyring:
             aes_key = PKCS1_OAEP.new(private_key, SHA3_512).decrypt(encryption.encrypted_data_key)
         except ValueError:
             raise AuthenticationError(
-                f"the private key for {encryption.key_id!r} does not open this segment's key",
-                hint="is it the key the plugin encrypted with?",
+                f"the private key for {encryption.key_id!r} does not decrypt this segment's key",
+                hint="check that the plugin encrypted with this key",
             ) from None
         return SegmentCipher(aes_key, encryption.aad)
 

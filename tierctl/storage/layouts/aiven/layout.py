@@ -158,7 +158,7 @@ class AivenLayout:
         if self._settings.encryption:
             raise UsageError(
                 "encryption.enabled=true: tierctl reads encrypted segments, but writes none",
-                hint="let the plugin copy this topic, or turn encryption off for tierctl's copies",
+                hint="let the plugin copy this topic, or disable encryption for tierctl's copies",
             )
         stem = self.base + main_path(metadata)
         self._drop_cached(stem)
@@ -177,9 +177,9 @@ class AivenLayout:
     def index_objects(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]
     ) -> Mapping[str, Source]:
-        """Implement `SegmentLayout.index_objects`: one object holds all indexes, where the manifest says.
+        """Implement `SegmentLayout.index_objects`: one object has all indexes, as the manifest states.
 
-        The manifest is not changed, so each index must have the size that it had.
+        The manifest is not changed, so each index must keep its size.
         """
         segment = self._segment(store, metadata)
         return {segment.stem + INDEXES: segment.with_indexes(indexes)}

@@ -48,7 +48,7 @@ class ChunkCache:
                 self._bytes -= len(self._chunks.popitem(last=False)[1])
 
     def drop(self, stem: str) -> None:
-        """Evict the chunks of a segment whose objects are about to change."""
+        """Evict the chunks of a segment before its objects are changed."""
         with self._lock:
             for key in [key for key in self._chunks if key[0] == stem]:
                 self._bytes -= len(self._chunks.pop(key))
@@ -79,7 +79,7 @@ class AivenSegment:
         return io.BufferedReader(_LogStream(self, min(start, last), last))
 
     def index(self, index_type: IndexType) -> bytes:
-        """Return one whole index; raise RemoteResourceNotFound if the segment has none of that type."""
+        """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type."""
         found = self.manifest.indexes[index_type]
         if found is None:
             raise RemoteResourceNotFound(f"{self.stem}.indexes has no {index_type.value} index")
@@ -201,6 +201,6 @@ class _LogStream(CompleteRange):
         return taken
 
     def close(self) -> None:
-        # Dropping the generator closes the stream that it reads from.
+        # Deleting the generator closes the stream from which it reads.
         self._chunks = iter(())
         super().close()

@@ -82,8 +82,8 @@ _UNSIGNED_BODY = Config(s3={"payload_signing_enabled": False})
 def _sign_no_file(request: "AWSRequest", **_: object) -> None:
     """Omit the bytes of a file from the signature over TLS, unless the AWS settings require them.
 
-    The SHA-256 in the signature would be computed here and by the store. The CRC-32C of the file is a header,
-    which is signed. Without TLS only the signature protects the bytes.
+    The SHA-256 in the signature would be computed in this process and in the store. The CRC-32C of the file
+    is a header, which is signed. Without TLS only the signature protects the bytes.
     """
     if isinstance(request.data, FileRange) and str(request.url).startswith("https:"):
         request.context["client_config"] = _UNSIGNED_BODY

@@ -56,7 +56,7 @@ def _are_equal(one: dict[str, Any], other: dict[str, Any] | None) -> bool | None
 
 
 def _is_of_whole(head: dict[str, Any], name: str) -> bool:
-    """Return whether a checksum is stated, and not made of those of parts, whose number would end it."""
+    """Return whether the checksum is that of the whole object; one made of parts ends with their number."""
     return "-" not in head.get(name, "-")
 
 

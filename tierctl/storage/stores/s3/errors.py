@@ -85,7 +85,8 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
         ) from e
     except EndpointConnectionError as e:
         raise RemoteStorageError(
-            f"{doing}: {e}", hint="is the endpoint right (AWS_ENDPOINT_URL_S3), and reachable from here?"
+            f"{doing}: {e}",
+            hint="check that the endpoint (AWS_ENDPOINT_URL_S3) is right and reachable from here",
         ) from e
     except (BotoCoreError, OSError) as e:
         kind = StoreWriteUnknown if writing else RemoteStorageError

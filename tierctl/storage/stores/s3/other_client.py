@@ -23,7 +23,7 @@ class OtherClient:
         self._session = botocore.session.get_session()
 
     def __call__(self) -> dict[str, str]:
-        """Return the settings with credentials that are valid now; raise AuthenticationError without any."""
+        """Return the settings with presently valid credentials; raise AuthenticationError without any."""
         with translated("looking for credentials"):
             credentials = self._session.get_credentials()
             frozen = None if credentials is None else credentials.get_frozen_credentials()

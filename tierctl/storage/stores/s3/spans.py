@@ -52,7 +52,7 @@ def object_pages(paginate: Paginate, bucket: str, prefix: str) -> Iterator[Objec
     others = in_order(iter([pages]))
     if len(keys) == PAGE_MAX and _is_by_key("", keys) and (bounds := listing.folders_after(keys)):
         in_spans = in_order(listing.span(*span) for span in pairwise([keys[-1], *bounds, None]))
-        # The first page shows whether the server begins where it is asked to.
+        # The first page shows whether the server respects the requested start.
         with suppress(_NotInOrderError):
             others = chain([next(in_spans, ())], in_spans)
     yield from others
@@ -100,7 +100,7 @@ class _Listing:
         """
         last = keys[-1]
         parents = [last[: at + 1] for at in range(len(self._prefix), len(last)) if last[at] == "/"]
-        # The folder of the last key is not one of them: its objects have names of their own.
+        # The folder of the last key is not counted, because its objects have other names.
         levels = [self._prefix, *parents][:-1]
         found = {each for level in levels for each in self._folders_in(level, last) if each > last}
         folder_count = len({key.rpartition("/")[0] for key in keys})

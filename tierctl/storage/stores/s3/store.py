@@ -83,7 +83,7 @@ class S3Store:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Implement `ObjectStore.endpoint`: the server may come from the environment of this process."""
+        """Implement `ObjectStore.endpoint`; the address may come from this process's environment."""
         meta = self._s3.meta
         host = urlsplit(meta.endpoint_url).hostname or ""
         # The URLs of AWS's own endpoints depend on the bucket, so another process must derive them again.
@@ -191,7 +191,7 @@ class S3Store:
         return encoded_crc(source_crc32c(source))
 
     def copy(self, key: str, new_key: str) -> None:
-        """Implement `ObjectStore.copy` by one request: the bytes stay in the store."""
+        """Implement `ObjectStore.copy` with one request; the store copies the bytes."""
         copy_object(self._s3, self._bucket, self._prefix + key, self._prefix + new_key)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
@@ -332,7 +332,8 @@ class S3Store:
         except _ConditionFailed as again:
             raise StoreWriteFailed(
                 f"{self.name_of(key)} is being written by another program",
-                hint="no two attempts share a segment id: find the other program that writes to this tier",
+                hint="tierctl uses each segment id only once: find the other program that writes to this "
+                "tier",
             ) from again
 
     def _write(self, key: str, source: Source, condition: dict[str, str]) -> None:
