@@ -243,7 +243,7 @@ class LocalStore:
                 exists = next(entries, None) is not None
         if not exists:
             raise RemoteTierMissing(
-                f"there is no tier at {self._base}", hint="is it mounted, and check --remote"
+                f"there is no tier at {self._base}", hint="check that it is mounted, and check --remote"
             )
 
     def _is_plain(self, folder: Path) -> bool:
