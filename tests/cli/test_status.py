@@ -92,7 +92,13 @@ def test_an_operator_must_act_on_a_deleted_topic(capture: Capture) -> None:
     ran = tierctl("status", "--metadata", str(root / "before"), "--log-dir", str(root / "after"))
     assert ran.code == ExitCode.PARTIAL
     assert "unknown_topic" in ran.out
-    assert "tierctl delete --mark" in ran.out
+    (topic_id,) = {
+        each["topic_id"]
+        for each in rows("segments", "--metadata", root / "before")
+        if each["topic"] == "shortlived"
+    }
+    assert "shortlived-0: the log directories hold no topic of this id" in ran.out
+    assert f"tierctl delete --mark --topic-id {topic_id}" in ran.out
     assert re.search(r"; 1 problem .*; next: tierctl verify$", ran.summary)
 
 

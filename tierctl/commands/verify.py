@@ -171,10 +171,11 @@ def _measured(findings: Iterator[Finding], request: VerifyRequest, meter: Meter)
 def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Finding, None, ExitCode]:
     """Yield the findings, and add their repairs to `repairs`; return the exit code of all of them."""
     seen: set[ExitCode] = set()
+    kinds: set[FindingKind] = set()
     for finding in findings:
-        repair = finding.kind.row.command
-        if repair and repair not in repairs:
-            repairs.append(repair)
+        if finding.command and finding.kind not in kinds:
+            repairs.append(finding.command)
+        kinds.add(finding.kind)
         seen.add(_exit_code_of(finding))
         yield finding
     if ExitCode.CORRUPT in seen:

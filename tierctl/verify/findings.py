@@ -351,6 +351,14 @@ class Finding:
         """The action that is advised for this finding."""
         return self.kind.row.advice if self.advice is None else self.advice
 
+    @property
+    def command(self) -> str | None:
+        """The words after `tierctl` that repair what was found; None if no command does."""
+        command = self.kind.row.command
+        if command is None or self.topic_id is None or not command.endswith("--mark"):
+            return command
+        return f"{command} --topic-id {self.topic_id}"
+
 
 def finding_of(
     partition: TopicIdPartition,

@@ -204,14 +204,19 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
     for finding in findings:
         by_kind[finding.kind].append(finding)
     for kind, found in by_kind.items():
-        repair = kind.row.command
+        first = found[0]
         yield Problem(
             kind=kind,
             severity=kind.row.severity,
             findings=len(found),
-            message=found[0].message,
-            hint=found[0].hint if repair is None else f"tierctl {repair}",
+            message=first.message if first.topic is None else f"{_subject(first)}: {first.message}",
+            hint=first.hint if first.command is None else f"tierctl {first.command}",
         )
+
+
+def _subject(finding: Finding) -> str:
+    """Return the topic, or the partition, that the finding is about."""
+    return str(finding.topic) if finding.partition is None else f"{finding.topic}-{finding.partition}"
 
 
 def _breaches(plan: Plan) -> dict[TopicIdPartition, Reason]:
