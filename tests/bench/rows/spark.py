@@ -30,8 +30,8 @@ def fold(shape: Shape) -> Comparison:
 
 _FOLD = (
     "This was measured while executors returned 194 MB of segments in two jobs, whose starts and ends took "
-    "0.7 s each. In one job, which returns sizes, the workers take 14.2 s of processor time and the JVM 1.3 s, "
-    "beside other work, for what one process does in 13.2 s; before, they took 15.5 s and 3.1 s"
+    "0.7 s each. In one job, which returns sizes, the workers take 14.2 s of processor time and the JVM "
+    "1.3 s, beside other work, for what one process does in 13.2 s; before, they took 15.5 s and 3.1 s"
 )
 _SPLIT = (
     "Of one process's processor time, reading and checking batches takes 46 %, decoding 20 %, folding 34 %. "
