@@ -25,7 +25,7 @@ LIMIT = (
     "tierctl 13.3 s, beside other work; the server takes 6.8 s of it (by a profile, MD5 53 %, SHA-256 25 %, "
     "CRC-32C 2 %). The SHA-256 of the signature takes both clients 1.4 s; tierctl adds 1.0 s for the check "
     "of each batch, 0.5 s more for its start, during which a core waits, and 0.1 s for the listings that "
-    "verify its objects. Over TLS, as to AWS, neither side makes a SHA-256: boto3 takes 13.3 s, tierctl 13.2 s"
+    "verify its objects. Over TLS, as to AWS, no side makes a SHA-256: boto3 takes 13.3 s, tierctl 13.2 s"
 )
 
 Words = Callable[[str, Path], list[str]]
