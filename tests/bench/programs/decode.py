@@ -10,16 +10,17 @@ from pathlib import Path
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 
 def decode_topic(folder: Path) -> int:
     """Decode all events chunk by chunk, as commands do; return their number."""
-    events = 0
+    events, known = 0, KnownLayouts()
     location = TopicLocation(uri=folder.as_uri())
     with closing(open_topic(location, writable=False, complete=True, if_missing=IfMissing.FAIL)) as topic:
         for partition, end in topic.end_offsets().items():
             for chunk in topic.read(partition, 0, end):
-                table = decode_column(chunk.values)
+                table = decode_column(chunk.values, known)
                 assert table.column("error").null_count == table.num_rows
                 events += table.num_rows
     return events
