@@ -254,21 +254,27 @@ def walk(
     error is raised.
     """
 
-    def listed(folder: str) -> Iterator[str | RemoteObject]:
+    def listed(folder: str) -> FolderListing:
         try:
-            return iter(list_folder(folder).by_key())
+            return list_folder(folder)
         except RemoteStorageError as e:
             if not is_tolerated(folder, e):
                 raise
-            return iter([RemoteObject(folder, 0, problem=f"the folder can't be listed: {e.message}")])
+            problem = f"the folder can't be listed: {e.message}"
+            return FolderListing((), (RemoteObject(folder, 0, problem=problem),))
 
-    depths = [listed(prefix)]
+    depths = [iter([prefix])]
     while depths:
         for found in depths[-1]:
-            if isinstance(found, str):
-                depths.append(listed(found))
+            if not isinstance(found, str):
+                yield found
+                continue
+            listing = listed(found)
+            if listing.folders:
+                depths.append(iter(listing.by_key()))
                 break
-            yield found
+            # Most folders have objects only, which pass without a step of this loop for each.
+            yield from listing.objects
         else:
             depths.pop()
 

@@ -187,7 +187,7 @@ class LocalStore:
             _translated(f"listing {self._root / folder}"),
             # Another run may delete the folder with its last object at this moment.
             suppress(FileNotFoundError),
-            os.scandir(self._root / folder) as entries,
+            _entries(self._root / folder) as entries,
         ):
             for entry in sorted(entries, key=attrgetter("name")):
                 name = entry.name
@@ -198,9 +198,11 @@ class LocalStore:
                     folders.append(f"{key}/")
                     continue
                 try:
-                    objects.append(_object(key, entry.stat(follow_symlinks=False)))
+                    facts = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
+                problem = None if stat.S_ISREG(facts.st_mode) else _why_not_plain(facts.st_mode)
+                objects.append(RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000, problem))
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
@@ -325,9 +327,15 @@ def _sizes_bytes(root: Path, keys: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def _object(key: str, facts: os.stat_result) -> RemoteObject:
-    modified_ms, mode = facts.st_mtime_ns // 1_000_000, facts.st_mode
-    return RemoteObject(key, facts.st_size, modified_ms, None if stat.S_ISREG(mode) else _why_not_plain(mode))
+@contextmanager
+def _entries(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Open a folder's entries; the system finds their facts from the open folder, without its path each time."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(fd) as entries:
+            yield entries
+    finally:
+        os.close(fd)
 
 
 def _why_not_plain(mode: int) -> str | None:
