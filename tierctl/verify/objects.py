@@ -101,7 +101,8 @@ class Tally:
 
     def __init__(self, expected: Expected) -> None:
         self._listed = {key: _Listed.empty(*segments) for key, segments in expected.segments.items()}
-        self._stem = ""
+        self._begin = "."
+        """The stem of the last segment's keys, and a dot."""
         self._segment: tuple[_Listed, int, Mapping[str, int]] | None = None
         self.aiven = 0
         """Number of objects that only layout `aiven` has."""
@@ -112,14 +113,15 @@ class Tally:
 
         An object belongs to the segment that has its partition, id and start offset.
         """
-        stem, suffix = split_key(found.key)
-        if stem != self._stem:
+        key = found.key
+        if not key.startswith(self._begin):
             # Listings are mostly sorted by key, so one look-up serves all objects of a segment.
-            self._stem, self._segment = stem, self._find(stem)
+            stem, _ = split_key(key)
+            self._begin, self._segment = f"{stem}.", self._find(stem)
         if self._segment is None or found.problem is not None:
             return False
         listed, row, bits = self._segment
-        bit = bits.get(suffix)
+        bit = bits.get(key[len(self._begin) - 1 :])
         if bit is None:
             return False
         listed.parts[row] |= bit
