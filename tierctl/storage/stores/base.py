@@ -263,7 +263,7 @@ def walk(
             problem = f"the folder can't be listed: {e.message}"
             return FolderListing((), (RemoteObject(folder, 0, problem=problem),))
 
-    depths = [iter([prefix])]
+    depths: list[Iterator[str | RemoteObject]] = [iter([prefix])]
     while depths:
         for found in depths[-1]:
             if not isinstance(found, str):

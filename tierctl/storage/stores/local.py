@@ -329,7 +329,7 @@ def _sizes_bytes(root: Path, keys: Sequence[str]) -> dict[str, int]:
 
 @contextmanager
 def _entries(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """Open a folder's entries; the system finds their facts from the open folder, without its path each time."""
+    """Open a folder's entries; the system finds the facts of each from the open folder, not by a path."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with os.scandir(fd) as entries:
