@@ -163,9 +163,14 @@ class _StartedWave:
         if self._context.stop.asked():
             deletions = [d if d.error else Deletion(segment=d.segment, stopped=True) for d in deletions]
         # FINISHED is never published after a partial error: its readers forget the keys.
-        gone = [deletion.segment for deletion in deletions if deletion.done]
+        gone = [d.segment for d in deletions if d.done and self._is_known(d.segment)]
         self._publisher.publish(gone, _S.DELETE_SEGMENT_FINISHED, self._publisher.labels.finished)
         return self._with_refused(deletions)
+
+    def _is_known(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Return False if another program published DELETE_SEGMENT_FINISHED for the segment meanwhile."""
+        part = self._context.metadata.state.partition(segment.topic_id_partition)
+        return part is not None and part.get(segment.segment_id) is not None
 
     def _proven(self, deletions: Sequence[Deletion]) -> list[Deletion]:
         """Return `deletions`, with an error for each segment that still has objects, as this process sees.
