@@ -249,6 +249,13 @@ def test_filters(args: list[str], matches: Callable[[dict[str, object]], bool], 
     assert bool(expected) == ("AAAAAAAAAAAAAAAAAAAAAQ" not in args)
 
 
+def test_an_unknown_metadata_partition_is_not_found(after: Path) -> None:
+    ran = tierctl("format", "--metadata", after, "--metadata-partition", 0, "--metadata-partition", 99)
+    assert (ran.code, ran.out) == (10, "")
+    assert "the metadata topic has no partition 99" in ran.err
+    assert "known partitions: 0-4" in ran.err
+
+
 def test_a_bad_record_passes_filters() -> None:
     stdin = f"{value()}\nff\n".encode()
     got = rows("--input", "hex", "--topic", "nobody", stdin=stdin, code=7)

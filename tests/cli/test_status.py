@@ -132,7 +132,8 @@ def test_a_directory_that_does_not_exist_is_not_made(capture: Capture, tmp_path:
     root = capture("tiered-cluster")
     where = ("--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
     ran = tierctl("verify", *where, "--state-dir", str(tmp_path / "none"))
-    assert f"{tmp_path / 'none'}: the end of the run could not be stored: the directory does not" in ran.err
+    assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
+    assert f"--state-dir {tmp_path / 'none'}: no such folder" in ran.err
     assert list(tmp_path.iterdir()) == []
 
 

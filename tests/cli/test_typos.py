@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import environment, tierctl
+from tests.cli.shell import Ran, environment, tierctl
 from tests.cli.test_selection import COMMANDS as SELECTING
 
 ROOT, TMP = "{root}", "{tmp}"
@@ -26,6 +26,8 @@ FILES = {
     "good.toml": "[profiles.default]\n",
     "choice.toml": 'profil = "staging"\n[profiles.staging]\n',
     "table.toml": "[profil.default]\n",
+    "inner.toml": '[profiles.default]\nprofile = "staging"\n',
+    "quiet.toml": '[profiles.default]\nquiet = "maybe"\n',
     "bad.toml": '[profiles.default]\nmetdata = "/x"\n',
 }
 
@@ -51,9 +53,19 @@ def refused(command: str, typo: tuple[str, ...], words: dict[str, str], nearest:
         (("--config-file", "{tmp}/bad.toml"), "metadata"),
         (("--config-file", "{tmp}/choice.toml"), "did you mean 'profile'?"),
         (("--config-file", "{tmp}/table.toml"), "did you mean 'profile"),
+        (("--config-file", "{tmp}/inner.toml"), "no option 'profile'"),
+        (("--config-file", "{tmp}/quiet.toml"), "'maybe' is not a valid boolean"),
         (("--profil", "default"), "--profile"),
     ],
-    ids=["profile", "key of a profile", "key of tierctl.toml", "table of tierctl.toml", "option"],
+    ids=[
+        "profile",
+        "key of a profile",
+        "key of tierctl.toml",
+        "table of tierctl.toml",
+        "profile in a profile",
+        "value of a flag",
+        "option",
+    ],
 )
 def test_profiles(command: str, typo: tuple[str, ...], nearest: str, words: dict[str, str]) -> None:
     refused(command, typo, words, nearest)
@@ -140,13 +152,76 @@ def test_a_log_directory_that_does_not_exist(command: str, words: dict[str, str]
     assert "braker-1: no such folder" in ran.err
 
 
-@pytest.mark.parametrize("command", ["sweep", "verify", "copy", "explain"])
+OF_LOGS = {
+    "segments --offsets": SELECTING["segments --offsets"],
+    "explain": ("explain", "orders", "0", "--metadata={root}/before", "--log-dir={root}/before"),
+    **{name: SELECTING[name] for name in ("sweep", "verify --deep", "copy", "fetch with a log")},
+    "status": ("status", "--metadata={root}/before", "--log-dir={root}/before"),
+    "report": ("report", "--metadata={root}/before", "--log-dir={root}/before"),
+    "rebuild": (
+        "rebuild",
+        "--metadata={tmp}/new",
+        "--remote={root}/before-remote",
+        "--log-dir={root}/before",
+    ),
+}
+
+
+def with_log_dir(command: str, log_dir: object, words: dict[str, str]) -> Ran:
+    args = (arg.format(**words) for arg in OF_LOGS[command] if not arg.startswith("--log-dir="))
+    return tierctl(*args, "--log-dir", log_dir)
+
+
+@pytest.mark.parametrize("command", OF_LOGS)
 def test_a_folder_that_is_no_log_directory(command: str, words: dict[str, str]) -> None:
-    args = SELECTING.get(command, (command, "orders", "0", "--metadata={root}/before"))
-    kept = [arg.format(**words) for arg in args if "log-dir" not in arg]
-    ran = tierctl(*kept, "--log-dir", words["tmp"])
-    assert "has neither partitions nor meta.properties" in ran.err
-    assert ("no --log-dir has a log of " in ran.err) == (command in {"sweep", "explain"})
+    ran = with_log_dir(command, words["tmp"], words)
+    assert (ran.code, ran.out) == (10, ""), ran.err
+    assert "is no broker's log directory: it has neither partitions nor meta.properties" in ran.err
+
+
+@pytest.mark.parametrize("command", OF_LOGS)
+def test_a_log_directory_of_another_cluster(
+    command: str, words: dict[str, str], capture: Callable[[str], Path]
+) -> None:
+    ran = with_log_dir(command, capture("untiered-broker") / "local", words)
+    assert ran.code != 0, ran.err
+    if command not in {"verify --deep", "copy", "status", "report"}:  # They say that topics are unknown.
+        assert (ran.code, ran.out) == (10, ""), ran.err
+        assert "no --log-dir has a topic of the " in ran.err
+
+
+@pytest.mark.parametrize(
+    "command", ["segments", "verify", "copy", "sweep", "delete", "fetch", "format", "status"]
+)
+def test_a_command_config_that_does_not_exist(command: str, words: dict[str, str]) -> None:
+    args = SELECTING.get(command, (command, "--metadata={root}/before"))
+    refused = tierctl(*(arg.format(**words) for arg in (*args, "--command-config={tmp}/clint.properties")))
+    assert (refused.code, refused.out) == (2, ""), refused.err
+    assert "clint.properties can't be read: No such file or directory" in refused.err
+
+
+@pytest.mark.parametrize("command", ["verify", "status"])
+def test_a_state_directory_of_something_else(
+    command: str, words: dict[str, str], capture: Callable[[str], Path]
+) -> None:
+    read = (command, "--metadata={root}/before".format(**words), "--state-dir")
+    ran = tierctl(*read, words["tmp"] + "/stete")
+    assert (ran.code, ran.out) == (10, ""), ran.err
+    other, state = capture("finite-metadata") / "before", words["tmp"] + "/state"
+    assert tierctl("segments", "--metadata", other, "--state-dir", state).code == 0
+    ran = tierctl(*read, state)
+    assert (ran.code, ran.out) == (4, ""), ran.err
+    assert "belongs to metadata topic" in ran.err
+
+
+@pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "status", "cache build"])
+def test_a_log_directory_as_state_directory(command: str, words: dict[str, str]) -> None:
+    args = (
+        arg for arg in SELECTING.get(command, (command, "--metadata={root}/before")) if "--out" not in arg
+    )
+    ran = tierctl(*(arg.format(**words) for arg in (*args, "--state-dir={root}/before")))
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert "is a broker's log directory" in ran.err
 
 
 @pytest.mark.parametrize("source", ["--topic-configs={tmp}/topics", "--metadata={root}/before", "both"])

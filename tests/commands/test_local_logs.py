@@ -1,11 +1,14 @@
 """Notes about log directories: skipped folders, and the replica that is used."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands.local_logs import foreign_folder_notes, left_out_notes, replica_notes
+from tierctl.commands.local_logs import left_out_notes, read_local_logs, replica_notes
+from tierctl.errors import NotFoundError
 from tierctl.model import TopicIdPartition
+from tierctl.model.progress import SilentProgress
 
 from tests.plan.tier import TOPIC_ID, local_log
 
@@ -49,13 +52,15 @@ def test_folders_that_are_left_out(tmp_path: Path, folders: list[str], notes: li
 
 
 @pytest.mark.parametrize(
-    ("name", "is_noted"),
+    ("name", "is_refused"),
     [(None, True), ("kafka.log", True), ("meta.properties", False), ("a-0", False), ("a-0.1f-delete", False)],
 )
-def test_a_folder_that_is_no_log_directory(tmp_path: Path, name: str | None, is_noted: bool) -> None:
+def test_a_folder_that_is_no_log_directory(tmp_path: Path, name: str | None, is_refused: bool) -> None:
     if name is not None:
         (tmp_path / name).touch()
-    assert bool(list(foreign_folder_notes([tmp_path]))) == is_noted
+    wrong = pytest.raises(NotFoundError, match="neither partitions nor meta")
+    with wrong if is_refused else nullcontext():
+        assert read_local_logs([tmp_path], SilentProgress(), select=lambda _: True) == []
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_command_lines_run(
     if any("--mark" in each.line for each in document.commands):
         broker.delete_topic("deleted")
     (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    (tmp_path / "state").mkdir()
     folders = {"/var/lib/tierctl": tmp_path / "state", "/var/lib/prometheus/node-exporter": tmp_path}
     mine = (each for each in document.commands if each.asks_cluster and not each.is_stock_consumer)
     run_all(mine, {**names, **folders}, tmp_path)

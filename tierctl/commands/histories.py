@@ -115,10 +115,16 @@ def report_unusable(
 def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
     """Open the metadata and read the whole topic: only that finds the events that the fold dropped.
 
-    If the topic lost its oldest events, the state directory, which may know them, has precedence.
+    If the topic lost its oldest events, the state directory, which may know them, has precedence. The errors
+    for a state directory that does not exist, or is another topic's, are those of `require_own_state`.
     """
     metadata = resources.metadata(is_whole=True)
-    if resources.request.state_dir is None or not metadata.refresh().missing:
+    if resources.request.state_dir is None:
+        return metadata
+    from tierctl.metadata.state_dir.checks import require_own_state
+
+    require_own_state(resources.request.state_dir, metadata.identity().metadata_topic_id)
+    if not metadata.refresh().missing:
         return metadata
     return resources.metadata()
 
@@ -138,6 +144,10 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
         metadata = resources.metadata()
         state = metadata.refresh()
     resources.select_among(state)
+    if resources.request.log_dir:
+        from tierctl.commands.local_logs import require_logs_of
+
+        require_logs_of(metadata, resources.request)
     resources.inspect_tier(metadata)
     histories = Histories(resources, remote=lambda: resources.remote)
     histories.examine(state, resources.logs_if_given)

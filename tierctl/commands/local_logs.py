@@ -6,8 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierctl.apply.journal import Journal
-from tierctl.errors import TierctlError
-from tierctl.locallog import FolderKind, LeftOutFolder, is_log_dir, left_out_folders, read_log_dirs
+from tierctl.commands.request import Request
+from tierctl.errors import NotFoundError, TierctlError
+from tierctl.locallog import (
+    FolderKind,
+    LeftOutFolder,
+    left_out_folders,
+    read_log_dir_facts,
+    read_log_dirs,
+    require_log_dir,
+)
+from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import SHOWN_MAX, names_text
@@ -33,8 +42,10 @@ def read_local_logs(
 ) -> list[LocalLog]:
     """Read the logs for which `read` is true (default: `select`), and note facts about those in `select`.
 
-    `on_error` as for `read_log_dirs`.
+    `on_error` as for `read_log_dirs`. NotFoundError for a folder that is no broker's log directory.
     """
+    for directory in dirs:
+        require_log_dir(directory)
     logs = read_log_dirs(
         dirs,
         select=read or select,
@@ -42,19 +53,38 @@ def read_local_logs(
         reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
     )
     selected = [log for log in logs if select(log.topic_partition)]
-    for note in (*foreign_folder_notes(dirs), *left_out_notes(dirs, select), *replica_notes(selected)):
+    for note in (*left_out_notes(dirs, select), *replica_notes(selected)):
         progress.note(note)
     return logs
 
 
-def foreign_folder_notes(dirs: Sequence[Path]) -> Iterator[str]:
-    """Yield one note per folder in `dirs` that is no broker's log directory: its name may be mistyped."""
+def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None], owner: str) -> None:
+    """Raise NotFoundError if the log directories have no topic of these ids: another cluster has them.
+
+    `topic_ids` are those that `owner` has, which the message names. Nothing is raised for topics without any,
+    or where the id of a topic in the log directories can't be read; NotFoundError as for `read_local_logs`.
+    """
     for directory in dirs:
-        if not is_log_dir(directory):
-            yield (
-                f"--log-dir {directory} has neither partitions nor meta.properties: is it a broker's log "
-                "directory (log.dirs)?"
-            )
+        require_log_dir(directory)
+    facts = [read_log_dir_facts(directory) for directory in dirs]
+    if not facts or not topic_ids or any(each.why_unreadable or each.unreadable_topics for each in facts):
+        return
+    if all(each.topic_ids.keys().isdisjoint(topic_ids) for each in facts):
+        raise NotFoundError(
+            f"no --log-dir has a topic of {owner}: {names_text([str(directory) for directory in dirs])}",
+            hint="name the log directories (log.dirs) of the brokers that have these topics",
+        )
+
+
+def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> None:
+    """Call `require_own_log_dirs` for the topics of `metadata`, unless a cluster has the logs.
+
+    The log directories of a cluster that deleted all these topics have the metadata topic.
+    """
+    topic_ids: set[Uuid | None] = {part.topic_id_partition.topic_id for part in metadata.state}
+    if topic_ids and request.log_dir and not request.has_cluster:
+        topic_ids.add(metadata.identity().metadata_topic_id)
+        require_own_log_dirs(request.log_dir, topic_ids, "the metadata")
 
 
 def missing_log_note(partitions: Collection[TopicIdPartition]) -> str:

@@ -20,6 +20,7 @@ from tierctl.metadata.offset_repair import (
     against_snapshots,
     lowest,
 )
+from tierctl.metadata.state_dir.checks import require_own_state
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -211,6 +212,7 @@ def _findings(resources: Resources, committed: Mapping[int, int], *, must_compar
         topic = resources.metadata_topic()
         findings += against_log(topic, committed)
         if resources.request.state_dir is not None:
+            require_own_state(resources.request.state_dir, topic.topic_id)
             findings += against_caches(topic, caches, committed, _find_missing(resources))
     return sorted(findings, key=lambda finding: finding.metadata_partition)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import locallog, storage
 from tierctl.apply.stop import calling_on_signals
+from tierctl.commands.named_files import require_named_files
 from tierctl.commands.request import Request
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata.topic import IfMissing, open_topic, topic_location
@@ -72,8 +73,7 @@ class Resources:
         if self.request.states_broker_settings:
             # A wrong setting ends the run before any source is opened.
             _ = self.broker_settings
-        for folder in self.request.log_dir:  # Also where it would not be read.
-            locallog.require_log_dir(folder)
+        require_named_files(self.request)
         return self
 
     def __exit__(

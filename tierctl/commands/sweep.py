@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tierctl.apply.run import RunOptions
-from tierctl.commands.local_logs import missing_log_note
+from tierctl.commands.local_logs import missing_log_note, require_logs_of
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
@@ -129,6 +129,7 @@ def retention_inputs(
     state = run.metadata.refresh()
     logs = run.read_logs()
     run.resolve_selection(part.topic_id_partition for part in state)
+    require_logs_of(run.metadata, request)
     run.inspect_tier()
     views = _views(run, state, size_limit)
     topics = CurrentTopics.of(logs) if views is None else views.topics

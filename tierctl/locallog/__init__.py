@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         LeftOutFolder,
         is_log_dir,
         left_out_folders,
+        require_folder,
         require_log_dir,
     )
     from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 else:
     __getattr__ = exports(
         __name__,
-        folders=("FolderKind", "LeftOutFolder", "is_log_dir", "left_out_folders", "require_log_dir"),
+        folders=(
+            *("FolderKind", "LeftOutFolder", "is_log_dir", "left_out_folders", "require_folder"),
+            "require_log_dir",
+        ),
         formatted_node=("FormattedNode", "read_formatted_node"),
         loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
         locks=("ensure_stopped", "is_locked"),
@@ -44,6 +48,7 @@ __all__ = [
     "read_log_dir_facts",
     "read_log_dirs",
     "read_topic_configs",
+    "require_folder",
     "require_log_dir",
     "with_open_transaction",
 ]

@@ -62,14 +62,26 @@ def parse_left_out_folder(path: Path) -> LeftOutFolder | None:
     return LeftOutFolder(partition, FolderKind(match["kind"]), path)
 
 
-def require_log_dir(directory: Path) -> None:
+_LOG_DIR_HINT = "--log-dir takes a broker's log.dirs entry"
+
+
+def require_folder(directory: Path) -> None:
     """Raise NotFoundError if a log directory does not exist, and UsageError if it is no directory."""
     if directory.is_dir():
         return
-    hint = "--log-dir takes a broker's log.dirs entry"
     if directory.exists():
-        raise UsageError(f"{directory} is no directory", hint=hint)
-    raise NotFoundError(f"{directory}: no such folder", hint=hint)
+        raise UsageError(f"{directory} is no directory", hint=_LOG_DIR_HINT)
+    raise NotFoundError(f"{directory}: no such folder", hint=_LOG_DIR_HINT)
+
+
+def require_log_dir(directory: Path) -> None:
+    """Raise NotFoundError if a folder is not a broker's log directory: its name may be mistyped."""
+    require_folder(directory)
+    if not is_log_dir(directory):
+        raise NotFoundError(
+            f"{directory} is no broker's log directory: it has neither partitions nor {META_PROPERTIES}",
+            hint=_LOG_DIR_HINT,
+        )
 
 
 def is_log_dir(directory: Path) -> bool:

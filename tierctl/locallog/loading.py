@@ -24,7 +24,7 @@ from tierctl.locallog.folders import (
     FolderKind,
     distinct_dirs,
     left_out_folders,
-    require_log_dir,
+    require_folder,
     without_duplicates,
 )
 from tierctl.locallog.producer_state import last_stable_offset, open_transaction_at
@@ -81,7 +81,7 @@ def read_log_dirs(
 
     The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
     other logs are read. The error of a checkpoint concerns all logs of its directory. `reading` shows the
-    number of logs that are read. Raises as `require_log_dir` for one of `dirs`.
+    number of logs that are read. Raises as `require_folder` for one of `dirs`.
     """
     logs: list[LocalLog] = []
     folders_of = {each: _partition_folders(each, include_internal, select) for each in distinct_dirs(dirs)}
@@ -105,7 +105,7 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
     """Return every user partition that has a folder in these directories, read from partition.metadata only.
 
     A folder that a broker moves the partition to (`-future`) counts, one that it will delete does not.
-    Folders without a readable partition.metadata are left out. Raises as `require_log_dir`.
+    Folders without a readable partition.metadata are left out. Raises as `require_folder`.
     """
     dirs = list(dirs)
     folders = [each for path in dirs for each in _partition_folders(Path(path), include_internal=False)]
@@ -121,7 +121,7 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
 def _partition_folders(
     directory: Path, include_internal: bool, select: Callable[[TopicPartition], bool] | None = None
 ) -> list[tuple[TopicPartition, Path]]:
-    require_log_dir(directory)
+    require_folder(directory)
     found = []
     for folder in directory.iterdir():
         partition = parse_partition_folder(folder.name)

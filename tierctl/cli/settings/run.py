@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tierctl.report.log_file import LogFile, LogFormat
     from tierctl.report.metrics import Meter
 
-_CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose", "quiet"})
+_CHOOSE_PROFILE = frozenset({"profile", "config_file"})
 _PREFIX = "TIERCTL_"
 
 
@@ -172,7 +172,7 @@ class RunSettings:
                     hint="name one with --config-file",
                 )
             return {}
-        self._file = read_profiles(file, self.option_names)
+        self._file = read_profiles(file, set(self.option_names) - _CHOOSE_PROFILE)
         self.profiles = tuple(self._file.profiles)
         return self._file.profile(self.profile)
 
@@ -208,8 +208,7 @@ class Defaults(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if self._commands:
             return self._commands[name]
-        key = self._keys[name]
-        value = None if key in _CHOOSE_PROFILE else self._settings.get(key)
+        value = self._settings.get(self._keys[name])
         if name in self._lists and isinstance(value, str):
             value = [value]
         if value is None or not self._accepted(name, value):

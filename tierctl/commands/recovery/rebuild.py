@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.apply.run import RunOptions
+from tierctl.commands.local_logs import require_own_log_dirs
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
@@ -93,6 +94,8 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
     listed = listed_sets(run.remote, run.progress)
     logs = run.read_logs()
     in_tier = {each.partition for each in listed}
+    if run.cluster is None:
+        require_own_log_dirs(request.log_dir, {partition.topic_id for partition in in_tier}, "the tier")
     selection = run.resolve_selection(in_tier, (part.topic_id_partition for part in state))
     chosen = sorted(partition for partition in in_tier if partition in selection)
     deleted = _deleted(run, chosen)

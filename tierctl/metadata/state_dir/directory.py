@@ -26,6 +26,7 @@ from tierctl.metadata.state_dir.cache_file import (
     partition_of,
 )
 from tierctl.metadata.state_dir.cache_ledger import CacheLedger, OpenCache
+from tierctl.metadata.state_dir.checks import require_no_log_dir, require_same_topic
 from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
 from tierctl.metadata.state_dir.snapshot_files import load_snapshots, write_snapshots
 from tierctl.metadata.topic.base import MetadataTopic
@@ -46,7 +47,7 @@ class StateDirectory:
     """The caches and offsets of one metadata topic; `notes` has a message for each damaged file.
 
     A writer needs exclusive access to the directory, and otherwise raises LockedError; a reader that finds it
-    locked writes nothing. Raise MetadataError if the disk fails.
+    locked writes nothing. Raise MetadataError if the disk fails, and UsageError for a broker's log directory.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, fs: FileSystem = PLAIN) -> None:
@@ -60,6 +61,7 @@ class StateDirectory:
         self._committed: dict[int, int] = {}
         self._saved: set[int] = set()
         """The metadata partitions whose snapshots in the manifest have the present state."""
+        require_no_log_dir(folder)
         with translated(f"opening {folder}"):
             fs.make_folder(folder)
             try:
@@ -109,11 +111,7 @@ class StateDirectory:
                 hint="earlier events are in partitions where brokers no longer look for them; use a new "
                 "--state-dir to accept that",
             )
-        if found.topic_id is not None and topic.topic_id not in {None, found.topic_id}:
-            raise SafetyRefusal(
-                f"{self._folder} belongs to metadata topic {found.topic_id}, not {topic.topic_id}",
-                hint="use another --state-dir for another metadata topic",
-            )
+        require_same_topic(self._folder, found.topic_id, topic.topic_id)
         found.topic_id = found.topic_id or topic.topic_id
         return found
 

@@ -7,9 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierctl.errors import UsageError
+from tierctl.errors import NotFoundError, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
+from tierctl.model.selection import ranges_text
 from tierctl.report.formatters.chunk_records import from_chunk
 from tierctl.report.formatters.records import EncodedRecords
 from tierctl.state.tier import MissingEvents
@@ -49,9 +50,15 @@ class TopicRecords:
     def spans(self, positions: Collection[int] = ()) -> dict[int, tuple[int, int]]:
         """Return the range [start, end) of offsets of each partition.
 
-        The first offsets of the topic are not looked up if `positions` has all partitions.
+        The first offsets of the topic are not looked up if `positions` has all partitions. Raise
+        NotFoundError for a partition that the topic does not have.
         """
         ends = self.topic.end_offsets()
+        if unknown := sorted(set(self.partitions) - ends.keys()):
+            raise NotFoundError(
+                f"the metadata topic has no partition {unknown[0]}",
+                hint=f"known partitions: {ranges_text(sorted(ends))}",
+            )
         begins = {} if ends.keys() <= set(positions) else self.topic.beginning_offsets()
         return {
             n: (
