@@ -200,7 +200,7 @@ def test_a_tier_in_hdfs(template: World, hdfs: str, tierctl: Tierctl, tmp_path: 
     assert tierctl(*site.at(f"{hdfs}/typo").command("verify")).code == 5
 
 
-WRONG = ("empty", "foreign", "prefix", "folder", "layout")
+WRONG = ("empty", "foreign", "prefix", "above", "folder", "layout")
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -218,6 +218,8 @@ def test_a_wrong_tier_gives_one_error_at_plan_time(
             expected = 4
         case "prefix":
             remote = f"{site.remote}/some/prefix"
+        case "above":
+            remote = site.remote.rpartition("/")[0]
         case "layout":
             remote, more, expected = site.remote, ("--layout", "aiven"), 2
     before, stored = states(site.metadata), keys(site.remote)

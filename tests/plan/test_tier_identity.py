@@ -107,6 +107,15 @@ def test_whose_tier_it_is(
         assert identity is None or str(identity) in raised.value.message or objects.get("is_foreign")
 
 
+@pytest.mark.parametrize("missing", ["tier/log", None])
+def test_objects_of_the_metadata_in_another_folder_are_no_tier(missing: str | None) -> None:
+    key = "tier/kafka-tiered-storage/orders-0-AAAAAAAAAAAAAAAAAAAAAQ/x.log"
+    contents = TierContents(name="/", layout="aiven", identity=None, missing=missing, misplaced_key=key)
+    with pytest.raises(RemoteTierMissing, match=f"it has {key}"):
+        check_tier(contents, BOTH)
+    assert check_tier(contents, BOTH, allow_missing_objects=True) is None
+
+
 def test_another_layout_is_a_usage_error() -> None:
     stored = TierIdentity(cluster=BOTH, layout="aiven")
     contents = TierContents(name="/tier", layout="kafka", identity=stored, known=True)

@@ -30,6 +30,8 @@ class TierContents:
     """Whether the tier has an object of a segment in the metadata."""
     unknown_key: str | None = None
     """Key of an object of a segment that the metadata does not have, if the tier has no other objects."""
+    misplaced_key: str | None = None
+    """Key of an object of a segment in the metadata, which this tier would have under another key."""
     is_foreign: bool = False
     """Whether the metadata has none of the topics of the tier's objects, and lost no events of them."""
     is_empty: bool = False
@@ -91,7 +93,16 @@ def check_identity(contents: TierContents, own: ClusterIdentity) -> None:
 
 
 def require_objects(contents: TierContents) -> None:
-    """Raise RemoteTierMissing if no object of the finished segments that were looked for is in the tier."""
+    """Raise RemoteTierMissing if no object of the finished segments that were looked for is in the tier.
+
+    Raise it also for a tier whose only objects of known segments are those of a tier in another place.
+    """
+    if contents.misplaced_key is not None:
+        raise RemoteTierMissing(
+            f"{contents.name} is not where the objects are: it has {contents.misplaced_key}, an object "
+            "of a tier in another folder or of another layout",
+            hint=WRONG_TIER,
+        )
     if contents.missing is None:
         return
     others = f"; it has objects of other segments, as {contents.unknown_key}" if contents.unknown_key else ""

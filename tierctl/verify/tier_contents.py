@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.history import missing_of
 from tierctl.plan.tier_identity import TierContents
 from tierctl.state.tier import TierState
@@ -56,6 +56,7 @@ def tier_contents(
         missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
         known=known,
         unknown_key=sample.unknown_key,
+        misplaced_key=sample.misplaced_key,
         is_empty=identity is None and sample.is_empty and not may_be_new,
         is_foreign=sample.unknown_key is not None and not sample.knows_topic,
     )
@@ -77,14 +78,18 @@ def newest_finished(
 
 def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> bool:
     """Return whether the tier has an object of one of the segments."""
-    for segment in segments:
-        try:
-            if remote.objects_of(segment):
-                return True
-        except (SafetyRefusal, CorruptInputError):
-            # This segment cannot identify the tier. The step that deletes it reports the error.
-            continue
-    return False
+    return any(_has_objects(remote, segment) for segment in segments)
+
+
+def _has_objects(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bool | None:
+    """Return whether the tier has an object of the segment; None if its metadata allow no key.
+
+    Such a segment cannot identify the tier. The step that deletes it reports the error.
+    """
+    try:
+        return bool(remote.objects_of(segment))
+    except (SafetyRefusal, CorruptInputError):
+        return None
 
 
 @dataclass(slots=True)
@@ -94,21 +99,30 @@ class _Sample:
     known: bool = False
     is_empty: bool = False
     unknown_key: str | None = None
+    misplaced_key: str | None = None
     knows_topic: bool = False
 
 
 def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
-    """Read the tier's first objects, up to the first one of a known segment."""
+    """Read the tier's first objects, up to the first one of a known segment under its own key."""
     known_topics = {part.topic_id_partition.topic_id for part in state}
     sample = _Sample(is_empty=True)
+    misplaced: set[Uuid] = set()
     for found in islice(remote.list_objects(), SAMPLE_MAX):
         sample.is_empty = False
         name = segment_object_name(found.key)
         if name is None:
             continue
         part = state.partitions.get((name.topic_id, name.partition))
-        if part is not None and part.get(name.segment_id) is not None:
-            return _Sample(known=True)
+        segment = None if part is None else part.get(name.segment_id)
+        if segment is not None:
+            if name.segment_id not in misplaced and _has_objects(remote, segment) is not False:
+                return _Sample(known=True)
+            misplaced.add(name.segment_id)
+            sample.misplaced_key = sample.misplaced_key or found.key
+            if len(misplaced) == WITNESSES_MAX:
+                break
+            continue
         sample.unknown_key = sample.unknown_key or found.key
         # The events that named the topic may have been deleted from the metadata topic.
         is_lost = bool(missing_of(state, TopicIdPartition(name.topic_id, "", name.partition)))
