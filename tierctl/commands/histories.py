@@ -112,18 +112,20 @@ def report_unusable(
     return bool(problems)
 
 
-def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
+def whole_metadata(resources: Resources, *, keeps_state: bool = False) -> RemoteLogMetadataManager:
     """Open the metadata and read the whole topic: only that finds the events that the fold dropped.
 
     If the topic lost its oldest events, the state directory, which may know them, has precedence. The errors
-    for a state directory that does not exist, or is another topic's, are those of `require_own_state`.
+    for a state directory that does not exist, or is another topic's, are those of `require_own_state`. With
+    `keeps_state` the command makes the directory.
     """
     metadata = resources.metadata(is_whole=True)
     if resources.request.state_dir is None:
         return metadata
     from tierctl.metadata.state_dir.checks import require_own_state
 
-    require_own_state(resources.request.state_dir, metadata.identity().metadata_topic_id)
+    topic_id = metadata.identity().metadata_topic_id
+    require_own_state(resources.request.state_dir, topic_id, may_be_new=keeps_state)
     if not metadata.refresh().missing:
         return metadata
     return resources.metadata()

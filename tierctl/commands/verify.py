@@ -217,7 +217,8 @@ def _findings(
         required("--remote", request.remote)
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        metadata = whole_metadata(resources) if read is None else read
+        keeps_state = is_deep or request.plan_out is not None
+        metadata = whole_metadata(resources, keeps_state=keeps_state) if read is None else read
         state = metadata.refresh()
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
