@@ -112,6 +112,17 @@ def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
     return text
 
 
+def _copy_may_run(facts: Mapping[str, Any]) -> str:
+    is_by_broker = facts["broker_id"] >= 0
+    by = f"broker {facts['broker_id']}" if is_by_broker else "tierctl"
+    may = "may still run" if is_by_broker else "may still store an object"
+    later = f"once a later copy has reached offset {facts['end_offset']}, or " if is_by_broker else ""
+    return (
+        f"the log does not need it, but its copy, begun by {by} at {facts['begun']}, {may}: sweep deletes it "
+        f"{later}24 hours after that time"
+    )
+
+
 def _open_transaction(facts: Mapping[str, Any]) -> str:
     producer, since_ms = facts.get("producer_id"), facts.get("since_ms")
     by = "" if producer is None else f" by producer {producer}"
@@ -293,10 +304,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.COPY_MAY_RUN: _Row(
         rule="RLMExpirationTask: segments that are being copied stay",
-        text=_format(
-            "the log does not need it, but its copy, begun by broker {broker_id} at {begun}, may still run: "
-            "sweep deletes it once a later copy has reached offset {end_offset}, or 24 hours after that time"
-        ),
+        text=_copy_may_run,
     ),
     _K.LEAKED: _Row(rule="RemoteLogManager: only partitions of the broker", text=_format("{detail}")),
     _K.NOT_TIERED: _Row(

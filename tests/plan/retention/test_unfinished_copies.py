@@ -1,5 +1,6 @@
 """Unfinished copies below the log start are deleted, as by brokers, once they certainly no longer run."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,19 @@ def test_copies_that_were_cut_off(
     kept = {k.segment_id: k.reason for k in plan.kept if k.reason.kind is ReasonKind.COPY_MAY_RUN}
     assert said == kept
     assert bool(said) == (1 not in wanted and log_start > 99)
+
+
+def test_a_later_copy_is_no_evidence_for_a_write_of_tierctl_whose_outcome_is_unknown() -> None:
+    log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
+    for begun_ms, wanted in ((YOUNG_MS, [2]), (YOUNG_MS - 1, [1, 2])):
+        state = tier()
+        advance(state, replace(segment(1, 0, 99, event_timestamp_ms=begun_ms), broker_id=-1))
+        advance(state, RECOPIED, S.COPY_SEGMENT_FINISHED)
+        plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
+        assert sorted(numbers(plan)) == wanted
+        said = [str(skip.reason) for skip in plan.skipped if skip.segment_id]
+        assert ["by tierctl" in text and "a later copy" not in text for text in said] == [True] * len(said)
+        assert bool(said) == (wanted == [2])
 
 
 def test_evidence_outlives_the_deletion_of_the_later_copy() -> None:

@@ -85,11 +85,15 @@ def _has_ended(view: PartitionView, segment: RemoteLogSegmentMetadata, now_ms: i
     copies them even if DeleteRecords removes their epochs meanwhile. A broker knows its own copies; tierctl
     does not, so it needs one of two facts:
 
-    - A later copy finished at or above the segment's end, in its newest epoch or a later one of the log.
-      RLMCopyTask begins a copy only above every copied offset of its lineage, and copies one segment after
-      the other. When this copy began, no such offset was copied, so its writer, or the next leader, has
-      continued since. Deleting the later copy does not lower the highest copied offset.
+    - The copy is a broker's, and a later copy finished at or above the segment's end, in its newest epoch or
+      a later one of the log. RLMCopyTask begins a copy only above every copied offset of its lineage, and
+      copies one segment after the other. When this copy began, no such offset was copied, so its writer, or
+      the next leader, has continued since. Deleting the later copy does not lower the highest copied offset.
     - The copy began over 24 hours ago, as for `copy --clean-dangling`.
+
+    A later copy is no evidence for a copy by tierctl (its broker id is negative): tierctl cleans up each copy
+    that fails, unless it is killed or the outcome of a write is unknown. Such a write may still reach the
+    store, and its object would be left there after DELETE_SEGMENT_FINISHED.
 
     A deposed leader may not have noticed its replacement; its upload is below the log start, no reader uses
     it, and its COPY_SEGMENT_FINISHED is rejected after DELETE_SEGMENT_STARTED. When the step is applied, the
@@ -98,6 +102,8 @@ def _has_ended(view: PartitionView, segment: RemoteLogSegmentMetadata, now_ms: i
     begun_ms = segment.event_timestamp_ms
     if begun_ms > 0 and now_ms - begun_ms > DANGLING_AGE_MS_MIN:
         return True
+    if segment.broker_id < 0:
+        return False
     newest = _newest_epoch(segment)
     later = (entry.epoch for entry in view.lineage.entries if entry.epoch > newest)
     return view.segments.has_copied_since(segment.segment_id, segment.end_offset, (newest, *later))
