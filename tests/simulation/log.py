@@ -9,6 +9,7 @@ from tierctl.storage.layouts.kafka import LOG_SUFFIX
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint, write_partition_metadata
 from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.meta_properties import META_PROPERTIES
 from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 EMPTY_SNAPSHOT = encode_producer_snapshot([])
@@ -56,6 +57,8 @@ class ModelLog:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
+        # A log directory without partitions is known by it.
+        (self.folder.parent / META_PROPERTIES).write_text("version=1\n")
         (self.folder / "partition.metadata").write_bytes(write_partition_metadata(self.partition.topic_id))
         self._path(0, LOG_SUFFIX).write_bytes(b"")
         self._write_epochs()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
+from tierctl.locallog import require_folder
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -147,3 +148,16 @@ class MutationRequest(Request):
 
     def validate(self) -> None:
         """Raise UsageError for fields that are missing or contradict each other."""
+
+
+def require_named_files(request: Request) -> None:
+    """Raise NotFoundError or UsageError for a log directory or a client file that can't be read.
+
+    Those that its command would not read are included: a mistyped name is an error everywhere.
+    """
+    for folder in request.log_dir:
+        require_folder(folder)
+    if request.command_config is not None:
+        from tierctl.kafka.client_settings import client_file
+
+        client_file(request.command_config)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import locallog, storage
 from tierctl.apply.stop import calling_on_signals
-from tierctl.commands.named_files import require_named_files
-from tierctl.commands.request import Request
+from tierctl.commands.request import Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata.topic import IfMissing, open_topic, topic_location
 from tierctl.model import Selection, SelectionRequest, TopicIdPartition, is_legal_topic_name
