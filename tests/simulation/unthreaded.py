@@ -78,14 +78,14 @@ class InterleavedEngine(LocalEngine):
         """Implement `Engine.begin`."""
         process = self._process()
         assert process is not None
-        assert not process.background
         results: list[SideEffectResult] = []
         process.background += [
             lambda each=each: results.append(side_effect(context, each)) for each in inputs
         ]
 
         def wait() -> list[SideEffectResult]:
-            while process.background:
+            # Calls that were begun before are made first.
+            while len(results) < len(inputs):
                 process.run_background()
             return results
 
