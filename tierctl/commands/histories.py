@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tierctl import locallog
+from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import TierctlError
+from tierctl.metadata import state_dir
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.model import TopicIdPartition
+from tierctl.model import TopicIdPartition, Uuid
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import RemoteLogMetadataManager
@@ -122,13 +125,22 @@ def whole_metadata(resources: Resources, *, keeps_state: bool = False) -> Remote
     metadata = resources.metadata(is_whole=True)
     if resources.request.state_dir is None:
         return metadata
-    from tierctl.metadata.state_dir.checks import require_own_state
-
     topic_id = metadata.identity().metadata_topic_id
-    require_own_state(resources.request.state_dir, topic_id, may_be_new=keeps_state)
+    state_dir.require_own_state(resources.request.state_dir, topic_id, may_be_new=keeps_state)
     if not metadata.refresh().missing:
         return metadata
     return resources.metadata()
+
+
+def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> None:
+    """Call `require_own_log_dirs` for the topics of `metadata`, unless a cluster has the logs.
+
+    The log directories of a cluster that deleted all these topics have the metadata topic.
+    """
+    topic_ids: set[Uuid | None] = {part.topic_id_partition.topic_id for part in metadata.state}
+    if topic_ids and request.log_dir and not request.has_cluster:
+        topic_ids.add(metadata.identity().metadata_topic_id)
+        locallog.require_own_log_dirs(request.log_dir, topic_ids, "the metadata")
 
 
 def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierState:
@@ -146,10 +158,7 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
         metadata = resources.metadata()
         state = metadata.refresh()
     resources.select_among(state)
-    if resources.request.log_dir:
-        from tierctl.commands.local_logs import require_logs_of
-
-        require_logs_of(metadata, resources.request)
+    require_logs_of(metadata, resources.request)
     resources.inspect_tier(metadata)
     histories = Histories(resources, remote=lambda: resources.remote)
     histories.examine(state, resources.logs_if_given)

@@ -6,17 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierctl.apply.journal import Journal
-from tierctl.commands.request import Request
-from tierctl.errors import NotFoundError, TierctlError
+from tierctl.errors import TierctlError
 from tierctl.locallog import (
     FolderKind,
     LeftOutFolder,
     left_out_folders,
-    read_log_dir_facts,
     read_log_dirs,
     require_log_dir,
 )
-from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import SHOWN_MAX, names_text
@@ -56,35 +53,6 @@ def read_local_logs(
     for note in (*left_out_notes(dirs, select), *replica_notes(selected)):
         progress.note(note)
     return logs
-
-
-def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None], owner: str) -> None:
-    """Raise NotFoundError if the log directories have no topic of these ids: another cluster has them.
-
-    `topic_ids` are those that `owner` has, which the message names. Nothing is raised for topics without any,
-    or where the id of a topic in the log directories can't be read; NotFoundError as for `read_local_logs`.
-    """
-    for directory in dirs:
-        require_log_dir(directory)
-    facts = [read_log_dir_facts(directory) for directory in dirs]
-    if not facts or not topic_ids or any(each.why_unreadable or each.unreadable_topics for each in facts):
-        return
-    if all(each.topic_ids.keys().isdisjoint(topic_ids) for each in facts):
-        raise NotFoundError(
-            f"no --log-dir has a topic of {owner}: {names_text([str(directory) for directory in dirs])}",
-            hint="name the log directories (log.dirs) of the brokers that have these topics",
-        )
-
-
-def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> None:
-    """Call `require_own_log_dirs` for the topics of `metadata`, unless a cluster has the logs.
-
-    The log directories of a cluster that deleted all these topics have the metadata topic.
-    """
-    topic_ids: set[Uuid | None] = {part.topic_id_partition.topic_id for part in metadata.state}
-    if topic_ids and request.log_dir and not request.has_cluster:
-        topic_ids.add(metadata.identity().metadata_topic_id)
-        require_own_log_dirs(request.log_dir, topic_ids, "the metadata")
 
 
 def missing_log_note(partitions: Collection[TopicIdPartition]) -> str:

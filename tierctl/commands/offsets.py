@@ -20,7 +20,7 @@ from tierctl.metadata.offset_repair import (
     against_snapshots,
     lowest,
 )
-from tierctl.metadata.state_dir.checks import require_own_state
+from tierctl.metadata.state_dir import require_own_state
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows

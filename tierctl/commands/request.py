@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tierctl import locallog
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
-from tierctl.locallog import require_folder
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -156,8 +156,6 @@ def require_named_files(request: Request) -> None:
     Those that its command would not read are included: a mistyped name is an error everywhere.
     """
     for folder in request.log_dir:
-        require_folder(folder)
+        locallog.require_folder(folder)
     if request.command_config is not None:
-        from tierctl.kafka.client_settings import client_file
-
-        client_file(request.command_config)
+        locallog.read_client_file(request.command_config)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tierctl.apply.run import RunOptions
-from tierctl.commands.local_logs import missing_log_note, require_logs_of
+from tierctl.commands.histories import require_logs_of
+from tierctl.commands.local_logs import missing_log_note
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult

@@ -1,11 +1,13 @@
-"""Finds the topic ids that have a folder in a log directory, and the directory's cluster."""
+"""Finds the topic ids that have a folder in a log directory, and the cluster whose directory it is."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, NotFoundError
 from tierctl.locallog.files import parse_partition_folder, read_if_exists
-from tierctl.locallog.folders import parse_left_out_folder
+from tierctl.locallog.folders import parse_left_out_folder, require_log_dir
 from tierctl.model import LogDirFacts, Uuid
+from tierctl.model.selection import names_text
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES, read_cluster_id
 
@@ -37,3 +39,21 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
     return LogDirFacts(
         path=directory, cluster_id=cluster_id, topic_ids=topic_ids, unreadable_topics=unreadable
     )
+
+
+def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None], owner: str) -> None:
+    """Raise NotFoundError if the log directories have no topic of these ids: another cluster has them.
+
+    `topic_ids` are those that `owner` has, which the message names. Nothing is raised for topics without any,
+    or where the id of a topic in the log directories can't be read; NotFoundError as for `require_log_dir`.
+    """
+    for directory in dirs:
+        require_log_dir(directory)
+    facts = [read_log_dir_facts(directory) for directory in dirs]
+    if not facts or not topic_ids or any(each.why_unreadable or each.unreadable_topics for each in facts):
+        return
+    if all(each.topic_ids.keys().isdisjoint(topic_ids) for each in facts):
+        raise NotFoundError(
+            f"no --log-dir has a topic of {owner}: {names_text([str(directory) for directory in dirs])}",
+            hint="name the log directories (log.dirs) of the brokers that have these topics",
+        )

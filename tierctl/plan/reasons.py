@@ -113,8 +113,9 @@ def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _copy_may_run(facts: Mapping[str, Any]) -> str:
-    is_by_broker = facts["broker_id"] >= 0
-    by = f"broker {facts['broker_id']}" if is_by_broker else "tierctl"
+    broker_id = facts["broker_id"]
+    is_by_broker = broker_id is not None and broker_id >= 0
+    by = f"broker {broker_id}" if is_by_broker else "tierctl"
     may = "may still run" if is_by_broker else "may still store an object"
     later = f"once a later copy has reached offset {facts['end_offset']}, or " if is_by_broker else ""
     return (

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.apply.run import RunOptions
-from tierctl.commands.local_logs import require_own_log_dirs
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
@@ -19,7 +18,7 @@ from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import SafetyRefusal, UsageError
-from tierctl.locallog import ensure_stopped, list_partitions
+from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.model import (

@@ -102,7 +102,7 @@ def _has_ended(view: PartitionView, segment: RemoteLogSegmentMetadata, now_ms: i
     begun_ms = segment.event_timestamp_ms
     if begun_ms > 0 and now_ms - begun_ms > DANGLING_AGE_MS_MIN:
         return True
-    if segment.broker_id < 0:
+    if segment.broker_id is None or segment.broker_id < 0:
         return False
     newest = _newest_epoch(segment)
     later = (entry.epoch for entry in view.lineage.entries if entry.epoch > newest)
