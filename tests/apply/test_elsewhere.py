@@ -30,10 +30,10 @@ class Elsewhere(LocalEngine):
         super().__init__(1)
         self._folder = folder
 
-    def map(
+    def begin(
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
-    ) -> list[SideEffectResult]:
-        return super().map(side_effect, inputs, replace(context, remote=local_tier(self._folder)))
+    ) -> Callable[[], list[SideEffectResult]]:
+        return super().begin(side_effect, inputs, replace(context, remote=local_tier(self._folder)))
 
 
 class Gone(LocalEngine):
