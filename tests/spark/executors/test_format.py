@@ -19,7 +19,7 @@ WAYS = (
     ("--style", "json", "--order", "time"),
     ("--property", "print.partition=true", "--property", "sep=|", "--state", "DELETE_SEGMENT_FINISHED"),
     ("--output", "csv", "--topic", "clicks", "--from-offset", "3", "--to-offset", "11"),
-    ("--order", "time", "--metadata-partition", "0", "--metadata-partition", "9"),
+    ("--order", "time", "--metadata-partition", "0", "--metadata-partition", "4"),
     ("--max-messages", "10"),
     ("--max-messages", "33", "--order", "time", "--type", "RemoteLogSegmentMetadataUpdate"),
 )
