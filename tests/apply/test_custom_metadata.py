@@ -57,6 +57,7 @@ def test_explain_and_status_know_the_breach(
     where = ("--metadata", here.metadata, "--config", server, "--log-dir", here.logs)
     where = (*where, "--topic-configs", topics, "--state-dir", here.state_dir, "-o", "json")
     tier = ("--remote", here.remote, "--layout", "aiven")
+    here.state_dir.mkdir(exist_ok=True)
     before = tierctl("status", *where)
     assert tierctl("copy", *where, *tier, "--topic", "bills", "--apply").code == 8
     again = tierctl("copy", *where, *tier, "--topic", "bills")
