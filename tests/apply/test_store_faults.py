@@ -131,7 +131,7 @@ class TestCopy:
 
     @pytest.mark.parametrize("kind", ["reset before", "403", "404"])
     def test_verification(self, away: Away, tierctl: Tierctl, kind: Kind) -> None:
-        away.proxy.faults = [Fault(kind, "HEAD", ".log", 0)]
+        away.proxy.faults = [Fault(kind, "GET", "start-after", 0)]
         first = tierctl(*away.copy("kafka"))
         assert first.code in FAILED, first.err
         assert not any(s.state is _S.COPY_SEGMENT_FINISHED for s in away.segments())

@@ -105,7 +105,7 @@ def test_an_unknown_request_for_completion_is_refused() -> None:
     [
         (["fromat"], "'fromat'", "format"),
         (["format", "--metdata", "x"], "--metdata", "did you mean --metadata"),
-        (["format"], "nothing to read", "--metadata URI"),
+        (["format"], "nothing to read", "name --metadata or segment files"),
         (["format", "--style", "nope", "--input", "hex"], "no style 'nope'", "json, kafka, kip"),
         (
             ["format", "--metadata", "kafka://localhost"],
@@ -197,7 +197,7 @@ def test_the_home_folder_has_settings_too(metadata: Path, tmp_path: Path) -> Non
     [
         ("metadata = ", [], "not TOML"),
         ('[profiles.default]\nmetdata = "x"\n', [], "did you mean 'metadata'?"),
-        ('[profiles.a]\nmetadata = "x"\n', ["--profile", "b"], "profiles there: a"),
+        ('[profiles.a]\nmetadata = "x"\n', ["--profile", "b"], "known profiles: a"),
         ("profiles = 3\n", [], "'profiles' must be tables"),
         ("[profiles.default.metadata]\nx = 1\n", [], "expected text"),
     ],

@@ -69,7 +69,7 @@ def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--log-file", "/absent/x"), "--log-file /absent/x: /absent is no folder"),
+        (("--log-file", "/absent/x"), "--log-file /absent/x: /absent is not a folder"),
         (("--log-file", "/dev"), "--log-file /dev: Is a directory"),
         (("--log-format", "xml"), "'xml' is not one of 'text', 'json'"),
         (("--lock-timeout", "soon"), "not a duration: 'soon'"),

@@ -131,7 +131,7 @@ class TestClientSettings:
             ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
             (
                 {"sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
-                "PLAIN goes with PlainLoginModule, not Scram",
+                "PLAIN needs PlainLoginModule, not Scram",
             ),
             (
                 {"sasl.mechanism": "PLAIN", "sasl.jaas.config": "PlainLoginModule required username=a;"},

@@ -135,9 +135,12 @@ def whole_metadata(resources: Resources, *, keeps_state: bool = False) -> Remote
 def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> None:
     """Call `require_own_log_dirs` for the topics of `metadata`, unless a cluster has the logs.
 
-    The log directories of a cluster that deleted all these topics have the metadata topic.
+    Topics that are marked as deleted have no logs. The log directories of a cluster that deleted all the
+    other topics have the metadata topic.
     """
-    topic_ids: set[Uuid | None] = {part.topic_id_partition.topic_id for part in metadata.state}
+    topic_ids: set[Uuid | None] = {
+        part.topic_id_partition.topic_id for part in metadata.state if part.delete_state is None
+    }
     if topic_ids and request.log_dir and not request.has_cluster:
         topic_ids.add(metadata.identity().metadata_topic_id)
         locallog.require_own_log_dirs(request.log_dir, topic_ids, "the metadata")
