@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.spark.fixtures import (
@@ -29,9 +29,14 @@ from tests.support.broker import broker, brokers
 from tests.support.kafka import kafka
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
-if not TRIES_ALL:
-    settings.register_profile("some", max_examples=25)
-    settings.load_profile("some")
+# The time of an example depends on the other work of the machine, so none fails a test.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    **({} if TRIES_ALL else {"max_examples": 25}),
+)
+settings.load_profile("tests")
 
 __all__ = [
     "broker",

@@ -50,7 +50,7 @@ SMALL = {"FILE_ROWS": [1, 3], "CLOSED_ROWS": [1, 2, 99], "MERGED_FILES": [2, 3],
 """File sizes so small that a few segments fill several files."""
 
 
-@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 5), histories(8)), min_size=1, max_size=4), st.data())
 def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEvent]]], data: Any) -> None:
     """Runs may end at any offset, in any metadata partition, and with files of any size."""

@@ -67,7 +67,7 @@ def kafka_line(value: bytes | None, offset: int) -> tuple[str, bool]:
         return f"{head}error: {printable(str(error))}, bytes: {shown}{more}", True
 
 
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(columns(), max_size=3))
 def test_kafka_lines_are_those_of_the_scalar_renderer(small_pages: None, chunks: list[Values]) -> None:
     values = [value for chunk in chunks for value in chunk]
@@ -88,7 +88,7 @@ def json_of(value: bytes | None) -> dict[str, Any]:
     return json_fields(event) | {"dialect": str(dialect_of(event))}
 
 
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(columns(), max_size=3))
 def test_json_lines_are_the_fields_of_the_scalar_codec(small_pages: None, chunks: list[Values]) -> None:
     values = [value for chunk in chunks for value in chunk]
@@ -104,7 +104,7 @@ def test_json_lines_are_the_fields_of_the_scalar_codec(small_pages: None, chunks
 
 
 @pytest.mark.parametrize(("style", "properties"), STYLES)
-@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(chunks=st.lists(columns(), max_size=3))
 def test_a_record_has_the_same_line_alone(
     small_pages: None, style: str, properties: dict[str, str], chunks: list[Values]
