@@ -29,15 +29,14 @@ def fold(shape: Shape) -> Comparison:
 
 
 _FOLD = (
-    "This was measured while executors returned 194 MB of segments in two jobs, whose starts and ends took "
-    "0.7 s each. In one job, which returns sizes, the workers take 14.2 s of processor time and the JVM "
-    "1.3 s, beside other work, for what one process does in 13.2 s; before, they took 15.5 s and 3.1 s"
+    "By processor time, measured beside other work, the executors' workers take 14.2 s and the JVM 1.3 s for "
+    "what one process does in 13.2 s, so that two cores can reach 1.7×; the start and the end of the job, "
+    "in which one core waits, take the rest"
 )
 _SPLIT = (
     "Of one process's processor time, reading and checking batches takes 46 %, decoding 20 %, folding 34 %. "
     "Split, all of it runs on both cores, and a seventh is added: finding each event's user partition 9 %, "
-    "compressing events for the shuffle 5 %; the work of Spark's JVM comes on top and was not measured, nor "
-    "was a run since executors return sizes instead of segments, or one on a quiet machine"
+    "compressing events for the shuffle 5 %; the work of Spark's JVM comes on top and was not measured"
 )
 
 
