@@ -13,10 +13,10 @@ from tierctl.kafka.client_settings import (
     ClientSettings,
     PasswordLogin,
     SecurityProtocol,
-    client_file,
 )
 from tierctl.kafka.jaas import parse_jaas
 from tierctl.metadata.server_properties import ServerSettings
+from tierctl.wire.files.properties import read_client_file
 
 from tests.support.certificates import Certificates, make_certificates
 
@@ -174,13 +174,13 @@ class TestClientSettings:
     def test_files(self, tmp_path: Path) -> None:
         path = tmp_path / "client.properties"
         path.write_text("# ours\nbootstrap.servers: a:1\nsasl.jaas.config=x \\\n  y\n")
-        assert client_file(path) == {"bootstrap.servers": "a:1", "sasl.jaas.config": "x y"}
+        assert read_client_file(path) == {"bootstrap.servers": "a:1", "sasl.jaas.config": "x y"}
         path.write_text(f"password=\\u00zz{SECRET}\n")
         with pytest.raises(UsageError) as caught:
-            client_file(path)
+            read_client_file(path)
         assert SECRET not in str(caught.value)
         with pytest.raises(UsageError, match="can't be read"):
-            client_file(tmp_path / "none")
+            read_client_file(tmp_path / "none")
 
     def test_librdkafka_refusing_a_value_is_a_usage_error_without_it(self) -> None:
         from confluent_kafka.admin import AdminClient

@@ -13,6 +13,7 @@ from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.observed import Transfers
 from tierctl.storage.throttle import Throttle
+from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.plan.steps import Plan
@@ -158,4 +159,4 @@ def require_named_files(request: Request) -> None:
     for folder in request.log_dir:
         locallog.require_folder(folder)
     if request.command_config is not None:
-        locallog.read_client_file(request.command_config)
+        read_client_file(request.command_config)

@@ -15,8 +15,8 @@ from tierctl.errors import UsageError
 from tierctl.kafka.jaas import parse_jaas
 from tierctl.kafka.key_stores import KeyPair, pem_certificates, pem_key_pair, read_keystore, read_truststore
 from tierctl.model.settings import client
-from tierctl.model.settings.stated import SettingSource, StatedSettings, place_of
-from tierctl.wire.files.properties import read_properties
+from tierctl.model.settings.stated import StatedSettings, place_of
+from tierctl.wire.files.properties import read_client_file
 
 _BEARER_LOGIN = "OAuthBearerLoginModule"
 _PASSWORD_LOGINS = {
@@ -113,7 +113,7 @@ class ClientSettings:
         `bootstrap` is `host:port,…` or kafka://host:port,…; without servers, the file's apply. Raises
         UsageError.
         """
-        given = StatedSettings({}, {}) if command_config is None else client_file(command_config)
+        given = StatedSettings({}, {}) if command_config is None else read_client_file(command_config)
         option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
@@ -143,11 +143,6 @@ class ClientSettings:
             more={key: given[key] for key in client.PASSED_ON if key in given},
             notes=tuple(f"{place_of(given, key, source)}: {key} is not used" for key in unknown),
         )
-
-
-def client_file(path: Path) -> StatedSettings:
-    """Return the settings in a client's .properties file; raise UsageError if it can't be read."""
-    return read_properties(path, SettingSource.CLIENT_FILE)
 
 
 def split_servers(text: str, source: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
     from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
     from tierctl.locallog.locks import ensure_stopped, is_locked
-    from tierctl.locallog.topic_configs import read_client_file, read_topic_configs
+    from tierctl.locallog.topic_configs import read_topic_configs
     from tierctl.locallog.topic_ids import read_log_dir_facts, require_own_log_dirs
 else:
     __getattr__ = exports(
@@ -31,7 +31,7 @@ else:
         formatted_node=("FormattedNode", "read_formatted_node"),
         loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
         locks=("ensure_stopped", "is_locked"),
-        topic_configs=("read_client_file", "read_topic_configs"),
+        topic_configs=("read_topic_configs",),
         topic_ids=("read_log_dir_facts", "require_own_log_dirs"),
     )
 
@@ -44,7 +44,6 @@ __all__ = [
     "is_log_dir",
     "left_out_folders",
     "list_partitions",
-    "read_client_file",
     "read_formatted_node",
     "read_log_dir_facts",
     "read_log_dirs",

@@ -71,8 +71,3 @@ def _config(path: Path, name: str, settings: StatedSettings, brokers: BrokerDefa
         return TopicConfig.from_settings(settings, brokers)
     except UsageError as error:
         raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None
-
-
-def read_client_file(path: Path) -> StatedSettings:
-    """Return the settings in a client's .properties file; raise UsageError if it can't be read."""
-    return read_properties(path, SettingSource.CLIENT_FILE)

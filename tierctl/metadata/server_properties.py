@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tierctl.kafka.client_settings import ClientSettings, client_file, split_servers
+from tierctl.kafka.client_settings import ClientSettings, split_servers
 from tierctl.model.settings import broker, client
 from tierctl.model.settings import metadata_manager as manager
 from tierctl.model.settings.stated import SettingSource, StatedSettings
-from tierctl.wire.files.properties import read_properties
+from tierctl.wire.files.properties import read_client_file, read_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ def metadata_clients(servers: str, command_config: Path | None, server: ServerSe
     """
     clients = server.clients
     if command_config is not None:
-        own = ClientSettings.from_properties(client_file(command_config), str(command_config))
+        own = ClientSettings.from_properties(read_client_file(command_config), str(command_config))
         found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
         source = own.servers_from if own.bootstrap_servers else clients.admin.servers_from
         clients = MetadataClients.same(own).at(found, source)

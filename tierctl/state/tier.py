@@ -176,6 +176,13 @@ class TierState:
         """Return the state of one user partition; None if no event names it."""
         return self.partitions.get(topic_id_partition.key)
 
+    def segment(
+        self, topic_id_partition: TopicIdPartition, segment_id: Uuid
+    ) -> RemoteLogSegmentMetadata | None:
+        """Return the current metadata of a segment; None if it is unknown or deleted."""
+        part = self.partition(topic_id_partition)
+        return None if part is None else part.get(segment_id)
+
     def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield each deleted segment in its last state; only if `keep_deleted` was set before the fold."""
         for part in self.partitions.values():

@@ -54,10 +54,9 @@ class TierSources:
 
     def _segment(self, step: Step) -> RemoteLogSegmentMetadata | None:
         segment_id = step.details.get(SOURCE_SEGMENT_ID)
-        part = self._metadata.state.partition(step.topic_id_partition)
-        if part is None or not isinstance(segment_id, str):
+        if not isinstance(segment_id, str):
             return None
-        return part.get(Uuid.parse(segment_id))
+        return self._metadata.state.segment(step.topic_id_partition, Uuid.parse(segment_id))
 
     def _has_no_transactions(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return True if the transaction index is empty: brokers before 4.0 never set `txn_index_empty`."""

@@ -50,8 +50,7 @@ def outcome_of(step: Step, deletion: Deletion) -> Outcome:
 
 def find_segment(step: Step, state: TierState) -> RemoteLogSegmentMetadata | None:
     """Return the current metadata of the segment that `step` names, or None if it is deleted."""
-    part = state.partition(step.topic_id_partition)
-    return None if part is None or step.segment_id is None else part.get(step.segment_id)
+    return None if step.segment_id is None else state.segment(step.topic_id_partition, step.segment_id)
 
 
 def segment_update(

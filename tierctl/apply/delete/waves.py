@@ -169,8 +169,8 @@ class _StartedWave:
 
     def _is_known(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return False if another program published DELETE_SEGMENT_FINISHED for the segment meanwhile."""
-        part = self._context.metadata.state.partition(segment.topic_id_partition)
-        return part is not None and part.get(segment.segment_id) is not None
+        state = self._context.metadata.state
+        return state.segment(segment.topic_id_partition, segment.segment_id) is not None
 
     def _proven(self, deletions: Sequence[Deletion]) -> list[Deletion]:
         """Return `deletions`, with an error for each segment that still has objects, as this process sees.

@@ -232,12 +232,11 @@ def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_o
 
 def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
     """Return the parts of segments that the step names; raise RemoteResourceNotFound if one was deleted."""
-    part = context.metadata.state.partition(step.topic_id_partition)
     named = step.details[SEGMENTS]
     parts = []
     for number, each in enumerate(named):
         segment_id = each["segment_id"]
-        metadata = None if part is None else part.get(Uuid.parse(segment_id))
+        metadata = context.metadata.state.segment(step.topic_id_partition, Uuid.parse(segment_id))
         if metadata is None:
             raise RemoteResourceNotFound(
                 f"segment {segment_id} was deleted in the meantime", hint="plan again"

@@ -36,9 +36,7 @@ def publish_segments(
 def _events(step: Step, state: TierState, context: RunContext) -> Iterator[MetadataEvent]:
     """Yield COPY_SEGMENT_STARTED, unless the metadata have it, and the later states of the step."""
     segment = _segment(step, context)
-    part = state.partition(step.topic_id_partition)
-    known = None if part is None else part.get(segment.segment_id)
-    if known is None:
+    if state.segment(step.topic_id_partition, segment.segment_id) is None:
         # As brokers do: only the events after the copy have custom metadata.
         yield replace(segment, custom_metadata=None)
     for name in step.details[STATES].split(","):

@@ -9,7 +9,6 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.doctor.brokers import is_tiering
 from tierctl.errors import ExitCode
-from tierctl.kafka.client_settings import client_file
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.progress import Progress, SilentProgress
@@ -23,6 +22,7 @@ from tierctl.model.severity import Severity
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
+from tierctl.wire.files.properties import read_client_file
 
 _OPTION = "option"
 _DEFAULT = Origin(source=SettingSource.DEFAULT)
@@ -121,7 +121,7 @@ def show_config(
         )
         clients = StatedSettings({}, {})
         if request.command_config is not None:
-            clients = client_file(request.command_config)
+            clients = read_client_file(request.command_config)
         rows = [
             *map(_option, options),
             *_of_table(broker.TABLE, own),

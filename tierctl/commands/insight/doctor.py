@@ -27,7 +27,6 @@ from tierctl.doctor.settings_files import check_file
 from tierctl.doctor.store import REFUSALS, examine_store
 from tierctl.doctor.store_probe import probe_store
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
-from tierctl.kafka.client_settings import client_file
 from tierctl.locallog import read_topic_configs
 from tierctl.metadata.recent_writers import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -46,6 +45,7 @@ from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.registry import store_uri
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
+from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
@@ -375,7 +375,9 @@ class _Run:
     def _secret_files(self) -> Iterator[SecretFile]:
         request = self.request
         if request.command_config is not None and request.command_config.exists():
-            yield from secrets.settings_files(request.command_config, client_file(request.command_config))
+            yield from secrets.settings_files(
+                request.command_config, read_client_file(request.command_config)
+            )
         if request.config is not None and request.config.exists():
             yield from secrets.settings_files(request.config, valid_in_file(request.config))
         for file in private_keys_of(request.aiven_private_key).values():

@@ -79,3 +79,8 @@ def read_properties(path: Path, source: SettingSource) -> StatedSettings:
         {key: value for key, value, _ in found},
         {key: Origin(source=source, file=path, line=line) for key, _, line in found},
     )
+
+
+def read_client_file(path: Path) -> StatedSettings:
+    """Return the settings in a client's .properties file; raise UsageError if it can't be read."""
+    return read_properties(path, SettingSource.CLIENT_FILE)
