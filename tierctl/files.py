@@ -143,7 +143,7 @@ PLAIN = FileSystem()
 
 @cache
 def _umask() -> int:
-    # The umask can be read only by setting it; the temporary value is strict, therefore harmless.
+    # The umask can be read only by setting it. Until it is restored, new files get no rights for others.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

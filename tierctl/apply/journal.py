@@ -74,7 +74,8 @@ class Journal:
 
     def record_breaches(self, breaches: Sequence[CustomMetadataBreach]) -> None:
         """Record the first breach of each partition, in the place of an earlier one; durable on return."""
-        # Of several segments that were uploaded at the same time, the first one stops the partition.
+        # If several segments of a partition were uploaded at the same time, the breach with the lowest offset
+        # is kept.
         first_last = sorted(breaches, key=lambda each: -each.start_offset)
         every = (*self.custom_metadata_breaches(), *first_last)
         kept = {(each.topic_id, each.partition): each for each in every}

@@ -38,7 +38,7 @@ def measure_mutation(
         _copy_lag(meter, left, {part.topic_id_partition.topic for part in state}, scope)
         return
     known = {part.topic_id_partition.topic for part in state}
-    # sweep and delete decide for different topics: each leaves the values of the other as they are.
+    # `delete` decides for deleted topics and `sweep` for all others: each sets only its own topics' values.
     is_delete = plan.command == "delete"
     topics = {part.topic_id_partition.topic for part in state if (part.delete_state is not None) == is_delete}
     topics = {topic for topic in topics if not scope.keeps((topic,))} | {step.topic for step in plan.steps}
@@ -83,7 +83,7 @@ def _count(meter: Meter, command: str, outcome: Outcome) -> None:
     step, is_failed = outcome.step, outcome.status is Status.FAILED
     if is_failed:
         meter.count(families.ERRORS, command, type(outcome.error).__name__)
-    # A step that another program has done is in no count.
+    # A done step with a reason was done by another program: it is not counted.
     is_own = is_failed or (outcome.status is Status.DONE and outcome.reason is None)
     if step.action not in _FAMILIES or not is_own:
         return

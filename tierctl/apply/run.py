@@ -84,7 +84,7 @@ class _Run:
             sources=options.sources,
             custom_metadata_max_bytes=options.custom_metadata_max_bytes,
         )
-        # Keyed by identity, because two steps of a plan may be equal.
+        # The key is `id(step)`, because two steps of a plan may be equal.
         self._outcomes: dict[int, Outcome] = {}
         self._broken: set[_Key] = set()
         self._halted: TierctlError | None = None
@@ -137,7 +137,7 @@ class _Run:
             for wave in self._context.delete_waves(self._steps(action)):
                 self._attempt(wave, self._publish)
         if not self._outcomes and self._may_begin():
-            # Without a step to publish, replicas that an interrupted run left behind are completed here.
+            # An empty append completes the replicas that an interrupted run did not write to their ends.
             self._context.metadata.publish(())
 
     def _restore(self, node: NewLogs) -> None:
@@ -160,7 +160,7 @@ class _Run:
         if not isinstance(node, NewNode):
             return
         if node.has_metadata_topic and self._may_begin():
-            # Makes the node's metadata topic, also if no segment is published in it.
+            # An empty append creates the node's metadata topic, which must exist even without segments.
             self._context.metadata.publish(())
         self._attempt(self._steps(Action.CREATE_TOPIC), node.write_bootstrap)
 

@@ -200,7 +200,8 @@ def fetch(
         printer = Printer.of(ctx, KEY_OCCURRENCES, output or options.OutputFormat.TABLE)
     request = request_of(commands.FetchRequest, ctx)
     if output is options.OutputFormat.CSV and not printer.view.is_plain:
-        # Executors render csv with all columns; other columns are made from jsonl here.
+        # Executors render csv only with all columns. For other columns they render jsonl, and the driver
+        # makes the csv.
         request = replace(request, output=options.OutputFormat.JSONL)
     result = commands.fetch(request, console_of(ctx, prints_meanwhile=True))
     match result:

@@ -242,7 +242,7 @@ def _named(args: Sequence[str], known: Node) -> Sequence[str]:
     valued = {name for option in known.options if not option.is_flag for name in option.names}
     words = (word for before, word in zip(("", *args), args, strict=False) if before not in valued)
     first = next((word for word in words if not word.startswith("-")), None)
-    # These look at the options of other commands, which they find in the tree.
+    # These commands need the options of other commands, which they find in the tree.
     return (first,) if first in COMMANDS and first not in {"submit", "schedule", "config"} else COMMANDS
 
 

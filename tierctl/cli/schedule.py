@@ -112,7 +112,7 @@ def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
         raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
     given = parsed(root, command, arguments)
     if isinstance(ctx.obj, RunSettings):
-        # The words may choose another profile, or another tierctl.toml.
+        # The scheduled command may name another profile or another tierctl.toml.
         ctx.obj.read_again()
         given = parsed(root, command, arguments)
         ctx.obj.require_valid()

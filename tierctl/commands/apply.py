@@ -125,7 +125,7 @@ def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[st
     planned = saved.identity.topic_ids
     if METADATA_TOPIC in planned.values():
         if not request.topic and not request.topic_id:
-            # Its committed offsets are of no topic: such a plan was made for all topics.
+            # A plan that changes committed offsets, which belong to no topic, was made for all topics.
             return {"topic": (), "topic_id": ()}
         planned = {topic_id: topic for topic_id, topic in planned.items() if topic != METADATA_TOPIC}
     if not planned:

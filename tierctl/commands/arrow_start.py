@@ -28,7 +28,7 @@ def start_without_pandas() -> None:
         return
     sys.meta_path.insert(0, _NoPandas)
     try:
-        # With a type: to find one out, pyarrow imports dateutil.
+        # The type is given, because pyarrow imports dateutil to infer one.
         pa.array([0], pa.int64()).to_numpy(zero_copy_only=False)
     finally:
         sys.meta_path.remove(_NoPandas)

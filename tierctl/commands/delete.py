@@ -180,7 +180,8 @@ def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list
     for name in sorted(illegal):
         run.progress.say(f"{name!r} is not a valid topic name, so it is not searched for")
     partitions = [p.topic_id_partition for p in parts if p.topic_id_partition.topic not in illegal]
-    # The metadata were read first: a topic created since can't be taken for a deleted one.
+    # The cluster is asked after the metadata were read, so that a topic created meanwhile does not count as
+    # deleted.
     found = leaked_topic_ids(run.cluster.topics(p.topic for p in partitions), partitions)
     knows_none = bool(partitions) and len(found) == len({p.topic_id for p in partitions})
     if knows_none and not request.mark and not run.cluster.answer_about(found, state).is_own:

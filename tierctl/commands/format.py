@@ -290,7 +290,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
             try:
                 resources.resolve_selection(work.seen)
             except NotFoundError as e:
-                # The rows are out already: the caller still has to end its array or table.
+                # Rows were printed already, and the caller must still close its array or table: do not raise.
                 resources.problems.report(e)
         return resources.problems.exit_code
 

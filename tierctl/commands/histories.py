@@ -107,7 +107,7 @@ def report_unusable(
     for problem, following in pairwise([*shown, None]):
         assert problem is not None
         if following is not None and following.hint == problem.hint:
-            # The last of the errors with the same hint shows it.
+            # A hint that several errors in a row share is printed once, below the last of them.
             problem.hint = None
         resources.problems.report(problem)
     if len(problems) > _PROBLEMS_SHOWN_MAX:
@@ -152,12 +152,12 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
     With `sizes_only`, the caller reads no segments: executors may keep only the sizes of user partitions.
     """
     request = resources.request
-    # Metrics are about segments, and a state directory stores them.
+    # Metrics and a state directory need the segments themselves.
     sizes_only = sizes_only and request.meter is None and request.state_dir is None
     metadata = resources.metadata(sizes_only=sizes_only)
     state = metadata.refresh()
     if sizes_only and state.missing:
-        # The segments are examined to find whose history is complete.
+        # Which partitions' histories are complete can be found only from the segments.
         metadata = resources.metadata()
         state = metadata.refresh()
     resources.select_among(state)

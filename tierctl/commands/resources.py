@@ -78,7 +78,7 @@ class Resources:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Closing callbacks receive the exception, so that Spark's errors are translated there.
+        # The exception is passed to the resources' own `__exit__`, where Spark's errors are translated.
         self._open.__exit__(kind, error, trace)
 
     def _closing(self, opened: C) -> C:

@@ -258,7 +258,8 @@ class RunningCluster:
         remote_bytes = distinct_bytes(tuple(view.iter_live()))
         if log.local_log_bytes is not None and remote_bytes + log.local_log_bytes <= limit_bytes:
             return log.local_log_bytes
-        # A broker's log size includes segments that are also in the tier, so batches above it are counted.
+        # The broker's log size includes segments that are also in the tier. So add up the batches above the
+        # highest copied offset.
         return self.cluster.batch_bytes(
             log.topic_partition, copied + 1, log.log_end_offset, bytes_max=limit_bytes
         )

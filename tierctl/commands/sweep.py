@@ -206,7 +206,8 @@ def _options(run: Mutation, log_starts: Mapping[TopicIdPartition, int]) -> RunOp
         )
 
     def raise_log_starts(starts: Mapping[TopicIdPartition, int]) -> None:
-        # On the cluster first: the journal must never be ahead of the log start that consumers see.
+        # Raise the log start on the cluster before the journal, so that the journal is never ahead of what
+        # consumers see.
         if run.cluster is not None:
             run.cluster.raise_log_starts(starts)
         if run.journal is not None:

@@ -91,7 +91,7 @@ class Examination:
             for result in examine():
                 self._add(result)
         except (TierctlError, OSError) as e:
-            # `examine` may make other checks of this examination.
+            # `checks` may name checks that `examine` has made before the error.
             made = {result.check for result in self.results[first:]}
             for check in checks:
                 if check not in made:

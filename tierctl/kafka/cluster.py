@@ -83,7 +83,7 @@ class Cluster:
         unreadable = None
         try:
             settings = self._settings_in(asked, "BROKER", str(node.id))
-            # Brokers without tiered storage do not have the setting.
+            # Brokers whose version has no tiered storage do not have the setting.
             tiers = (settings.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name) or "false").lower() == "true"
             interval = settings.get(broker.TASK_INTERVAL_MS.name)
             interval_ms = int(interval) if interval and interval.isdigit() else None
@@ -212,7 +212,8 @@ class Cluster:
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Return the offsets of each partition from its leader, with one request per kind of offset."""
         starts = self._admin.list_offsets(partitions, latest=False)
-        # The tier's end is read before the log's, because copies continue: a log is never behind its tier.
+        # The tier's end is read before the log's: copies continue meanwhile, and in the other order the tier
+        # could seem to end after the log.
         tiered = self._leaders.offsets(partitions, LATEST_TIERED)
         local = self._leaders.offsets(partitions, EARLIEST_LOCAL)
         stable = self._admin.list_offsets(partitions, latest=True, committed=True)

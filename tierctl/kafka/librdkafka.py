@@ -88,7 +88,7 @@ class ErrorWatch:
             )
         if name == "_ALL_BROKERS_DOWN" and self.last is not None:
             self._unreachable = next((cause for cause in _UNREACHABLE if cause in self.last), None)
-        # _ALL_BROKERS_DOWN follows from the error before it, which is more specific.
+        # _ALL_BROKERS_DOWN is a consequence of the error before it: keep that one, which is more specific.
         if name != "_ALL_BROKERS_DOWN" or self.last is None:
             self.last = text
 
@@ -140,7 +140,7 @@ def configuration(settings: ClientSettings, folder: Path) -> dict[str, Any]:
         "security.protocol": settings.security_protocol.value,
         "client.id": "tierctl",
         "reconnect.backoff.max.ms": 1000,
-        # Errors arrive through the watch.
+        # librdkafka's own log is off: errors arrive through `error_cb`.
         "log_level": 0,
         **settings.more,
     }

@@ -41,7 +41,8 @@ class RawFetcher:
             window = self._window(partition, start_offset)
             chunk = chunk_of(window, partition, start_offset, end_offset, source)
             if not len(window.heads) and chunk.damage:
-                # Damage without a valid batch after it extends to the end offset.
+                # There is no valid batch after the damage, so all offsets up to `end_offset` are reported as
+                # damaged.
                 chunk = empty_chunk(
                     partition, end_offset, DamagedRange(start_offset, end_offset, chunk.damage[-1].error)
                 )
@@ -60,7 +61,8 @@ class RawFetcher:
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
         heads, _ = without_edge(scan_heads(data, expected_offset=expected), len(data))
         if not len(heads):
-            # Only damaged bytes, whose end is unknown: all bytes of this fetch are unreadable.
+            # The response has damaged bytes only, and it is unknown where the damage ends: report all of
+            # them.
             heads = replace(scan_heads(data, expected_offset=expected), torn=None)
         return Window(data, 0, heads, expected)
 

@@ -70,7 +70,8 @@ class TopicPublisher:
                 return offsets
             finally:
                 if not complete:
-                    # The producer's sequence numbers have a gap, or it may still have records queued.
+                    # The producer is not used again: its sequence numbers may have a gap, or records may
+                    # still be queued.
                     append.abandon()
                     self._producer = None
 
@@ -150,7 +151,7 @@ class _Append:
         return all(offset is None for offset in self._offsets)
 
     def _failure(self, why: str) -> Exception:
-        # More delivery reports may arrive; they decide between a failure and an unknown outcome.
+        # Wait for more delivery reports, which show whether the append failed or its outcome is unknown.
         deadline = time.monotonic() + _REFUSALS_S
         while len(self._producer) and time.monotonic() < deadline and (self._errors or self._fatal):
             self._poll()

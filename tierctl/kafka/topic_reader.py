@@ -166,7 +166,8 @@ class _Reading:
             for message in messages:
                 reached, is_damaged = self._reached(message)
                 if reached > self._next or is_damaged:
-                    # No record arrived for these offsets: the broker's batches show why.
+                    # The consumer passed these offsets without a record: fetch the broker's batches to see
+                    # why.
                     yield from self._flush(rows)
                     rows = _Rows()
                     yield from self._past_damage() if is_damaged else self._raw(reached)

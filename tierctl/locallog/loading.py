@@ -173,7 +173,7 @@ def _read_or_report(
         return [read_log(partition, folder, checkpoints)]
     except TierctlError as error:
         if not folder.is_dir():
-            # The topic was deleted meanwhile: a running broker renames the folder.
+            # The topic was deleted while it was read: a running broker has renamed its folder.
             return []
         if on_error is None:
             raise
@@ -300,7 +300,7 @@ def _local_segments(segments: Sequence[SegmentFiles], snapshots: set[int]) -> tu
 
 def _local_segment(segment: SegmentFiles, next_base: int | None, snapshots: set[int]) -> LocalSegment:
     transaction_index = segment.path(".txnindex")
-    # Truncation of a log leaves empty transaction indexes, which mean the same as none.
+    # An empty transaction index, which truncation of a log may leave, means the same as no index.
     has_aborts = transaction_index.exists() and transaction_index.stat().st_size > 0
     has_snapshot = next_base is not None and next_base in snapshots
     return LocalSegment(

@@ -67,7 +67,7 @@ class ProducerTable:
         self.entries[head.producer_id] = entry_of(head, first_offset, epoch)
 
     def _append_marker(self, buf: Buffer, head: BatchHead, before: ProducerEntry | None) -> None:
-        # Compaction leaves empty marker batches, which end no transaction.
+        # Compaction may remove the marker from its batch; an empty batch ends no transaction.
         markers = [control_record(record) for record in batch_at(buf, head).records()]
         if not markers or markers[0].type not in _MARKERS:
             return

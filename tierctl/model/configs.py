@@ -120,7 +120,7 @@ def _lag(
     if local == _AS_RETENTION:
         local = retention.kafka_value(settings)
     value = lag.value(settings)
-    # Kafka checks the lag when a topic's settings are changed, not when a broker's default is.
+    # Kafka checks the lag when a topic's own setting is changed, and not when a broker's default is changed.
     if lag.name in stated and is_above_local_retention(value, local):
         raise UsageError(
             f"{lag.name}={value} is above the effective {local_retention.name} of {local}",

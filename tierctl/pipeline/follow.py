@@ -110,7 +110,7 @@ class _Batches:
         try:
             _report(self.run.step(ends), self._on_commit)
         except TierctlError as e:
-            # Kept here, because Spark would convert the exception into text.
+            # The exception is stored and raised later: Spark would only pass on its text.
             self.error = e
 
 
@@ -118,7 +118,7 @@ class _Batches:
 def _started(
     spark: SparkSession, location: TopicLocation, batches: _Batches, interval_s: float
 ) -> Iterator[StreamingQuery]:
-    # Imported late: the source needs PySpark, and following in this process does not.
+    # Imported here, because only following on Spark needs PySpark.
     from tierctl.pipeline.ranges_source import ranges_stream
 
     ends = {str(number): part.end_offset for number, part in batches.run.latest.parts.items()}

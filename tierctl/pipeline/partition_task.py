@@ -163,7 +163,7 @@ class _Attempt:
             "snapshot": snapshot,
         }
         path = self._folder / "state.parquet"
-        # The snapshot is compressed; statistics would repeat it.
+        # Statistics would store the whole snapshot again, as the minimum and the maximum of its column.
         pq.write_table(
             pa.Table.from_pylist([row], STATE_SCHEMA),
             path,
@@ -181,7 +181,7 @@ def read_folded(store: ObjectStore, path: str) -> RestoredState:
     columns = ["snapshot", "snapshot_crc32c"]
     try:
         stream = store.open(key)
-        # Without a size, a stream reads 8 KiB at a time.
+        # A read without a size would read 8 KiB at a time.
         data = b"".join(iter(partial(stream.read, READ_BYTES), b""))
         row = pq.ParquetFile(pa.BufferReader(data)).read(columns).to_batches()[0]
         snapshot, expected = row.column(0)[0].as_buffer(), row.column(1)[0].as_py()

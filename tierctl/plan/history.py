@@ -83,7 +83,7 @@ def _why_incomplete(
         unknown_ids = facts.stored_ids - {segment.segment_id for segment in segments}
         if not unknown_ids:
             return None
-    # A deleted segment counts, too: the events after its first one are known.
+    # `lowest_start_offset` includes deleted segments: all events after a segment's first event are known.
     first = None if known is None else known.lowest_start_offset
     is_only_head = all(each.first_offset == 0 for each in missing)
     if is_only_head and _reaches_log_start(first, facts):

@@ -217,7 +217,8 @@ def is_restored(target: Target, source: Source, spans: Sequence[SegmentSpan]) ->
         return source.listed is not None and found[:-1] == list(source.listed)
     if [base for base, _ in found[1:-1]] != [span.from_offset for span in spans[1:]]:
         return False
-    # Of the first and the last segment only some records may have been written.
+    # The first and the last segment are not compared by size: only a part of their records may have been
+    # written.
     whole = zip(found[1:-2], spans[1:-1], strict=True)
     return found[0][1] > 0 and all(size == span.segment.segment_size_in_bytes for (_, size), span in whole)
 

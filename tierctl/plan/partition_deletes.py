@@ -46,7 +46,7 @@ def _why_not_marked(state: TierState, part: PartitionState) -> str | None:
     if part.delete_state is not None:
         return f"already {part.delete_state}"
     if not is_legal_topic_name(part.topic_id_partition.topic):
-        # No store has objects under such a name, so the mark could never be carried out.
+        # No store can have objects under such a name, so a marked partition could never be deleted.
         return "its topic has a name no topic can have: the metadata record is wrong or hostile"
     return why_unreadable(state, part)
 

@@ -126,7 +126,8 @@ class _Checker:
             if segment.state is not _S.COPY_SEGMENT_STARTED:
                 return Dropped(step=step, reason=f"the segment is {segment.state} by now")
             if step.action is Action.DISCARD_SEGMENT:
-                # Only sets without metadata are planned to be discarded, so this copy may be under way.
+                # DISCARD_SEGMENT is planned only for object sets without metadata: metadata that exist now
+                # show that a copy has begun since, which may still be running.
                 by = f"broker {segment.broker_id}"
                 return Dropped(step=step, reason=f"a copy of the segment was started since, by {by}")
         elif step.segment_id is not None and not _introduces(step):
@@ -234,7 +235,8 @@ def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
 
 
 def _check_materialise(step: Step, part: PartitionState | None) -> Dropped | None:
-    # Other changes of a node's files depend on no metadata; their fence asks whether the node was started.
+    # Only the segments to read are checked here. The step's other changes do not depend on metadata; whether
+    # the node was started is checked before they are made.
     for segment_id in (each["segment_id"] for each in step.details.get(SEGMENTS, ())):
         segment = None if part is None else part.get(Uuid.parse(segment_id))
         if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:

@@ -86,7 +86,8 @@ class AbortedTransactions:
         for txn in entries:
             self._aborted[txn.producer_id].append(txn)
         if segment_range.to_offset + 1 < end_offset:
-            # The next range must be read anyway; the transactions open after this one do not matter.
+            # The following range is read too, and its entries include the transactions that are open at its
+            # start.
             return
         still_open = self._open_after_range(number, segment_range)
         if still_open is not None:
@@ -101,7 +102,7 @@ class AbortedTransactions:
         found = self._stored_entries(segment_range)
         if found is None:
             return self._scan(number)
-        # The segment's entries above the range belong to another lineage, from which the segment diverged.
+        # Entries above the range belong to records that are not part of this lineage.
         return [
             txn for txn in found if segment_range.from_offset <= txn.last_offset <= segment_range.to_offset
         ]

@@ -137,7 +137,7 @@ class Indexes:
                     return True
                 break
             if isinstance(piece, Damage):
-                # The index may be right about a batch that the segment has lost.
+                # The segment is damaged here, so the index entry may be right.
                 return True
         self._report(self._wrong_entry(segment, IndexType.TIMESTAMP, entry))
         return False

@@ -58,7 +58,7 @@ def leader_logs(
     try:
         found = cluster.logs(partitions)
     except NotFoundError:
-        # One partition was deleted at this moment; query each of them separately.
+        # One of the partitions was deleted meanwhile: query each partition separately to find which.
         found = []
         for partition in partitions:
             try:

@@ -84,7 +84,7 @@ def lineage_from_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Linea
         if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             for epoch, start in segment.segment_leader_epochs:
                 starts[epoch] = min(start, starts.get(epoch, start))
-    # Lineage removes epochs that a later epoch contradicts.
+    # `Lineage` removes an epoch if a later epoch has the same or a lower start offset.
     return Lineage(sorted(starts.items()))
 
 

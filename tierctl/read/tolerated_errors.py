@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tierctl.errors import ExitCode, TierctlError
 
-# The exit code of a run with errors of several kinds is the first of these.
+# A run with several kinds of errors ends with the exit code that is first in this list.
 _MOST_SEVERE_FIRST = (ExitCode.CORRUPT, ExitCode.NOT_FOUND, ExitCode.LIMIT)
 
 

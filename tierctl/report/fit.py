@@ -40,7 +40,7 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
     ]
     kept = list(range(len(columns)))
     while total(least[i] for i in kept) > available and max(ranks[i] for i in kept) > 0:
-        # Of columns with the same rank the last is dropped.
+        # Drop the column with the highest rank; among columns of equal rank, the last one.
         kept.remove(max(kept, key=lambda i: (ranks[i], i)))
     widths = {i: least[i] for i in kept}
     for kind in (Kind.SENTENCE, Kind.CONTENT, Kind.NAME):

@@ -12,7 +12,7 @@ def bytes_text(size_bytes: int) -> str:
     """Return a size in binary units with one decimal: 512 B, 1.5 KiB, 12.4 GiB."""
     size, unit = float(size_bytes), "B"
     for larger in _UNITS:
-        # Rounded to one decimal, 1023.95 KiB would be 1024.0 KiB.
+        # 1023.95 KiB rounded to one decimal would be printed as 1024.0 KiB.
         if abs(size) < (1023.95 if unit != "B" else 1024):
             break
         size, unit = size / 1024, larger

@@ -17,7 +17,7 @@ def register(spark: SparkSession) -> None:
     The Python workers need tierctl: installed there, or sent before this call. The call sets
     spark.sql.python.filterPushdown.enabled.
     """
-    # Imported late: the sources need PySpark, and `tierctl --help` does not.
+    # Imported here, because the sources need PySpark, and `tierctl --help` must work without it.
     from tierctl.spark.sources.registration import register_sources
 
     register_sources(spark)

@@ -63,8 +63,8 @@ class RemoteLogMetadataCache:
         self._epochs: dict[int, EpochIndex] = {}
         self._dead = 0
         self._generation = 0
-        # Segments that were added again with other epochs before they were copied: Kafka's former epochs
-        # keep listing them.
+        # Segments whose COPY_SEGMENT_STARTED was repeated with other leader epochs: as in Kafka's cache,
+        # their former epochs still list them.
         self._reshaped: set[bytes] = set()
         self._dangling: dict[bytes, list[int]] = {}
 
@@ -235,7 +235,8 @@ class RemoteLogMetadataCache:
         row = self._find(epoch, offset)
         while row >= 0 and self._columns.flags[row] & TXN_INDEX_EMPTY:
             following = self._columns.end_offset(row) + 1
-            # An epoch that extends beyond its segment's end would find the same segment again forever.
+            # The search must continue at a higher offset. Otherwise an epoch that extends beyond the
+            # segment's end would find the same segment without end.
             row = self._find(epoch, following) if following > offset else -1
             offset = following
         return None if row < 0 else self._columns.metadata(row)
@@ -297,7 +298,8 @@ class RemoteLogMetadataCache:
         columns, generation = self._columns, self._generation
         ids = columns.ids.as_words()[rows]
         for row, words in zip(rows.tolist(), ids, strict=True):
-            # `compact` renumbers rows, but ids stay valid.
+            # If the caller changed the cache meanwhile, `compact` may have renumbered the rows: look the id
+            # up.
             at = row if generation == self._generation else columns.ids.find(words.tobytes())
             if at >= 0 and not columns.is_dead(at):
                 yield columns.metadata(at)

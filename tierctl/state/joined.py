@@ -47,7 +47,8 @@ def _separate(one: SegmentTable, other: SegmentTable) -> None:
     pairs = (one, _live_rows(one)), (other, _live_rows(other))
     firsts = np.sort(np.concatenate([table.columns.ids.as_words()[rows, 0] for table, rows in pairs]))
     if not (firsts[1:] == firsts[:-1]).any():
-        # No two ids have the same first half; this takes a tenth of the time of looking the ids up.
+        # No two ids have the same first 8 bytes, so no id is in both tables. This check is ten times faster
+        # than looking up each id.
         return
     rows = _live_rows(other)
     found = one.columns.ids.find_many(other.columns.ids.as_words()[rows])

@@ -255,7 +255,8 @@ def _last_common_offset(segment: RemoteLogSegmentMetadata, lineage: Lineage, off
     """Return the last offset from `offset` on up to which segment and lineage have the same epochs."""
     own = Lineage(sorted(dict(segment.segment_leader_epochs).items()))
     if own.epoch_for_offset(offset) != lineage.epoch_for_offset(offset):
-        # The segment's epochs do not ascend: the cache found it by one of them, and no other offset is sure.
+        # The segment's epochs do not ascend. The cache found the segment by one of them, so only `offset`
+        # itself is known to be common.
         return offset
     within = (offset, segment.end_offset)
     for border in sorted({*own.starts_within(*within), *lineage.starts_within(*within)}):
@@ -269,7 +270,7 @@ def _next_readable_offset(cache: RemoteLogMetadataCache, lineage: Lineage, offse
     starts = []
     for entry, following in zip(lineage.entries, [*lineage.entries[1:], None], strict=True):
         start = cache.next_start_offset(entry.epoch, max(offset + 1, entry.start_offset))
-        # A segment of this epoch that begins where the lineage's next epoch has begun diverged.
+        # A segment of this epoch that begins at or after the lineage's next epoch is not part of the lineage.
         if start is not None and (following is None or start < following.start_offset):
             starts.append(start)
         if entry.start_offset > offset and cache.remote_log_segment_metadata(entry.epoch, entry.start_offset):

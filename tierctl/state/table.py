@@ -175,7 +175,7 @@ class SegmentTable:
         own = order[bounds[number] : bounds[number + 1]] if number + 1 < len(bounds) else order[:0]
         tail = np.flatnonzero(view(self.columns.owners)[indexed:] == number) + indexed
         own = np.concatenate([own, tail]) if len(tail) else own
-        # An indexed row may have been removed from the table since.
+        # The index may have rows that were removed from the table after it was built.
         own = own[view(self.columns.owners)[own] == number]
         if not self.keep_deleted:
             own = own[view(self.columns.flags)[own] & DEAD == 0]

@@ -131,10 +131,11 @@ class RetryingStorage:
                 lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
             )
         except TierctlError as e:
-            # Any error, because a store that later refuses access raises no RemoteStorageError.
+            # Any error counts: a store that refuses access after the first attempt raises no
+            # RemoteStorageError.
             if not unknown or isinstance(e, StoreWriteUnknown):
                 raise
-            # The write of an earlier attempt may still land: its object must not be forgotten by a clean-up.
+            # An earlier attempt may still create the object, so a clean-up must not forget its key.
             raise StoreWriteUnknown(f"{e.message}; earlier: {unknown[0].message}", hint=e.hint) from e
 
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:

@@ -153,7 +153,7 @@ class ObjectTier:
         except TierctlError as e:
             if len(folders) == 1:
                 return dict.fromkeys(folders[0], e)
-        # One folder that can't be listed keeps no other from being listed.
+        # If one folder can't be listed, the others are still listed.
         each = [self._sizes_or_errors([keys]) for keys in folders]
         return {key: size_or_error for found in each for key, size_or_error in found.items()}
 

@@ -165,14 +165,16 @@ class Verification:
         if self.deep is not None:
             self.deep.reads.begin(stored_segments(state, audit.tally, self._is_readable))
         suspects = [s for s in audit.suspects() if s.partition in self.selection]
-        # The metadata are read again: a segment that was begun or deleted during the listing is no finding.
+        # Read the metadata again, so that a segment that was started or deleted during the listing is not
+        # reported.
         state = self.refresh()
         for number, suspect in enumerate(suspects):
             part = state.partition(suspect.partition)
             segment = part.get(suspect.segment_id) if part is not None else None
             self._suspects.add(suspect.segment_id)
             if not unlisted.may_hold(suspect.partition):
-                # Each reason is a request to the store.
+                # To find out why an object is missing takes one request each, so only the first ones are
+                # asked.
                 why_missing = partial(_why_missing, remote) if number < _EXPLAINED_MAX else _not_asked
                 yield from suspect_findings(suspect, segment, why_missing)
         for orphan in young:

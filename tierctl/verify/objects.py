@@ -345,7 +345,8 @@ class Unlisted:
         folder = listed.key.removesuffix("/") + "/"
         owner = (name.topic_id, name.partition) if name else owner_of_folder(folder)
         if folder == listed.key or (owner is not None and name is None):
-            # If a partition's folder is a link, its objects are not listed either.
+            # This object is the folder of a partition (for example a symlink), so the objects below it are
+            # not listed.
             self.folders.append(folder)
         return Finding(
             kind=FindingKind.UNREADABLE_OBJECT,

@@ -53,7 +53,7 @@ def check_retention(readable: ReadablePartition, log: LogFacts, retention: Reten
     try:
         stalled = expire(view, config, retention.now_ms).stalled
     except RemoteResourceNotFound:
-        # The lineage does not reach the log start: findings about segments and offsets report that.
+        # The lineage does not reach the log start, which other findings report.
         return
     if stalled is None:
         return

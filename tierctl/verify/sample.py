@@ -51,7 +51,7 @@ class Sample:
     def choose(self, segments: Iterable[StoredSegment]) -> Chosen:
         """Return the segments to read; the first one that exceeds the budget ends the choice."""
         ordered = sorted(segments, key=self._place)
-        # Rounded first: 7 % of 100 segments would be 7.000000000000001.
+        # Rounded before `ceil`, because 7 % of 100 segments is 7.000000000000001 in floating point.
         wanted = ordered[: ceil(round(len(ordered) * self.percent / 100, 6))]
         taken: set[Uuid] = set()
         left_bytes = self.budget_bytes

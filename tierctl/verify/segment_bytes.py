@@ -108,7 +108,7 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
     for window in scan_windows(log, 0, 0):
         heads = window.heads
         batches.is_damaged |= bool(heads.bad) or heads.torn is not None
-        # A log that only ends too early is reported by its size.
+        # If the log object is too short, its wrong size is reported, and not also the batch that is cut off.
         yield from _damages(window, with_torn=log.size_bytes == metadata.segment_size_in_bytes)
         if not len(heads):
             continue
@@ -253,7 +253,7 @@ def _check_transactions(
         return
     known = {entry.last_offset: entry for entry in index.entries}
     for entry in index.entries:
-        # Older transactions may have been open at that time, so any lower value is possible.
+        # The last stable offset may be any lower value, because older transactions may have been open then.
         stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
         if batches.aborts.get(entry.last_offset) != entry.producer_id or not stable:
             yield f"the log has no aborted transaction for the entry {tuple(entry)}"

@@ -61,7 +61,7 @@ class SegmentChanges:
         moved = head._replace(position=0)
         if head.is_control:
             self._changes.append((moved, buf[head.position : head.end]))
-            # Compaction leaves empty marker batches, which end no transaction.
+            # Compaction may remove the marker from its batch; an empty batch ends no transaction.
             if head.record_count:
                 self._last.pop(head.producer_id, None)
             return

@@ -120,7 +120,8 @@ class _NewLog:
         self.folder.write(PARTITION_METADATA_FILE, write_partition_metadata(topic_id))
         self.folder.sync()
         if self.removal is not None:
-            # Before the log is in its place: a log without these records always has its list.
+            # The list is written before the log is moved into place, so that no log without these records
+            # exists without its list.
             with effect("materialise.left_out.write"):
                 self._write_list(self.removal, context)
         _commit(self.folder, self.new_partition, start, end)
@@ -184,7 +185,8 @@ def materialise_partitions(
             with log.attempted():
                 log.begin(context)
         _write_parts([(log, part) for log in logs for part in log.parts[:-1]], context, removal)
-        # The last parts end the transactions that the parts before them left open.
+        # The last part of each log is written after all others, because it ends the transactions that they
+        # left open.
         _write_parts([(log, part) for log in logs for part in log.parts[-1:]], context, removal)
         for log in logs:
             if log.outcome is None:

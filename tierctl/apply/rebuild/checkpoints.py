@@ -70,6 +70,6 @@ def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    # A run that continues another one must not replace the first one's backup.
+    # A run that continues an interrupted one must not overwrite the backup that the first one made.
     if not path.exists() or path.read_bytes() != data:
         replace_durably(path, data, backup=True)

@@ -37,7 +37,8 @@ def _events(step: Step, state: TierState, context: RunContext) -> Iterator[Metad
     """Yield COPY_SEGMENT_STARTED, unless the metadata have it, and the later states of the step."""
     segment = _segment(step, context)
     if state.segment(step.topic_id_partition, segment.segment_id) is None:
-        # As brokers do: only the events after the copy have custom metadata.
+        # As in brokers' events, COPY_SEGMENT_STARTED has no custom metadata; the events after the copy have
+        # it.
         yield replace(segment, custom_metadata=None)
     for name in step.details[STATES].split(","):
         target = RemoteLogSegmentState(name)

@@ -67,7 +67,7 @@ def repaired_indexes(
             beside = neighbours_of(segment, finished)
             derived = derive_indexes(segment, log, remote, beside)
             if not bad and stored[IndexType.TRANSACTION] is None and not segment.txn_index_empty:
-                # The metadata states that this index exists, and every other index is valid.
+                # All other indexes are valid, so the missing one is this index, which exists by the metadata.
                 bad = [IndexType.TRANSACTION]
             found: dict[IndexType, bytes] = {}
             for kind in bad:
@@ -114,7 +114,8 @@ def _stored(step: Step, context: RunContext, spool: Path) -> Outcome:
     try:
         found = repaired_indexes(segment, finished_segments(part), context.remote, spool)
         wanted = {kind: data for kind, data in found.indexes.items() if kind in index_types(step)}
-        # Asked after the log was read, which takes time: the tier may be another run's by now.
+        # Reading the log takes time in which the lease may have been lost, so `stop` is asked again before
+        # the first write.
         if wanted and context.stop.asked():
             return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
         if wanted:

@@ -139,7 +139,7 @@ class _Reader:
         """Add one entry of the file."""
         top, *rest = entry.path
         if ONLY_TYPED in (top, *rest[1:2]):
-            # Also in a profile that is not in use.
+            # Checked in all profiles, not only in the one in use.
             self.problems.append(self._wrong(entry, *not_typed(f"apply = {str(entry.value).lower()}")))
         elif top not in _TOP_LEVEL:
             self.problems.append(self._misplaced(entry))

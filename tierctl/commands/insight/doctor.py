@@ -151,7 +151,7 @@ class _Run:
         self.examination = Examination(skipped=frozenset(self.request.skip))
 
     def __enter__(self) -> None:
-        # A file that can't be used is a result already; without it, what needs no file is still checked.
+        # An unusable settings file is already among the results; the checks that need no file are still made.
         config = None if self.settings is None else self.request.config
         # A log directory that does not exist is a result, too.
         request = replace(self.request, config=config, log_dir=())

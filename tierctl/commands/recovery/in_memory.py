@@ -52,7 +52,7 @@ def derive_state(
     sets = derived_sets(resources.remote, chosen, resources.progress, threads=THREADS)
     state = TierState()
     for event in _events(sets, logs(), on_decision):
-        # The number of metadata partitions is irrelevant, because one partition has all events.
+        # All events are put in metadata partition 0: nobody reads these events from a topic.
         offset = state.read.get(0, 0)
         fold_event(event, state, metadata_partition=0, metadata_offset=offset)
         state.read[0] = offset + 1

@@ -256,7 +256,7 @@ def manifest_of(folder: Path) -> Manifest:
 
 @lru_cache(maxsize=4)
 def _manifest_at(path: Path, _version: tuple[int, int, int]) -> Manifest:
-    # Kept, because each of thousands of caches is compared with the manifest, which lists all of them.
+    # The manifest lists thousands of caches and is asked once for each of them, so the parsed form is cached.
     try:
         return Manifest.loads(path.read_bytes())
     except CorruptInputError as error:

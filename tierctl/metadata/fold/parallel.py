@@ -191,7 +191,8 @@ def merge_groups(
 
 def merge_results(state: TierState, results: Iterable[FoldResult]) -> None:
     """Merge the states of tasks into `state`, as if the partitions had been read one after the other."""
-    # If there are too many anomalies to keep, those of the lowest partitions are kept, as in order.
+    # Sorted by metadata partition: if the state can't keep all anomalies, it keeps the same ones as a fold of
+    # the partitions in order.
     parts = [result.state for result in results]
     anomalies = sorted((a for part in parts for a in part.anomalies), key=lambda a: a.metadata_partition)
     quarantined = sorted((q for part in parts for q in part.quarantined), key=lambda q: q.metadata_partition)

@@ -87,7 +87,7 @@ def _shares_of(chunk: RecordChunk, divided: DividedRange, known: KnownLayouts) -
     raw = b"".join(topic_id for topic_id, _ in found.keys)
     partitions = np.array([number for _, number in found.keys], dtype=np.int64)
     count = divided.partition_count
-    # The other bits of the hash by which the partitioner selected the metadata partition.
+    # hash % (count * shares) gives both: % count is the metadata partition, // count is the share.
     homes = metadata_partitions_of(np.frombuffer(raw, np.uint8), partitions, count * divided.shares)
     shares = np.zeros(len(chunk.offsets), dtype=np.int64)
     shares[found.rows] = np.repeat(homes // count, np.diff(found.bounds))

@@ -95,7 +95,8 @@ class CacheLedger:
         counts = np.diff(groups.bounds)
         is_new = chunk.offsets[groups.rows] > np.repeat(lasts, counts)
         self._add(chunk, groups, caches, is_new & np.repeat(is_named, counts))
-        # Events of a partition whose name can't be a file name are folded, too.
+        # `groups.without` are the rows of partitions whose name can't be a file name: they have no cache, but
+        # their events are folded, too.
         if is_new.all():
             return chunk, table
         rows = np.sort(np.concatenate([groups.without, groups.rows[is_new]]))

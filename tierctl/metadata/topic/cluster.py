@@ -49,7 +49,7 @@ class ClusterTopic:
             self._create(create)
         self._shape = self._find()
         if writable:
-            # Checked now, so that a missing right stops the run before its first side effect.
+            # The right to write is checked before the run's first side effect.
             self._admin.require(topic, "Read", "Write")
         if expected_partitions not in {None, self._shape.partition_count}:
             raise SafetyRefusal(

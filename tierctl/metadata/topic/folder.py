@@ -130,7 +130,8 @@ class FolderTopic:
             return
         log = self._logs.get(partition) or self._log(partition)
         if end_offset > self._ends.get(partition, -1):
-            # Another process found this end: a listing made before may lack the newest segments.
+            # `end_offset` was read by another process, and this process may have listed the folder before:
+            # list it again, because the newest segments may be missing.
             self._files.refresh(log.folder)
         with translated(f"reading {self._files.name_of(log.folder)}"):
             yield from log.read(start_offset, end_offset)

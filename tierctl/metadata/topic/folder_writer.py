@@ -110,7 +110,8 @@ class FolderWriter:
             for partition in values:
                 self._writers[partition].commit()
             done = True
-            # After a failure here, the next append begins with all replicas again.
+            # While the flag is False, the next append first brings all replicas to the same end: needed if
+            # `bring_up` fails.
             self._has_begun = False
             self._replicas.bring_up(logs[partition] for partition in values)
             self._has_begun = True

@@ -118,12 +118,13 @@ class Commits:
         try:
             self._state.commit(commit.number, adds, removes)
         except LockedError:
-            # If the response of the store was lost, the repeated request meets this run's own commit.
+            # If the store's response was lost, the retried request finds the commit of its first attempt,
+            # which is this run's own.
             self._state.refresh()
             if not adds or not self._state.paths().issuperset(file.path for file in adds):
                 raise
         self.finish(commit)
-        # No reader needs the former folded state, which is the largest part of a commit.
+        # No reader needs the previous folded state, which is the largest file of a commit: delete it.
         self._effect("warehouse.clean")
         self._warehouse.delete([f"{STATE}/{path}" for path in removes])
 
@@ -157,7 +158,8 @@ class Commits:
                 return
             missing = self._missing_files(adds)
             if missing and name in REPLACED:
-                # `lost` names their metadata partitions, whose files the next step writes again.
+                # `lost` reports the metadata partitions of these files, and the next step writes the files
+                # again.
                 return
             if missing:
                 raise _missing(missing)

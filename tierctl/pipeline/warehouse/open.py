@@ -104,7 +104,7 @@ class Warehouse:
     def _bucket_options(self) -> OtherClient | None:
         if self._root is not None:
             return None
-        # Imported late: boto3 is needed for buckets only.
+        # Imported here, because boto3 is slow to import and only buckets need it.
         from tierctl.storage.stores.s3.other_client import OtherClient
 
         return OtherClient(self._spec.endpoint)

@@ -135,7 +135,8 @@ def _decide(
     begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
     from_offset = max(copied + 1, log.log_start_offset)
     if not cache.leader_epochs():
-        # Nothing was ever copied, so offsets below the local log are lost for good: they are no hole.
+        # Nothing was ever copied, so the records below the local log exist nowhere: copying begins above
+        # them, and no later copy can fill the gap.
         from_offset = max(from_offset, log.local_log_start_offset)
     stop: str | None = None
     for item in _copies(log, from_offset, lag=lag, now_ms=now_ms):

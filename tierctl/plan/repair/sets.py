@@ -82,7 +82,8 @@ class ExaminedSets:
             found.setdefault(segment.segment_id, reason)
         for each, reason in choice.left:
             key = each.listed.segment_id
-            # Not even below the log start: a broker may have raised it wrongly (`plan.rebuild.log_start`).
+            # Object sets below the log start are not deleted either: a broker may have raised the log start
+            # wrongly (see `plan.rebuild.log_start`).
             found.setdefault(key, self._skip(key, reason))
         return found
 

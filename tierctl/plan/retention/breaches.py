@@ -52,7 +52,8 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     blocking: RemoteLogSegmentMetadata | None = None
     for segment in remaining:
         if segment.end_offset < log_start_offset:
-            # A longer copy of these offsets expired: the excess already counts their bytes as deleted.
+            # A longer copy of the same offsets has expired, and its bytes were already subtracted from the
+            # excess.
             continue
         reason = limits.breach(segment)
         if reason is None:
@@ -162,7 +163,8 @@ class Limits:
             self._excess_bytes = max(0, excess_bytes - size_bytes)
             limit_ms = self._config.retention_ms
             return Reason(ReasonKind.RETENTION_MS, retention_ms=limit_ms, cutoff_ms=self._now_ms - limit_ms)
-        # Only segments wholly inside the excess: the remaining size is never below the limit.
+        # A segment larger than the rest of the excess stays, so that the remaining size is not below the
+        # limit.
         if 0 < excess_bytes >= size_bytes:
             self._excess_bytes = excess_bytes - size_bytes
             limit_bytes = self._config.retention_bytes

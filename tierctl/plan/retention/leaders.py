@@ -90,7 +90,7 @@ def _why_diverged(replica: Lineage, leader: Lineage, replica_end: int) -> str | 
     Offsets below the leader's log start are not compared.
     """
     first = leader.earliest
-    # An epoch without records is no divergence.
+    # An epoch that begins at the replica's end has no records, so it is not compared.
     entries = [entry for entry in replica.entries if entry.start_offset < replica_end]
     for entry in entries:
         known = leader.entry(entry.epoch)

@@ -62,7 +62,8 @@ class LocalRetention:
         return log.segments[deleted:]
 
     def _deletable(self, log: LocalLog, highest_copied: int) -> Iterator[LocalSegment]:
-        # The checkpoint of the high watermark may be older than the newest copy, which was replicated.
+        # Only replicated records are copied. So the high watermark is above the highest copied offset, also
+        # if its checkpoint is older.
         high_watermark = max(log.high_watermark, highest_copied + 1)
         for segment in log.segments:
             end = segment.next_base_offset

@@ -88,7 +88,7 @@ def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
 def local_only_bytes(copied: HighestOffsets, log: LocalLog) -> int | None:
     """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
     highest = find_highest_remote_offset(copied, Lineage(log.leader_epochs), log.log_end_offset).offset
-    # If the lineage knows of no copied offset, the same bytes may be in the log and in the tier.
+    # Without a copied offset in the lineage it is unknown which local bytes are also in the tier.
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 
 

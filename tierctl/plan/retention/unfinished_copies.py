@@ -52,7 +52,7 @@ def unfinished_copies(
             continue
         facts = {"breach": reason.kind.value, **reason.facts, **view.decided_in}
         if log_start_offset > view.known_log_start_offset:
-            # Until the log starts there, its leader may copy the segment again.
+            # The step must wait for this log start: until then, the leader may copy the segment again.
             facts["new_log_start_offset"] = log_start_offset
         steps.append(delete_step(segment, reason, **facts))
     steps.sort(key=lambda step: (step.start_offset or 0, step.segment_id or ""))

@@ -37,7 +37,7 @@ def unreferenced_epoch_steps(
         is_wanted = off_lineage or (
             breach == "unreferenced_epochs" and (unreferenced_epochs or segment.end_offset < log_start_offset)
         )
-        # A segment of the lineage with such epochs lies below the log start and is in `taken`.
+        # Segments of the lineage with such epochs are below the log start; `taken` contains them already.
         if segment.segment_id in taken or not is_wanted:
             continue
         facts = {"breach": breach, "earliest_epoch": earliest_epoch, **view.decided_in}

@@ -20,7 +20,7 @@ from tierctl.wire.metadata.arrow_types import UuidType
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _NUMBERS_OF_12_BITS = np.arange(1 << 12)
-# The two base64 characters of each number of 12 bits, in the order of memory.
+# The two base64 characters of each number of 12 bits, as one 16-bit number with the machine's byte order.
 _BASE64_PAIRS = np.stack([_ALPHABET[_NUMBERS_OF_12_BITS >> 6], _ALPHABET[_NUMBERS_OF_12_BITS & 63]], 1)
 _BASE64 = np.ascontiguousarray(_BASE64_PAIRS).view(np.uint16)[:, 0]
 _HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)

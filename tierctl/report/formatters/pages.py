@@ -21,7 +21,7 @@ NO_TIME = -1
 # 150 MB.
 _LINES_PER_PAGE = 1 << 13
 _RECORDS_PER_TASK = 1 << 14
-# The tasks that wait or are being rendered while the records of the next one are read.
+# How many tasks may wait or be rendered while the records of the next task are read.
 _TASKS_MAX = 1
 
 Position = tuple[int, int, int]

@@ -119,7 +119,7 @@ class Records:
         events = self.events
         ids, topics, numbers = (as_array(events.column(n)) for n in ("topic_id", "topic", "partition"))
         columns = pa.table([ids.storage, topics.cast(pa.string()), numbers], names=["id", "topic", "number"])
-        # One thread: a page has too few rows for more.
+        # A page has too few rows for several threads to be faster.
         distinct = columns.group_by(columns.column_names, use_threads=False).aggregate([]).drop_null()
         return frozenset(
             TopicIdPartition(Uuid.from_bytes(row["id"]), row["topic"], row["number"])

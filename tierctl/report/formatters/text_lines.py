@@ -26,7 +26,7 @@ class TextLines:
         """Return `lines`, which have no newline at their ends."""
         if isinstance(lines, cls):
             return lines
-        # A surrogate has no UTF-8.
+        # UTF-8 can't encode a surrogate, so it is written as a backslash escape.
         encoded = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
         return cls.of_array(pa.array(encoded, pa.binary()))
 

@@ -78,7 +78,7 @@ def _chart(days: Sequence[tuple[date, _Day]], today: date) -> str:
         f"Bars by day from {days[0][0]} to {days[-1][0]}: copied {copied}, deleted {deleted}, "
         f"expiring {expiring}. The table below has the numbers."
     )
-    # The labels of the axis stand at the side that the label of today does not need.
+    # The labels of the axis are at the side that has no label of today.
     left, right = 'x="0"', f'x="{_WIDTH}" text-anchor="end"'
     side = right if at < _WIDTH / 2 else left
     labels = (

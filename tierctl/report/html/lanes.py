@@ -69,7 +69,7 @@ def items_per_lane(counts: Sequence[int], items_max: int = ITEMS_MAX) -> int:
     ordered = np.sort(np.asarray(counts, dtype=np.int64))
     before = np.concatenate([[0], np.cumsum(ordered)])
     for at, count in enumerate(ordered.tolist()):
-        # The first `at` lanes are complete; all others share the rest.
+        # The `at` shortest lanes are drawn completely; the other lanes share the remaining items equally.
         share = (items_max - int(before[at])) // (len(ordered) - at)
         if count > share:
             return max(share, _FEWEST_PER_LANE)
@@ -183,7 +183,7 @@ class Lanes:
             "epoch": np.diff(np.maximum.reduceat(segments.epochs, firsts), prepend=0),
             "kind": 2 * np.maximum.reduceat(segments.kinds, firsts) + bins.is_mixed,
         }
-        # The first gap is the start offset itself.
+        # Each gap is the distance from the item before; the first item's gap is its start offset.
         values["gap"][0] = starts[0]
         for name in _ITEM_COLUMNS:
             self._items.setdefault(name, []).append(values[name])

@@ -29,7 +29,7 @@ def _changes_in(
 ) -> DailyChanges:
     number, end = span
     found = read_daily_changes(shared_topic(location, job), {number: end}, selection.__contains__)
-    # Only plain dictionaries travel back.
+    # The result is sent to the driver as a plain dictionary, without the class of `found.days`.
     return DailyChanges(days=dict(found.days), unknown_segments=found.unknown_segments)
 
 

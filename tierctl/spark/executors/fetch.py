@@ -97,7 +97,7 @@ def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
             count += shown.num_rows
             last_offset = shown["offset"][-1].as_py()
             if count == work.rows_max:
-                # The reader is some records ahead: problems of records that are not printed are dropped.
+                # The reader has read further than the last printed record: drop the problems found after it.
                 problems = [(error, first) for error, first in problems if first <= last_offset]
                 break
             if text.tell() >= TEXT_BYTES_PER_TASK:
@@ -225,7 +225,8 @@ class _Printer:
         while True:
             data, count, problems, next_offset, ended = result
             if self._left is not None and count > self._left:
-                # Earlier steps had more records than were known when this job began: render fewer.
+                # Tasks before this one printed more records than was known when this job began, so fewer are
+                # left to print: render this task again with the new limit.
                 (result,) = self._run([RenderInput(task, from_offset, self._left)])
                 continue
             size_bytes += len(data)

@@ -53,7 +53,7 @@ def _awaited(job: Future[pa.Table], cancel: Callable[[], None], stopped: Callabl
             continue
         if deadline_s is None:
             deadline_s = time.monotonic() + CANCELLED_WAIT_S
-        # Cancelled repeatedly, because Spark cannot interrupt a job that has not begun yet.
+        # Cancel in each round, because Spark can't cancel a job that has not begun yet.
         cancel()
         if time.monotonic() > deadline_s:
             raise JobStoppedError(f"the job was cancelled and has not ended within {CANCELLED_WAIT_S:.0f} s")

@@ -51,9 +51,9 @@ _PACKAGES = (
 """The packages and modules below `tierctl` whose classes may be decoded."""
 
 _PROTOCOL = 5
-# No pickle begins with it. The size of the pickle follows, and then a frame of Zstandard.
+# A compressed value is: this magic, with which no pickle begins; the size of the pickle; a Zstandard frame.
 _COMPRESSED, _SIZE = b"ZSTD", struct.Struct(">Q")
-# Smaller values are sent as they are.
+# Values with fewer bytes are not compressed.
 _COMPRESSED_BYTES_MIN = 1 << 16
 # A damaged or forged pickle may raise any of these.
 _DECODING_ERRORS = (

@@ -127,7 +127,7 @@ def result_rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> It
 
 
 def _is_retried_by_spark() -> bool:
-    # Imported late: a driver without PySpark imports this module too.
+    # Imported here, because a driver without PySpark also imports this module.
     from pyspark import TaskContext
 
     context = TaskContext.get()

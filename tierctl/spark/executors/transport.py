@@ -34,7 +34,7 @@ Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 _TASKS_PER_SLOT = 2
-# Enough rows for Spark to create as many tasks as it runs at a time.
+# With this number of rows Spark creates as many tasks as it can run at the same time.
 _PROBE_ROWS = 1 << 12
 
 Stages = Callable[["DataFrame"], "DataFrame"]
@@ -242,7 +242,7 @@ def _values(results: pa.Table, count: int) -> Iterator[Any]:
     for number in range(count):
         if number not in rows:
             raise EngineError(f"Spark returned no result for input {number} of {count}")
-        # Decoded one at a time: the results together may be large.
+        # Results are decoded one at a time, because all of them together may not fit in memory.
         result = _input_result(results, rows[number])
         if result.error is not None:
             raise result.error

@@ -11,7 +11,7 @@ def restore_stderr() -> None:
 
     spark-submit would join it to stdout, which has the data.
     """
-    # Systems without /proc keep both joined.
+    # On systems without /proc, stderr stays joined to stdout.
     with suppress(OSError):
         stderr = os.open(Path("/proc", str(os.getppid()), "fd", "2"), os.O_WRONLY | os.O_APPEND)
         os.dup2(stderr, 2)

@@ -13,7 +13,7 @@ CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 _POINTS_TO_A_FILE = re.compile(r"(file|path|dir|location|store|provider|class|name|enabled)$", re.IGNORECASE)
-# Kubernetes keeps these secrets; the settings only name them.
+# The values of these settings are names of Kubernetes secrets, not the secrets themselves.
 _IS_NAMED_ONLY = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
 _IN_A_VALUE = re.compile(
     r"(secret|passw(or)?d|token|access[._-]?key)\w*\s*[=:]|\bAKIA[0-9A-Z]{16}\b|://[^/@\s]+:[^/@\s]+@",

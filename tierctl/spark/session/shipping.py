@@ -30,7 +30,8 @@ def pack() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted((*_members(files("tierctl"), "tierctl"), *_metadata())):
-            # No times, modes or compression: these differ between machines.
+            # All members have the same time and mode and are not compressed, because these differ between
+            # machines.
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
     return buffer.getvalue()
 

@@ -151,7 +151,7 @@ def _write(table: SegmentTable, events: EventColumns, decisions: Decisions, move
     written = np.ones_like(is_deleted) if table.keep_deleted else ~is_deleted
     new = np.flatnonzero(decisions.first >= 0)
     rows = decisions.rows.copy()
-    # A segment that was also deleted gets a row that is dead from the start.
+    # The row of a segment that was added and deleted in the same chunk is written as a dead row.
     at = decisions.at[decisions.first[new]]
     rows[new] = extend(columns, events, at, decisions.owners[new], written[new])
     updated = np.flatnonzero((decisions.last_update >= 0) & written)

@@ -42,7 +42,8 @@ class EpochIndex:
         """Add a segment that is not readable."""
         self.unreferenced[row] = None
         while self.grows_at(len(self.unreferenced)):
-            # Growth changes the order within bins; the dictionary keeps the new order.
+            # When Kafka's hash set grows, the order within its bins changes; the dictionary gets the same
+            # order.
             self.unreferenced = dict.fromkeys(split_bins(self._hashes(), self.table_size))
             self.table_size *= 2
 

@@ -71,7 +71,8 @@ def _with_ends(counts: Int64s, epochs: Int64s, starts: Int64s, segment_ends: Int
     if (same & (epochs[1:] <= epochs[:-1])).any():
         order = np.lexsort((epochs, owner))
         epochs, starts = epochs[order], starts[order]
-        # The sort is stable: of an epoch that an event names twice, the last start comes last.
+        # `lexsort` is stable: if an event names an epoch twice, the later entry stays behind the earlier one
+        # and is kept.
         last = np.append((owner[1:] != owner[:-1]) | (epochs[1:] != epochs[:-1]), True)
         owner, epochs, starts = owner[last], epochs[last], starts[last]
         counts = np.bincount(owner, minlength=len(counts))

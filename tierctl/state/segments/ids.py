@@ -66,7 +66,7 @@ class SegmentIds:
         return self.words, array("i", self.live_rows().astype(np.int32).tobytes())
 
     def __setstate__(self, state: tuple["array[int]", "array[int]"]) -> None:
-        # The other process had other factors, and so other slots: rebuild the table.
+        # The process that pickled the table had other hash factors, so the slots are computed again.
         self.words, live = state
         self._built, self._filled = array("i", bytes(4 * _LEAST_SIZE)), 0
         self._unbuilt = np.asarray(live).astype(np.int64)
@@ -199,7 +199,8 @@ class SegmentIds:
 
     def _rebuild(self, rows: Rows) -> None:
         size = _LEAST_SIZE
-        # With an eighth to spare, a table that was rebuilt because of removed slots is not full at once.
+        # One eighth more than needed: a table that was rebuilt to drop removed slots must not be full at
+        # once.
         while 3 * size < 4 * (len(rows) + len(rows) // 8 + 1):
             size *= 2
         self._built = array("i", bytes(4 * size))

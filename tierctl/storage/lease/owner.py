@@ -66,7 +66,7 @@ def _exists(pid: int) -> bool:
     """Return whether there is such a process, also one of another user that /proc hides (hidepid)."""
     try:
         os.kill(pid, 0)
-    # A lease may state a number that is none of a process here.
+    # The number in a lease may be no valid process id.
     except (OSError, OverflowError) as e:
         return not isinstance(e, ProcessLookupError)
     return True

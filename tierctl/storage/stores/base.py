@@ -273,7 +273,7 @@ def walk(
             if listing.folders:
                 depths.append(iter(listing.by_key()))
                 break
-            # Most folders have objects only, which pass without a step of this loop for each.
+            # Most folders have only objects: yield them together, without a Python step for each.
             yield from listing.objects
         else:
             depths.pop()

@@ -236,7 +236,7 @@ class HdfsStore:
             except RemoteStorageError as e:
                 errors[temporary.get(found, found)] = e
         for folder in filter(None, by_folder(keys)):
-            # Not recursive: HDFS refuses to delete a folder that still has objects, as it should.
+            # The call is not recursive, so HDFS refuses to delete a folder that still has objects.
             with suppress(OSError, RuntimeError):
                 self._client.delete(self._root + folder)
         return errors

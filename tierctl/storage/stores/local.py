@@ -172,7 +172,7 @@ class LocalStore:
         return walk(
             self.list_folder,
             prefix,
-            # A tier of which nothing can be listed is an error, as one that is not there.
+            # If nothing of the tier can be listed, raise an error, as for a tier that does not exist.
             is_tolerated=lambda folder, error: (
                 folder.startswith(base) and folder != base and not isinstance(error, RemoteTierMissing)
             ),

@@ -42,8 +42,8 @@ _OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
 _DELTA_MAX = (1 << 31) - 1
 # The search for the next good batch checks CRCs of at most this many times the searched bytes.
 _SEARCH_COST_MAX = 8
-# A file system may grow a file before it writes the data: a last batch that ends in so many zeros was not
-# written to its end.
+# If the last batch ends in at least this number of zeros, it was not written completely: a file system may
+# extend a file before it writes the data.
 _UNWRITTEN_MIN = 16
 _CHUNK = 1 << 20
 # The smallest message of magic 0 or 1 has 14 bytes after its length field.

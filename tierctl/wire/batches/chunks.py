@@ -58,7 +58,7 @@ def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int,
     values = read_values(window.data, start_offset, end_offset, heads=window.heads)
     gaps = _gaps(window, values, (start_offset, end_offset), source)
     bad = [*_unreadable(window, values, source), *gaps]
-    # Damage without an offset is reported at the offset that it precedes.
+    # If the damaged bytes have no offset, the damage is reported at the offset after them.
     concerned = (b for b in bad if max(b.next_offset, b.offset + 1) > start_offset and b.offset < end_offset)
     ordered = tuple(sorted(concerned, key=lambda b: b.offset))
     reached = max([window.next_offset, *(b.next_offset for b in ordered)])

@@ -148,7 +148,7 @@ def scan_heads(
             position, expected = item.end, item.next_offset
     return HeadColumns(
         positions=np.concatenate([p for p, _ in parts]),
-        # As plain bytes, because NumPy concatenates structured arrays field by field.
+        # Concatenated as bytes: NumPy would concatenate structured arrays field by field, which is slower.
         fields=np.concatenate([f.view(np.uint8) for _, f in parts]).view(_NATIVE),
         bad=tuple(bad),
         torn=torn,
@@ -178,7 +178,8 @@ def _good_prefix(
     )[positions - position]
     fields = rows.view(HEAD_DTYPE)[:, 0].astype(_NATIVE)
     good = _plausible(fields, expected)
-    # A wrong base offset shows in the next batch, which seems to go back: `scan_at` decides on both.
+    # If a base offset is too high, the next batch seems to go back. So neither of the two is accepted here,
+    # and `scan_at` decides on both.
     good[:-1] &= good[1:]
     good[-1] &= expected is not None and _has_no_gap(fields, expected)
     keep = len(good) if good.all() else int(np.argmin(good))
@@ -213,7 +214,7 @@ def _plausible(fields: npt.NDArray[np.void], expected: int | None) -> npt.NDArra
     base = fields["base_offset"]
     delta = fields["last_offset_delta"].astype(np.int64)
     count = fields["record_count"]
-    # This bound is below the exact one, which `scan_at` checks, so that sums cannot overflow.
+    # With this bound on `base`, sums of offsets can't overflow. `scan_at` checks the exact, higher bound.
     good: npt.NDArray[np.bool_] = (fields["magic"] == MAGIC) & (delta >= 0) & (base < 1 << 62)
     good &= (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
     good &= (count >= 0) & (count <= delta + 1)

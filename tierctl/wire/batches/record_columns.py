@@ -141,7 +141,7 @@ def _header_lists(
     counts = np.bincount(headers.record[begin:end] - rows.start, minlength=rows.stop - rows.start)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    # `names` has only the headers of good records: count those before this range of rows.
+    # `names` has no headers of bad records, so skip only the headers of good records before `rows`.
     skipped = int(parsed.good[headers.record[:begin]].sum())
     values = slices(found.data, headers.bounds[begin:end], 2, headers.is_null[begin:end])
     return _lists(offsets, _structs(names.slice(skipped, int(end - begin)), values))

@@ -208,7 +208,7 @@ def _parse_headers(
         nulls.append(null_value)
     record = np.concatenate(records) if records else np.empty(0, np.int64)
     order = np.argsort(record, kind="stable")
-    # The bounds of a bad record need not ascend, and are not used.
+    # Remove the headers of bad records: their bounds are not used and need not ascend.
     order = order[good[record[order]]]
     return (
         Headers(

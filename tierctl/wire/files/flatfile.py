@@ -38,7 +38,7 @@ ENTRY_VERSION = 0
 _CODECS = {schema.api_key: RecordCodec(schema) for schema in STORED_RECORDS}
 _BY_RECORD = {codec.schema.event: codec for codec in _CODECS.values()}
 
-# How many entries decide which of the two headers a file has.
+# The number of entries that are decoded to find which of the two headers a file has.
 _ENTRIES_TRIED = 16
 
 

@@ -61,7 +61,7 @@ def parse_toml(text: str) -> TomlFile:
         try:
             tomllib.loads(text)
         except tomllib.TOMLDecodeError as e:
-            # Rules about several statements, such as a key that is also a table.
+            # Here tomllib finds only errors that concern several lines, such as a key that is also a table.
             at = _LINE.search(str(e))
             problems.append(TomlProblem(int(at[1]) if at else 1, f"not TOML: {e}"))
     return TomlFile(list(found.values()), problems)

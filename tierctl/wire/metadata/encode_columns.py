@@ -179,7 +179,7 @@ class _Encoder:
             column = numbers[..., i]
             elements[field] = column
             form = elements.dtype[field]
-            # Numbers are int64: only a narrower field can be too small for one.
+            # The numbers are int64, so only a narrower field can be too small for a number.
             if form.itemsize < column.itemsize:
                 limits = np.iinfo(form)
                 fits &= ((column >= limits.min) & (column <= limits.max)).all(axis=1)

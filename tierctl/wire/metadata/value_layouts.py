@@ -85,7 +85,8 @@ class ValueLayout:
     def _good(self, columns: dict[str, NdArray]) -> NdArray:
         state = columns["state"]
         good: NdArray = (state >= 0) & (state < self.states)
-        # The length of an array is structural, so the array of the one event stands for those of all rows.
+        # All rows with this layout have arrays of equal length, so the rules may use the arrays of the one
+        # event.
         arrays = {name: getattr(self.event, name, ()) for name in ARRAY_COLUMNS}
         row = SimpleNamespace(**columns, **arrays)
         for rule in self.rules:

@@ -132,7 +132,7 @@ def _deletes(run: Mutation, copying: CopyRequest, verdicts: Verdicts) -> Plan:
         advance: Advance | None = None
 
         def receive(kept: Sequence[Kept]) -> None:
-            # The bar is opened here, because those of the reading before it would hide in it.
+            # The bar is opened with the first result: opened earlier, it would hide the bars of reading.
             nonlocal advance
             if advance is None:
                 advance = shown.enter_context(run.progress.bar("deciding about segments", unit="segments"))

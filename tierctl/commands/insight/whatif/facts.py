@@ -153,7 +153,7 @@ class _Gathering:
             for log in logs
         ]
         left = (limits.left(log, copied, now_ms) for log, copied in zip(logs, highest, strict=True))
-        # By then, all segments that are rolled now are replicated and copied.
+        # At `later_ms`, all segments that are rolled now will be replicated and copied.
         by_then = (replace(log, high_watermark=log.log_end_offset) for log in logs)
         later = (limits.left(log, log.log_end_offset, later_ms) for log in by_then)
         return LocalOutlook(

@@ -217,7 +217,7 @@ def facts_of(
     )
     asked = FactsRequest(changed=spec.changed, selection=spec.selection, objects=spec.objects)
     found = gather_facts(inputs, asked)
-    # A reason's kind does not leave an executor, only its text.
+    # Executors return a reason as text only, so the result has texts on both engines.
     return replace(found, skipped=tuple(replace(skip, reason=str(skip.reason)) for skip in found.skipped))
 
 

@@ -105,7 +105,7 @@ def decided_partitions(derived: DerivedMetadata, resources: Resources) -> list[R
     try:
         return readable_partitions(state, (), selection, by_name=by_name)
     except NotFoundError:
-        # Every partition is refused; the reason is among the decisions.
+        # No partition can be read; the decisions contain the reason for each.
         if derived.decisions:
             return []
         raise

@@ -82,7 +82,7 @@ def _scan(
     with progress.bar(f"comparing {log.name}, {isolation}", unit="offsets", total=end - start) as advance:
         wanted = _counted(reader.read(start, end), start, advance)
         count, fault = difference(wanted, consumer.read(log.name, start, end), epochs=not log.is_materialised)
-    # Damage of the tier is worse than a difference that follows from it.
+    # If the tier is damaged, report the damage, and not the difference that follows from it.
     faults = [_problem_text(log.problems)] if log.problems else [fault] if fault else []
     log.problems.clear()
     results.decided(

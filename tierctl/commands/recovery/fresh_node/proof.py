@@ -80,7 +80,7 @@ def _require_copy(run: Mutation, uri: str) -> None:
         layout=run.request.layout,
     )
     copy = run.resources.open_tier(spec)
-    # Brokers that delete the objects would delete them from both names of one folder.
+    # Two names of one folder are no copy: deleting the tier's objects would delete both.
     own, other = (canonical_uri("--copy-of-objects", tier_name(each)) for each in (run.remote, copy))
     if own == other:
         raise SafetyRefusal(f"--copy-of-objects {uri} is the tier itself", hint=_HINT)

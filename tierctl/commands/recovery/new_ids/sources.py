@@ -114,7 +114,7 @@ def _target(partition: TopicPartition, log_dir: Path, folder: Path) -> Target | 
     if topic_id is None:
         return None
     segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
-    # The files of an empty log are small, those of another one are not compared.
+    # Only an empty log, whose files are small, can be replaced: larger files are not read.
     is_small = sum(size for _, size in segments) <= _SMALL_BYTES
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if is_small else {}
     return Target(

@@ -106,7 +106,8 @@ def _decide(run: Mutation, request: RepairRequest) -> Decision:
         orphans=rule,
         examined=examined,
         unexamined=unexamined,
-        # A segment with objects at two offsets is reported: it is unknown which objects belong to it.
+        # A segment with objects at two offsets is only reported, because it is unknown which objects belong
+        # to it.
         indexes=[
             found
             for found in decide_indexes(run, state, request.indexes_of)

@@ -82,7 +82,7 @@ def wanted_offsets(
     low, high = window.offsets
     starts: Mapping[int, int] = begins
     if window.first_ms is not None:
-        # There is no upper bound by time, because timestamps need not increase.
+        # A condition on time gives only a lower bound of offsets, because timestamps need not increase.
         starts = topic.offsets_for_time(numbers, window.first_ms)
     return {n: (max(low, begins[n], starts[n]), min(high + 1, ends[n])) for n in numbers if n in starts}
 

@@ -51,7 +51,7 @@ In other rows `next_offset` is null. `timestamp` is `timestamp_ms` as a timestam
 one.
 """
 _POSITION = frozenset({"metadata_partition", "metadata_offset", "timestamp_ms", "timestamp"})
-# The rows of a task that the JVM has in memory at a time.
+# How many rows of a task the JVM has in memory at a time.
 _BATCH_ROWS = 20_000
 # The last millisecond of the year 9999, after which Python has no datetime.
 _LAST_TIME_MS = 253_402_300_799_999

@@ -99,7 +99,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self._topic_now()
         except SafetyRefusal:
-            # The topic of a cluster was recreated or got more partitions: its offsets, read again, show this.
+            # The topic was recreated or got more partitions: open it again to see its present offsets.
             self.stop()
             return self._topic_now()
 

@@ -63,7 +63,8 @@ def listed_objects(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[s
         passed = bisect_right(ordered, found[-1]["Key"], at) - at if found else 0
         # The next page begins at the next key; if this page did not come to the first one, it follows it.
         continuation = "" if passed else page["NextContinuationToken"]
-        # Of keys that lie far apart, each page has only the first: reading a large one takes longer.
+        # If the keys are far apart, each page contains only one of them: then ask for small pages, which are
+        # read faster.
         page_size = max(PAGE_MIN, min(2 * passed, PAGE_MAX)) if passed else PAGE_MAX
         at += passed
     return objects

@@ -143,7 +143,7 @@ class S3Store:
             try:
                 is_stored = self._has_same_bytes(key, source)
             except TierctlError:
-                # A look that fails leaves the outcome unknown: the write may still land.
+                # If this check fails too, the outcome is unknown: the write may still be carried out.
                 raise unknown from None
             if not is_stored:
                 raise
