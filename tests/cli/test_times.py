@@ -1,5 +1,6 @@
-"""All options that take a time accept the same forms, also relative times that begin with a dash."""
+"""Every option that takes a time or a duration accepts the same forms, also times that begin with a dash."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,3 +63,75 @@ def test_every_option_of_a_time_says_what_it_accepts() -> None:
     assert not [each for each in options if TIMES & {*each.names} and each not in found]
     for option in found:
         assert "-2h" in option.help or "--to-time" in option.names
+
+
+DURATIONS = {
+    "--election-timeout": "restore --check",
+    "--interval": "delete",
+    "--interval-s": "pipeline run",
+    "--lock-timeout": "segments",
+    "--max-age": "apply {tmp}/none.json",
+    "--orphan-age": "verify",
+    "--poll-interval-ms": "format",
+    "--timeout-ms": "format",
+    "--watch": "status",
+}
+"""A command of each option whose value is a duration."""
+NAMES_OF_DURATIONS = re.compile(r"-(ms|s|timeout|interval|age|watch|wait|delay|seconds|days)\Z")
+
+
+def test_every_option_of_a_duration_says_what_it_accepts() -> None:
+    options = [option for node in load_commands().walk() for option in node.options]
+    found = [option for option in options if "DURATION" in (option.metavar or "")]
+    assert {name for option in found for name in option.names} == {*DURATIONS}
+    for option in found:
+        assert "500ms, 90s, 1h30m, 7d, PT90S (ISO 8601), or " in option.help, option.names
+    others = {name for option in options for name in option.names} - {*DURATIONS}
+    assert not [name for name in others if NAMES_OF_DURATIONS.search(name)]
+
+
+@pytest.mark.parametrize("option", DURATIONS)
+def test_every_form_of_a_duration_is_accepted(option: str, tmp_path: Path) -> None:
+    command = DURATIONS[option].format(tmp=tmp_path).split()
+    for duration in ("2s", "PT2S", "25", "+30", "soon"):
+        ran = tierctl(*command, "--metadata", tmp_path / "none", f"{option}={duration}", cwd=tmp_path)
+        is_refused = f"{option}: not a duration: {duration!r}" in ran.err
+        assert is_refused is (duration in {"+30", "soon"}), ran.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "bounds"),
+    [
+        ("--poll-interval-ms", "9ms", "from 10 to 60000"),
+        ("--poll-interval-ms", "2m", "from 10 to 60000"),
+        ("--interval-s", "500ms", "at least 1"),
+        ("--watch", "PT0.05S", "at least 0.1"),
+    ],
+)
+def test_a_duration_out_of_bounds_is_refused(option: str, value: str, bounds: str) -> None:
+    ran = tierctl(*DURATIONS[option].split(), option, value)
+    assert ran.code == 2
+    assert f"'{option}': {value} is not {bounds}" in ran.err
+
+
+def test_settings_on_the_command_line_may_have_units(capture: Callable[[str], Path], tmp_path: Path) -> None:
+    shown = []
+    for backoff, limit in (("2s", "1K"), ("2000", "1024")):
+        ran = tierctl(
+            *("config", "show", "--output", "csv", "--override"),
+            f"remote.log.manager.task.retry.backoff.ms={backoff}",
+            "--override",
+            f"remote.log.metadata.custom.metadata.max.bytes={limit}",
+            cwd=tmp_path,
+        )
+        assert ran.code == 0, ran.err
+        rows = [line.split(",") for line in ran.out.splitlines()]
+        shown.append(
+            [
+                row
+                for row in rows
+                if row[0] == "broker" and row[2].endswith((".backoff.ms", "metadata.max.bytes"))
+            ]
+        )
+    assert shown[0] == shown[1]
+    assert {"2000", "1024"} <= {row[3] for row in shown[0]}

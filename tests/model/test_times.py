@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import UsageError
 from tierctl.model import times
-from tierctl.model.times import TimeForm, duration_text, iso_utc, parse_duration_ms, parse_time_ms, time_text
+from tierctl.model.times import (
+    TimeForm,
+    duration_text,
+    iso_utc,
+    parse_duration_ms,
+    parse_duration_s,
+    parse_time_ms,
+    time_text,
+)
 
 NOW_MS = 1_795_269_600_000
 HOUR_MS = 3_600_000
@@ -50,10 +58,35 @@ def test_other_texts_are_no_times(text: str) -> None:
     assert "-2h" in str(raised.value.hint)
 
 
-@pytest.mark.parametrize("text", ["", "-1", "-2h", "h", "1.5h", "1h 30m", "tomorrow"])
+@pytest.mark.parametrize(
+    "text", ["", "-1", "-2h", "h", "1.5h", "1h 30m", "tomorrow", "P", "PT", "P1DT", "P1M", "P1Y", "PT1H1D"]
+)
 def test_other_texts_are_no_durations(text: str) -> None:
-    with pytest.raises(UsageError, match="not a duration"):
-        parse_duration_ms(text)
+    for parse in (parse_duration_ms, parse_duration_s):
+        with pytest.raises(UsageError, match="not a duration"):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("500ms", 500),
+        ("2h", 7_200_000),
+        ("1h30m", 5_400_000),
+        ("PT2H", 7_200_000),
+        ("P3D", 259_200_000),
+        ("P1W", 604_800_000),
+        ("P1DT1H1M1.5S", 90_061_500),
+        ("PT0,25S", 250),
+    ],
+)
+def test_durations_that_are_accepted(text: str, duration_ms: int) -> None:
+    assert parse_duration_ms(text) == duration_ms
+    assert parse_duration_s(text) == duration_ms / 1000
+
+
+def test_a_number_without_a_unit_is_in_the_unit_of_the_option() -> None:
+    assert (parse_duration_ms("1500"), parse_duration_s("1500"), parse_duration_s("0.5")) == (1500, 1500, 0.5)
 
 
 @given(st.integers(0, 10**13))

@@ -14,7 +14,7 @@ from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
-from tierctl.model.times import parse_duration_ms
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 
 PlanFile = Annotated[Path, argument(metavar="PLAN", help="What --plan-out wrote.")]
 
@@ -24,7 +24,7 @@ MaxAge = Annotated[
         "--max-age",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="Refuse a plan that is older than this: 90s, 1h30m, 7d, or milliseconds. Default: 24h.",
+        help=f"Refuse a plan that is older than this: {DURATION_FORMS}. Default: 24h.",
         panel=options.DECIDE,
     ),
 ]

@@ -20,6 +20,7 @@ import click
 
 from tierctl.cli.help.node import settings_key
 from tierctl.cli.settings.run import RunSettings
+from tierctl.errors import UsageError
 
 NOT_CONFIGURABLE = frozenset({"version", "apply"})
 """Parameters that only the command line sets, neither the environment nor a profile."""
@@ -48,9 +49,9 @@ class Declaration(NamedTuple):
 def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
     """Declare an option of the given names.
 
-    `panel` is its heading in the help, `min` and `max` bound a number, `parser` converts the text,
-    `completions` are shown by shells; `completed_from` is a kind of `StoredNames`, or FINDING_KINDS,
-    whose names shells show. An option with a `callback` is handled before others and not
+    `panel` is its heading in the help, `min` and `max` bound a number, `parser` converts the text and
+    raises UsageError, `completions` are shown by shells; `completed_from` is a kind of `StoredNames`, or
+    FINDING_KINDS, whose names shells show. An option with a `callback` is handled before others and not
     passed on. The value of an option that `is_counted` is how often it is given.
     """
     return Declaration(names, help, **more)
@@ -84,6 +85,34 @@ class _Choice(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self._kind(value if isinstance(value, self._kind) else super().convert(value, param, ctx))
+
+
+class _Parsed(click.ParamType[Any]):
+    """Converts text with the parser of a declaration, and checks the bounds of the value."""
+
+    name = "text"
+
+    def __init__(self, declared: Declaration, parser: Callable[[str], Any]) -> None:
+        self._declared, self._parser = declared, parser
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # The default of the command's parameter.
+            return value
+        try:
+            found = self._parser(value)
+        except UsageError as e:
+            raise UsageError(_naming(param, e.message), hint=e.hint) from None
+        least, most = self._declared.min, self._declared.max
+        if (least is not None and found < least) or (most is not None and found > most):
+            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+            self.fail(f"{value} is not {bounds}.", param, ctx)
+        return found
+
+
+def _naming(param: click.Parameter | None, message: str) -> str:
+    """Return the message, with the longest name of the option before it if the message does not have it."""
+    name = "" if param is None else max(param.opts, key=len)
+    return message if name in message else f"{name}: {message}"
 
 
 def add(
@@ -181,7 +210,7 @@ def _callback(
 def _type(kind: Any, declared: Declaration) -> Any:
     """Return click's type for values of class `kind`."""
     if declared.parser is not None:
-        return declared.parser
+        return _Parsed(declared, declared.parser)
     if declared.min is not None or declared.max is not None:
         return (click.IntRange if kind is int else click.FloatRange)(declared.min, declared.max)
     if issubclass(kind, Enum):

@@ -30,7 +30,7 @@ def with_default_interval(args: Sequence[str]) -> list[str]:
     """Return the arguments, with Kafka's default added to an --interval that has no value."""
     completed = []
     for at, arg in enumerate(args):
-        has_value = at + 1 < len(args) and args[at + 1].lstrip("-")[:1].isdigit()
+        has_value = at + 1 < len(args) and args[at + 1].lstrip("-P")[:1].isdigit()
         completed.append(f"{arg}={REMOVER_INTERVAL_MS}" if arg == "--interval" and not has_value else arg)
     return completed
 

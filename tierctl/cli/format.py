@@ -21,7 +21,7 @@ from tierctl.errors import ExitCode, UsageError
 from tierctl.model.events import EVENT_TYPES
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.states import STATE_NAMES
-from tierctl.model.times import parse_time_ms
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report.summary import counted
 from tierctl.report.tables import EVENTS
 
@@ -82,10 +82,11 @@ PollInterval = Annotated[
     int,
     option(
         "--poll-interval-ms",
-        metavar="MS",
+        metavar="DURATION",
+        parser=parse_duration_ms,
         min=10,
         max=60_000,
-        help="Pause between two reads of --follow, in milliseconds.",
+        help=f"Pause between two reads of --follow: {DURATION_FORMS}.",
         panel=_INPUT,
     ),
 ]
@@ -120,9 +121,9 @@ TimeoutMs = Annotated[
     int | None,
     option(
         "--timeout-ms",
-        metavar="MS",
-        min=0,
-        help="Stop if no new record arrives for this time.",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help=f"Stop if no new record arrives for this time: {DURATION_FORMS}.",
         panel=_CONSUMER,
     ),
 ]

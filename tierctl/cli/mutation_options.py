@@ -7,7 +7,7 @@ from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.cli import options
 from tierctl.cli.declare import option
 from tierctl.cli.options import APPLY, DECIDE
-from tierctl.model.times import parse_duration_ms
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 
 HOW = "How it is done"
 
@@ -51,7 +51,8 @@ Override = Annotated[
         metavar="NAME=VALUE",
         help="A broker setting that overrides --config: remote.log.manager.task.retry.backoff.ms (500), "
         "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "
-        "remote.log.metadata.custom.metadata.max.bytes (128). Repeatable.",
+        "remote.log.metadata.custom.metadata.max.bytes (128). Times and sizes may have units, such as 2s and "
+        "1K. Repeatable.",
         panel=HOW,
     ),
 ]
@@ -249,8 +250,8 @@ Interval = Annotated[
         "--interval",
         metavar="[DURATION]",
         parser=parse_duration_ms,
-        help="Repeat the run at this interval after the end of the previous run: 90s, 1h30m, or "
-        "milliseconds. Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
+        help=f"Repeat the run at this interval after the end of the previous run: {DURATION_FORMS}. "
+        "Without a value: 1h, the default of remote.partition.remover.task.interval.ms.",
         panel=HOW,
     ),
 ]

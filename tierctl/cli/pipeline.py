@@ -13,6 +13,7 @@ from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
+from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
 from tierctl.report import tables
 
 _SIZE = "Size"
@@ -40,12 +41,13 @@ Follow = Annotated[
     ),
 ]
 Interval = Annotated[
-    int,
+    float,
     option(
         "--interval-s",
-        metavar="S",
+        metavar="DURATION",
+        parser=parse_duration_s,
         min=1,
-        help="With --follow: minimum number of seconds between two commits.",
+        help=f"With --follow: minimum time between two commits: {DURATION_FORMS_S}.",
         panel=options.RUN,
     ),
 ]

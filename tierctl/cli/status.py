@@ -14,6 +14,7 @@ from tierctl.cli.display import TablesPrinter, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
+from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
 from tierctl.report import tables
 from tierctl.report.summary import counted
 
@@ -46,9 +47,10 @@ Watch = Annotated[
     float | None,
     option(
         "--watch",
-        metavar="SECONDS",
+        metavar="DURATION",
+        parser=parse_duration_s,
         min=0.1,
-        help="Repeat the output at this interval, in seconds, until interrupted.",
+        help=f"Repeat the output at this interval until interrupted: {DURATION_FORMS_S}.",
         panel=options.SHOW,
     ),
 ]

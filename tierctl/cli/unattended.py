@@ -12,7 +12,7 @@ from tierctl.cli.declare import option
 from tierctl.cli.help.stored_names import StoredNames, store_names
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
-from tierctl.model.times import duration_text, parse_duration_ms
+from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.report.console import Console
 from tierctl.report.log_file import LogFile, LogFormat
 
@@ -133,7 +133,7 @@ LockTimeout = Annotated[
         metavar="DURATION",
         parser=parse_duration_ms,
         help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
-        "such as 90s or 30m; then exit with code 6. Default: 0, exit at once.",
+        f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
         callback=_set_lock_timeout,
         panel=EVERYWHERE,
     ),

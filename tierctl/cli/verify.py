@@ -16,7 +16,7 @@ from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.settings.sizes import parse_size
-from tierctl.model.times import parse_duration_ms
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.report import tables
 from tierctl.report.plans import plan_summary
 from tierctl.report.units import parse_percent
@@ -126,7 +126,7 @@ OrphanAge = Annotated[
         metavar="DURATION",
         parser=parse_duration_ms,
         help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
-        "than this, at least 24h. Default: 7d.",
+        f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
         panel=options.DECIDE,
     ),
 ]

@@ -12,6 +12,7 @@ from tierctl.metadata.server_properties import broker_file
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker
 from tierctl.model.settings.known import require_bounds, unknown_names
+from tierctl.model.settings.sizes import without_unit
 from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings, place_of
 
 _OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
@@ -92,4 +93,4 @@ def _parted(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"--override {name}: expected NAME=VALUE")
-    return name.strip(), value.strip()
+    return name.strip(), without_unit(name.strip(), value.strip())

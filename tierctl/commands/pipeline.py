@@ -29,7 +29,7 @@ class RunPipelineRequest(Request):
     """URI or path of the folder of the tables."""
     follow: bool = False
     """Continue with new events until the process is stopped."""
-    interval_s: int = 10
+    interval_s: float = 10
     """With `follow`, the shortest time between two commits."""
     engine: EngineName = EngineName.SPARK
 

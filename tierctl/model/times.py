@@ -10,11 +10,22 @@ from tierctl.errors import UsageError
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = r"([0-9]{1,15})(ms|[smhdw])"
 _DURATION = re.compile(rf"(?:{_PART})+\Z", re.ASCII)
+_ISO_DURATION = re.compile(
+    r"P(?=[0-9T])(?:([0-9]{1,9})W)?(?:([0-9]{1,9})D)?"
+    r"(?:T(?=[0-9])(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})(?:[.,]([0-9]{1,3})[0-9]{0,6})?S)?)?\Z",
+    re.ASCII,
+)
 _RELATIVE = re.compile(rf"([+-]?)((?:{_PART})+)\Z", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?\Z", re.ASCII)
 _AGES = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48), ("d", 86_400_000, 730))
 """Units of ages, their milliseconds, and the number from which the next unit is used; the last is years."""
 _YEAR_MS = 31_557_600_000
+
+DURATION_FORMS = "500ms, 90s, 1h30m, 7d, PT90S (ISO 8601), or milliseconds"
+"""The forms that `parse_duration_ms` accepts, for the help of options."""
+DURATION_FORMS_S = DURATION_FORMS.replace("milliseconds", "seconds")
+"""The forms that `parse_duration_s` accepts, for the help of options."""
 
 
 class TimeForm(StrEnum):
@@ -91,12 +102,33 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration: 500ms, 90s, 30m, 1h30m, 7d, 2w, or a number of milliseconds."""
-    if _DURATION.match(text):
-        return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_PART, text))
+    """Return the milliseconds of a duration; a number without a unit is a number of milliseconds.
+
+    A duration is as 500ms, 90s, 30m, 1h30m, 7d or 2w, or as in ISO 8601: PT90S, PT1H30M, P7D, PT0.5S. Raise
+    UsageError for other texts, also for months and years, whose length differs.
+    """
     if _NUMBER.match(text) and not text.startswith("-"):
         return int(text)
-    raise UsageError(f"not a duration: {text!r}", hint="expected as 90s, 30m, 24h or 7d")
+    return _duration_ms(text, DURATION_FORMS)
+
+
+def parse_duration_s(text: str) -> float:
+    """Return the seconds of a duration as `parse_duration_ms`; a number without a unit is in seconds."""
+    if _SECONDS.match(text):
+        return float(text)
+    return _duration_ms(text, DURATION_FORMS_S) / 1000
+
+
+def _duration_ms(text: str, forms: str) -> int:
+    if _DURATION.match(text):
+        return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_PART, text))
+    iso = _ISO_DURATION.match(text)
+    if iso is None:
+        raise UsageError(f"not a duration: {text!r}", hint=f"expected as {forms}")
+    *numbers, fraction = iso.groups(default="0")
+    units_ms = (_UNITS_MS[unit] for unit in "wdhms")
+    whole_ms = sum(int(number) * unit_ms for number, unit_ms in zip(numbers, units_ms, strict=True))
+    return whole_ms + int(fraction.ljust(3, "0"))
 
 
 def duration_text(duration_ms: int) -> str:

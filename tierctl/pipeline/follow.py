@@ -129,7 +129,7 @@ def _started(
         query = (
             ranges_stream(spark, options)
             .writeStream.foreachBatch(batches.commit_batch)
-            .trigger(processingTime=f"{interval_s} seconds")
+            .trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
             .option("checkpointLocation", Path(checkpoint).as_uri())
             .start()
         )

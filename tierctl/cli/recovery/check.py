@@ -11,7 +11,7 @@ from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import typed_option
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.times import parse_duration_ms
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.report.tier_tables import RESTORE_CHECKS
 
 CHECK = "With --check"
@@ -60,9 +60,9 @@ ElectionTimeout = Annotated[
         "--election-timeout",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="Keep consumers at positions in several leader epochs, wait at most this long (10m) for you to "
-        "elect new leaders of all partitions, and then continue to read. tierctl elects no leader "
-        "itself.",
+        help="Keep consumers at positions in several leader epochs, wait at most this long for you to elect "
+        "new leaders of all partitions, and then continue to read. tierctl elects no leader itself. The time "
+        f"is written as {DURATION_FORMS}.",
         panel=CHECK,
     ),
 ]

@@ -13,15 +13,18 @@ from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.selection import admits_topic, is_glob, names_text
 from tierctl.model.settings import topic
-from tierctl.model.settings.sizes import parse_size
+from tierctl.model.settings.sizes import without_unit
 from tierctl.model.settings.stated import SettingSource
 from tierctl.model.settings.table import Setting
-from tierctl.model.times import parse_duration_ms
 
 OPTION = "--what-if"
-_TIMES: tuple[Setting[int], ...] = (topic.RETENTION_MS, topic.LOCAL_RETENTION_MS)
-_SIZES: tuple[Setting[int], ...] = (topic.RETENTION_BYTES, topic.LOCAL_RETENTION_BYTES)
-_ROWS = {row.name: row for row in (*_TIMES, *_SIZES)}
+_SETTINGS: tuple[Setting[int], ...] = (
+    topic.RETENTION_MS,
+    topic.LOCAL_RETENTION_MS,
+    topic.RETENTION_BYTES,
+    topic.LOCAL_RETENTION_BYTES,
+)
+_ROWS = {row.name: row for row in _SETTINGS}
 _EXPECTED = "expected TOPIC.SETTING=VALUE, as 'orders.retention.ms=7d' or '*.retention.bytes=50G'"
 
 
@@ -51,14 +54,7 @@ class Change:
         if not is_glob(name) and not is_legal_topic_name(name):
             raise UsageError(f"{OPTION} {text}: {name!r} is no topic name", hint=_EXPECTED)
         row = _ROWS[setting]
-        return cls(text, name, row, row.parse(_number(row, value), OPTION))
-
-
-def _number(row: Setting[int], text: str) -> str:
-    """Return the number of milliseconds or bytes in `text`, which may have units."""
-    if not text.isascii() or not text[-1].isalpha():
-        return text
-    return str(parse_duration_ms(text) if row in _TIMES else parse_size(text))
+        return cls(text, name, row, row.parse(without_unit(row.name, value), OPTION))
 
 
 @dataclass(frozen=True, slots=True)
