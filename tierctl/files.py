@@ -221,23 +221,62 @@ def exclusive(folder: Path, name: str = OWN_LOCK, *, timeout_s: float = 0) -> It
 
     Raise LockedError if another tierctl holds the lock longer than `timeout_s`.
     """
-    fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = _locked(folder / name, time.monotonic() + timeout_s)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def exclusive_replacement(path: Path, *, timeout_s: float) -> Iterator[None]:
+    """Hold an flock on a file beside `path`, which is removed at the end, while `path` is replaced.
+
+    Raise LockedError as `exclusive`. All processes that use the lock must use this function.
+    """
+    lock = path.with_name(f".{path.name}.lock")
     deadline_s = time.monotonic() + timeout_s
+    fd = _locked(lock, deadline_s)
+    # The previous holder may have removed the file before this process got the lock of it.
+    while not _is_file_of(fd, lock):
+        os.close(fd)
+        fd = _locked(lock, deadline_s)
+    try:
+        yield
+    finally:
+        # The file is removed while the lock is held: whoever gets the lock of it later opens it anew.
+        with suppress(OSError):
+            lock.unlink()
+        os.close(fd)
+
+
+def _locked(path: Path, deadline_s: float) -> int:
+    """Return a descriptor of `path` that holds an flock; LockedError if none is free before `deadline_s`."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
                 if time.monotonic() >= deadline_s:
                     raise LockedError(
-                        f"{folder} is being written by another tierctl",
+                        f"{path.parent} is being written by another tierctl",
                         hint="wait for it to end, then run again",
                     ) from None
+            else:
+                return fd
             time.sleep(_LOCK_POLL_S)
-        yield
-    finally:
+    except BaseException:
         os.close(fd)
+        raise
+
+
+def _is_file_of(fd: int, path: Path) -> bool:
+    """Return whether `path` still names the open file `fd`."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 @dataclass(slots=True)

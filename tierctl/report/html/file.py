@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tierctl.errors import UsageError, output_error
-from tierctl.files import exclusive, write_durably
+from tierctl.files import exclusive_replacement, write_durably
 from tierctl.report.html.content import PageContent
 from tierctl.report.html.page import GENERATOR, page_chunks
 
@@ -58,7 +58,7 @@ def write_page(path: Path, content: PageContent) -> int:
     # A name in a web server's folder may be a link to the file.
     target = path.resolve()
     try:
-        with exclusive(target.parent, f".{target.name}.lock", timeout_s=_LOCK_TIMEOUT_S):
+        with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
             require_replaceable(target)
             write_durably(target, chunks)
     except OSError as e:

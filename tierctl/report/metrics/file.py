@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tierctl.files import exclusive, write_durably
+from tierctl.files import exclusive_replacement, write_durably
 from tierctl.report.metrics.families import FAMILIES, Family
 from tierctl.report.metrics.meter import Labels, Meter
 
@@ -42,7 +42,7 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
     OSError if the file can't be read or written, and LockedError after ten seconds.
     """
     path = path.absolute()
-    with exclusive(path.parent, f".{path.name}.lock", timeout_s=_LOCK_TIMEOUT_S):
+    with exclusive_replacement(path, timeout_s=_LOCK_TIMEOUT_S):
         lost = None
         try:
             content = _parsed(path.read_text(encoding="utf-8"))
