@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import ExitCode
+from tierctl.model.times import iso_utc
 
 from tests.cli.shell import tierctl
 
@@ -43,8 +44,9 @@ def test_its_deletes_are_those_of_sweep(
         explained = rows("explain", topic, 0, *where)
         deleted = [row for row in explained if row["next_action"] == "delete"]
         assert keys(deleted) == keys(swept)
+        # explain adds the numbers that the rule compared.
         assert {s["segment_id"]: s["reason"] for s in swept} == {
-            row["segment_id"]: row["reason"] for row in deleted
+            row["segment_id"]: row["reason"].partition(": ")[0] for row in deleted
         }
         listed = rows("segments", *where[:2], "--topic", topic, "--partition", 0)
         assert keys(listed) == keys([row for row in explained if row["location"] == "tier"])
@@ -121,3 +123,16 @@ def test_what_is_not_there(args: tuple[str, ...], code: int, message: str, captu
     ran = tierctl("explain", *args, "--metadata", root, "--log-dir", root)
     assert ran.code == code
     assert message in ran.err
+
+
+def test_a_deletion_by_age_has_its_numbers(capture: Callable[[str], Path], tmp_path: Path) -> None:
+    root, configs = capture("tiered-cluster") / "after", tmp_path / "topics.properties"
+    configs.write_text("clicks.retention.ms=86400000\nclicks.remote.storage.enable=true\n")
+    where = ("--metadata", root, "--log-dir", root, "--topic-configs", configs)
+    ran = tierctl("explain", "clicks", "0", *where, "--now", "2026-11-24T12:00:00Z")
+    assert "3 segments of 1 topic: 2 to delete, 1 to keep for now, " in ran.summary
+    for row in rows("explain", "clicks", 0, *where, "--now", "2026-11-24T12:00:00Z"):
+        newest = iso_utc(row["max_timestamp_ms"])
+        text = f"retention.ms 86400000: its newest record is of {newest}, before 2026-11-23T12:00:00Z"
+        assert (row["reason"] == text) is (row["next_action"] == "delete")
+    assert "max_timestamp_ms" in ran.lines[0]

@@ -57,6 +57,8 @@ class _Row:
     rule: str
     text: Callable[[Mapping[str, Any]], str]
     settings: tuple[str, ...] = ()
+    numbers: Callable[[Mapping[str, Any]], str] | None = None
+    """The numbers that Kafka's rule compared, as text, if `text` does not have them."""
 
 
 class Reason(str):
@@ -83,6 +85,14 @@ class Reason(str):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[ReasonKind, dict[str, Any]]]:
         return _made, (self.kind, dict(self.facts))
+
+    def explained(self, *, max_timestamp_ms: int, segment_size_in_bytes: int) -> str:
+        """Return the text and, if it lacks them, the numbers of the segment that Kafka's rule compared."""
+        numbers = _ROWS[self.kind].numbers
+        if numbers is None:
+            return str(self)
+        of_segment = {"max_timestamp_ms": max_timestamp_ms, "segment_size_in_bytes": segment_size_in_bytes}
+        return f"{self}: {numbers({**self.facts, **of_segment})}"
 
     @property
     def rule(self) -> str:
@@ -171,6 +181,18 @@ def _will_expire(facts: Mapping[str, Any]) -> str:
     )
 
 
+def _age_numbers(facts: Mapping[str, Any]) -> str:
+    newest, cutoff = iso_utc(facts["max_timestamp_ms"]), iso_utc(facts["cutoff_ms"])
+    return f"its newest record is of {newest}, before {cutoff}"
+
+
+def _size_numbers(facts: Mapping[str, Any]) -> str:
+    return (
+        f"the log has {facts['excess_bytes']} bytes above the limit, the segment "
+        f"{facts['segment_size_in_bytes']} bytes"
+    )
+
+
 def _size_part(facts: Mapping[str, Any]) -> str:
     limit = facts.get("retention_bytes")
     if limit is None:
@@ -254,11 +276,13 @@ _ROWS: dict[ReasonKind, _Row] = {
         rule=_BY_TIME,
         text=_format(f"{topic.RETENTION_MS.name} {{retention_ms}}"),
         settings=(topic.RETENTION_MS.name,),
+        numbers=_age_numbers,
     ),
     _K.RETENTION_BYTES: _Row(
         rule=_BY_SIZE,
         text=_format(f"{topic.RETENTION_BYTES.name} {{retention_bytes}}"),
         settings=(topic.RETENTION_BYTES.name,),
+        numbers=_size_numbers,
     ),
     _K.LOG_START_OFFSET: _Row(
         rule="RLMExpirationTask, by log start offset",

@@ -78,6 +78,8 @@ class Columns:
     """What one row is, in the line that ends a run; a plural that is not noun + s follows after a slash."""
     word: str | None = None
     """The column whose words the summary line counts."""
+    word_texts: Mapping[str, str] = field(default_factory=dict)
+    """What the summary line has instead of a word of that column, after the number of its rows."""
     size: str | None = None
     """The column of sizes that the summary line sums up."""
     all: tuple[Column, ...]

@@ -51,7 +51,9 @@ class Tally:
         if self.topics and "topic" not in self.columns.noun:
             text += f" of {counted(len(self.topics), 'topic')}"
         if self.words:
-            text += f": {', '.join(f'{number} {word}' for word, number in self.words.most_common())}"
+            texts = self.columns.word_texts
+            words = (f"{number} {texts.get(word, word)}" for word, number in self.words.most_common())
+            text += f": {', '.join(words)}"
         return text if self.columns.size is None else f"{text}, {bytes_text(self.size_bytes)}"
 
 

@@ -310,6 +310,7 @@ EXPLANATIONS = Columns(
     commands="explain",
     noun="segment",
     word="next_action",
+    word_texts={"copy": "to copy", "delete": "to delete", "none": "to keep for now"},
     size="segment_size_in_bytes",
     all=columns(
         "topic topic_id partition location segment_id? start_offset end_offset? segment_size_in_bytes "
@@ -317,7 +318,8 @@ EXPLANATIONS = Columns(
         "facts!"
     ),
     in_table=names(
-        "location segment_id start_offset end_offset segment_size_in_bytes next_action reason decided_by"
+        "location segment_id start_offset end_offset segment_size_in_bytes max_timestamp_ms next_action "
+        "reason decided_by"
     ),
     at_terminal=ranks(
         "location:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 max_timestamp_ms:5 next_action:0 "

@@ -95,7 +95,9 @@ class Explanation:
         more = {
             "next_action": self.action,
             "reason_kind": reason.kind,
-            "reason": str(reason),
+            "reason": reason.explained(
+                max_timestamp_ms=self.max_timestamp_ms, segment_size_in_bytes=self.segment_size_in_bytes
+            ),
             "decided_by": "; ".join([reason.rule, *stated]),
             "rule": reason.rule,
             "settings": [

@@ -78,7 +78,7 @@ class ConflictKind(RowEnum):
         severity=Severity.WARNING,
         meaning="Producers may write timestamps in the future. retention.ms deletes neither such a segment "
         "nor any behind it until that time has come, so the tier grows.",
-        fix="set message.timestamp.after.max.ms to an hour (3600000), or "
+        fix="set message.timestamp.after.max.ms (an hour by default) to no more than retention.ms, or "
         "message.timestamp.type=LogAppendTime; retention.bytes is a second limit",
     )
     DELETE_ON_DISABLE = ConflictRow(
