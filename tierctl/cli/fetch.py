@@ -90,7 +90,8 @@ Rows = Annotated[
     option(
         "--output",
         "-o",
-        help="Format of the output. Default: jsonl for records, raw bytes for objects.",
+        help="Format of the output. Default: for records a table at a terminal, otherwise jsonl; for objects "
+        "their raw bytes.",
         panel=options.SHOW,
     ),
 ]
@@ -193,12 +194,15 @@ def fetch(
     Unreadable data is reported on stderr and reading continues after it; the exit code is then 7 (corrupt) or
     10 (missing).
     """
+    is_record = raw_segment is None and index is None and auxiliary_state is None
+    if output is None and is_record and sys.stdout.isatty():
+        output = options.OutputFormat.TABLE
     printer = Printer.of(ctx, tables.RECORDS, output or options.OutputFormat.JSONL)
     if index is not None and output is not None:
         printer = Printer.of(ctx, tables.INDEXES[index.value], output)
     if erase_report:
         printer = Printer.of(ctx, KEY_OCCURRENCES, output or options.OutputFormat.TABLE)
-    request = request_of(commands.FetchRequest, ctx)
+    request = request_of(commands.FetchRequest, ctx, output=output)
     if output is options.OutputFormat.CSV and not printer.view.is_plain:
         # Executors render csv only with all columns. For other columns they render jsonl, and the driver
         # makes the csv.

@@ -4,6 +4,7 @@ import codecs
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +33,11 @@ _STYLE = "How a record is written"
 _INPUT = "What is read"
 _FILTER = "Which records"
 _CONSUMER = "As Kafka's console consumer"
+_TEXT_FIELDS = (
+    *("style", "properties", "print_partition", "print_message_offset", "print_version"),
+    *("print_all_event_value_fields", "sep", "vs", "kafka_version"),
+)
+"""Fields of the request about the text of a record."""
 _JAR_USE = f"""\
 CLASSPATH=$(tierctl format --formatter-jar) kafka-console-consumer.sh --bootstrap-server HOST:PORT \\
   --topic __remote_log_metadata --from-beginning --formatter {CLASS_NAME} \\
@@ -141,8 +147,9 @@ Style = Annotated[
         "--style",
         metavar="NAME",
         help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
-        "object per line. A plugin can add other names. Default: kip if properties are given, "
-        "otherwise kafka.",
+        "object per line. A plugin can add other names. Default: kip if its properties are given, "
+        "otherwise kafka. A terminal shows a table instead, if there is no option about the text and all "
+        "records exist already.",
         panel=_STYLE,
     ),
 ]
@@ -336,13 +343,16 @@ def format_(
         click.echo(str(commands.find_formatter_jar()))
         click.echo(_JAR_USE, err=True)
         return ExitCode.OK
+    unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
+    request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
+    if output is None and sys.stdout.isatty() and not request.is_live and not _is_about_text(request):
+        output = options.OutputFormat.TABLE
+        request = replace(request, output=output)
     printer = None if output is None else Printer.of(ctx, EVENTS, output)
     if printer is None and not view_of(ctx).is_plain:
         raise UsageError("--columns, --sort, --limit and --no-header are for rows", hint="add --output")
     if follow and view_of(ctx).sort:
         raise UsageError("--sort and --follow exclude each other", hint="rows that have no end have no order")
-    unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
-    request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
     with commands.format_records(request, console_of(ctx, prints_meanwhile=True)) as pages:
         if printer is None:
             summarize(ctx, counted(_write_lines(pages, flush=request.is_live), "record"))
@@ -350,6 +360,11 @@ def format_(
             printer.show(json.loads(line) for page in pages for line in page.lines)
             printer.finish()
     return pages.exit_code
+
+
+def _is_about_text(request: commands.FormatRequest) -> bool:
+    """Return whether the request has an option about the text of a record, such as --style."""
+    return any(getattr(request, name) not in {None, (), False} for name in _TEXT_FIELDS)
 
 
 def _unused_sources(ctx: click.Context, *, has_other: bool) -> tuple[str, ...]:

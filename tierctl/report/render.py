@@ -18,6 +18,8 @@ from tierctl.report.view import Counted, Row, View
 
 # The widths of columns follow from the first rows; a wider cell of a later row is not cut off.
 _SAMPLE_ROWS = 1000
+_CONTENT_CHARS = 2000
+"""A terminal shows no more of a record's content, so that the sampled rows need little memory."""
 _FORMULA_START = ("=", "+", "-", "@")
 _PLAIN = View()
 
@@ -129,6 +131,8 @@ def _human(row: Row, column: Column, view: View) -> str:
             return bytes_text(value)
         if kind is Kind.TIME:
             return time_text(value, view.times or TimeForm.RELATIVE, now_ms=view.now_ms)
+    if kind is Kind.CONTENT and isinstance(value, str):
+        value = value[:_CONTENT_CHARS]
     return f"{value:,.2f}" if kind is Kind.COST and value is not None else _cell(value)
 
 

@@ -1,0 +1,70 @@
+"""`fetch` and `format` print a table that fits the terminal, unless an option asks for another format."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import environment
+
+WIDTH = 80
+
+
+def at_terminal(args: list[str]) -> list[str]:
+    """Run tierctl with a pseudo-terminal of 80 columns as stdout; return the lines that it prints there."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *args],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment(TERM="dumb", COLUMNS=str(WIDTH)),
+    )
+    os.close(theirs)
+    printed = b""
+    try:
+        while data := os.read(ours, 1 << 16):
+            printed += data
+    except OSError:
+        # The terminal is closed when the process ends.
+        pass
+    os.close(ours)
+    _, said = process.communicate()
+    assert process.returncode == 0, said.decode()
+    return printed.decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("command", "headings"),
+    [
+        (
+            "fetch --topic clicks --partition 0 --max-records 3",
+            ["topic", "partition", "offset", "time"],
+        ),
+        ("fetch --topic clicks --max-records 3 --columns offset,value", ["offset", "value"]),
+        ("format --max-messages 3", ["metadata_offset", "topic", "partition", "start", "end", "state"]),
+        ("format --max-messages 3 --style kafka", None),
+        ("format --max-messages 3 --print-partition", None),
+        ("format --max-messages 3 --sep ;", None),
+        ("fetch --topic clicks --max-records 3 --output jsonl", None),
+    ],
+)
+def test_the_default_at_a_terminal(
+    command: str, headings: list[str] | None, capture: Callable[[str], Path]
+) -> None:
+    root = capture("tiered-cluster")
+    where = ["--metadata", str(root / "before")]
+    if command.startswith("fetch"):
+        where += ["--remote", str(root / "before-remote")]
+    name, *options = command.split()
+    lines = at_terminal([name, *where, *options])
+    if headings is None:
+        assert len(lines) == 3
+        assert not lines[0].startswith(("topic", "metadata_offset"))
+    else:
+        assert len(lines) == 4
+        assert lines[0].split()[: len(headings)] == headings
+        assert max(map(len, lines)) <= WIDTH
