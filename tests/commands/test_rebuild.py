@@ -168,6 +168,11 @@ def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writabl
             "expected tier, disk or",
         ),
         (("--metadata", "kafka://localhost:1", *remote, "--log-start", "tier"), 2, "stop the brokers"),
+        (
+            ("--metadata", tmp_path / "other", *remote, "--log-start", "7", "--apply"),
+            4,
+            "--log-start 7 is not possible",
+        ),
         (("--metadata", tmp_path / "new", *remote, "--topic", "oders"), 10, "similar names: orders"),
         (("--metadata", tmp_path / "new", "--remote", tmp_path / "tier"), 5, "check that it is mounted"),
     ):

@@ -1,5 +1,6 @@
 """The log start: what the checkpoint files state, whether a broker raised it, and what is refused."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +100,7 @@ LATER = object_set(9, 400, 499, ((4, 400), (6, 450)), log_start=400)
 @pytest.mark.parametrize(
     ("asked", "start", "chain"),
     [("tier", 0, [0, 100, 200, 300, 400]), ("disk", 400, [400]), ("150", 150, [100, 200, 300, 400]),
-     ("9999", 400, [400])],
+     ("0", 0, [0, 100, 200, 300, 400]), ("400", 400, [400])],
 )  # fmt: skip
 def test_what_is_asked_for_decides(asked: str, start: int, chain: list[int]) -> None:
     sets = [*FIVE[:4], LATER]
@@ -107,6 +108,29 @@ def test_what_is_asked_for_decides(asked: str, start: int, chain: list[int]) -> 
     decision = decided(sets, RAISED, AskedLogStart.parse(asked))
     assert (decision.refused, decision.start_offset, starts(decision)) == (None, start, chain)
     assert decision.lineage.entries == ((0, 0), (2, 150), (4, 300), (6, 450))
+
+
+IMPOSSIBLE: dict[str, tuple[list[ObjectSet], Disk | None, str]] = {
+    "above the log start": ([*FIVE[:4], LATER], RAISED, "--log-start 401 .* from 0 to 400, .* start is 400"),
+    "below the tier": (
+        [*FIVE[1:4], LATER],
+        RAISED,
+        "--log-start 99 .* from 100 to 400, .* begin at 100",
+    ),
+    "undamaged": (FIVE, disk(250, 400, (2, 250), (4, 300)), "--log-start 150 .* is 250, .* it stays"),
+    "no brokers": (FIVE, None, "--log-start 150 .* is 0, .* it stays"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_an_offset_at_which_a_log_cannot_start_is_refused(case: str) -> None:
+    sets, log, expected = IMPOSSIBLE[case]
+    asked = AskedLogStart.parse(expected.split()[1])
+    decision = decided(sets, log, asked)
+    assert re.search(expected, decision.refused or "")
+    assert (starts(decision), decision.choice.discarded) == ([], ())
+    at_the_log_start = AskedLogStart(decision.log_start.offset)
+    assert decided(sets, log, at_the_log_start).refused is None
 
 
 def test_the_tier_remembers_a_log_start_that_was_raised_lawfully_before() -> None:

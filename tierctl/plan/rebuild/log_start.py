@@ -126,13 +126,37 @@ def _told_by_tier(sets: Sequence[ObjectSet], below: int | None = None) -> int:
 
 
 def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:
-    """Return the log start with which to publish; None if it may be damaged and no choice was given."""
+    """Return the log start with which to publish; None if it may be damaged and no choice was given.
+
+    An offset that was asked for must be possible (`why_impossible`).
+    """
     if found.raised_from is None:
         return found.offset
     if asked is None:
         return None
     if asked.choice == TIER:
         return found.raised_from
-    if isinstance(asked.choice, int):
-        return min(max(asked.choice, found.raised_from), found.offset)
-    return found.offset
+    return asked.choice if isinstance(asked.choice, int) else found.offset
+
+
+def why_impossible(found: LogStart, asked: AskedLogStart | None) -> str | None:
+    """Return why a log can't start at the offset that was asked for; None if it can, or none was asked."""
+    if asked is None or not isinstance(asked.choice, int) or asked.choice == found.offset:
+        return None
+    wanted = f"--log-start {asked.choice} is not possible"
+    if found.raised_from is None:
+        return (
+            f"{wanted}: the log start is {found.offset}, and no complete segments that join it are below it, "
+            "so nothing was damaged and it stays"
+        )
+    if asked.choice < found.raised_from:
+        return (
+            f"{wanted}: expected an offset from {found.raised_from} to {found.offset}, because the complete "
+            f"segments that join the log begin at {found.raised_from}"
+        )
+    if asked.choice > found.offset:
+        return (
+            f"{wanted}: expected an offset from {found.raised_from} to {found.offset}, because the log start "
+            f"is {found.offset}; DeleteRecords raises it once the brokers run"
+        )
+    return None

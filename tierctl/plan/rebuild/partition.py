@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
 from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
-from tierctl.plan.rebuild.log_start import AskedLogStart, Log, LogStart, decided_start, find_log_start
+from tierctl.plan.rebuild.log_start import AskedLogStart, Log, LogStart, decided_start, find_log_start, why_impossible
 from tierctl.state.lineage import Lineage
 
 _S = RemoteLogSegmentState
@@ -48,9 +48,9 @@ class PartitionDecision:
 def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None) -> PartitionDecision:
     """Return what is published about one partition.
 
-    A partition is refused if a broker may have raised its log start and `asked` is None, if the local log
-    does not join the tier, if publishing would make the leader delete records that only it has, and if the
-    log that decides is missing.
+    A partition is refused if a broker may have raised its log start and `asked` is None, if its log can't
+    start at the offset that was asked for, if the local log does not join the tier, if publishing would make
+    the leader delete records that only it has, and if the log that decides is missing.
     """
     usable = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in _GOING]
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
@@ -60,14 +60,15 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
     found = find_log_start(chains(good, finished), good, list(logs))
     start = decided_start(found, asked)
-    if start is None:
+    impossible = why_impossible(found, asked)
+    if start is None or impossible is not None:
         return PartitionDecision(
             choice=Choice(),
             lineage=lineage,
             log_start=found,
             start_offset=found.offset,
-            refused=_damage(found),
-            is_damaged=True,
+            refused=impossible or _damage(found),
+            is_damaged=found.raised_from is not None,
         )
     log = inputs.leader
     local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)
