@@ -105,6 +105,13 @@ def test_a_retention_that_nobody_stated_is_named(where: tuple[object, ...], tmp_
     (tmp_path / "configs").write_text("orders.retention.bytes=-1\nmetrics.retention.ms=864000000\n")
     ran = tierctl(*asked)
     assert "orders: retention.ms is not stated: tierctl deletes nothing by age" in " ".join(ran.err.split())
+    assert "so the figures count no expiry" in " ".join(ran.err.split())
+    (tmp_path / "configs").write_text("metrics.retention.ms=864000000\n")
+    ran = tierctl(*asked[:-1], "orders.retention.ms=1d")
+    assert "so the figures without the change count no expiry" in " ".join(ran.err.split())
+    assert "no settings are known" not in ran.err
+    ran = tierctl(*asked[:-1], "orders.retention.ms=1d", "--topic", "clicks")
+    assert "no settings are known" in ran.err
 
 
 def test_a_glob_changes_each_topic_and_a_later_change_wins(where: tuple[object, ...]) -> None:
@@ -146,6 +153,13 @@ def test_a_wrong_change_is_refused(name: str, where: tuple[object, ...]) -> None
     assert (ran.code, ran.out) == (ExitCode.USAGE, "")
     assert message in ran.err
     assert hint in ran.err
+
+
+@pytest.mark.parametrize("option", ["--price-per-gb-month", "--price-per-1000-requests"])
+@pytest.mark.parametrize("price", ["-1", "nan", "inf", "-inf", "free"])
+def test_a_wrong_price_is_refused(option: str, price: str, where: tuple[object, ...]) -> None:
+    ran = tierctl("report", *where, "--what-if", "orders.retention.ms=1d", option, price)
+    assert (ran.code, ran.out, option in ran.err) == (ExitCode.USAGE, "", True), ran.err
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,11 @@ def _unknown(
     resources: Resources, topics: Sequence[TopicOutlook], facts: Sequence[PartitionFacts]
 ) -> Iterator[str]:
     """Yield a text for each kind of unknown value, with the reason."""
-    unstated = sorted({each.topic for each in facts if not each.unchanged.is_age_stated})
-    if unstated:
-        yield f"{names_text(unstated)}: {AGE_NOT_STATED}, so the figures count no expiry by age"
+    unstated = {each.topic: each.changed.is_age_stated for each in facts if not each.unchanged.is_age_stated}
+    for is_changed, figures in ((False, "the figures"), (True, "the figures without the change")):
+        names = sorted(topic for topic, is_stated in unstated.items() if is_stated is is_changed)
+        if names:
+            yield f"{names_text(names)}: {AGE_NOT_STATED}, so {figures} count no expiry by age"
     young = sorted({row.topic for row in topics if row.growth_since_ms is None})
     if young:
         yield f"less than a day of history: the growth of {names_text(young)} is not known"

@@ -50,7 +50,9 @@ def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
     for expiries, configs in ((unchanged, inputs.configs), (changed, asked.changed)):
         plan = inputs.plan(configs, explained=asked.selection, on_kept=expiries.receive)
         expiries.add_steps(plan.steps)
-        skipped |= dict.fromkeys(skip for skip in plan.skipped if skip.topic_id_partition in asked.selection)
+        # Where the change gives a topic its first setting, only the outlook before it lacks settings.
+        own = (skip for skip in plan.skipped if skip.topic in configs or skip.topic not in asked.changed)
+        skipped |= dict.fromkeys(skip for skip in own if skip.topic_id_partition in asked.selection)
     gathering = _Gathering(inputs, asked, unchanged, changed)
     selected = [
         part

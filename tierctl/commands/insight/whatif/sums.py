@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 from tierctl.commands.insight.whatif.rows import TOTAL, TopicOutlook
+from tierctl.errors import UsageError
 from tierctl.model import Uuid
 from tierctl.plan.forecast.facts import DAY_MS, HORIZONS_DAYS, Holding, Outlook, PartitionFacts
 from tierctl.plan.forecast.model import (
@@ -31,6 +33,14 @@ class Prices:
 
     per_gb_month: float | None = None
     per_1000_requests: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a price that is negative or no number."""
+        for each in fields(self):
+            price = getattr(self, each.name)
+            if price is not None and not 0 <= price < inf:
+                option = f"--price-{each.name.replace('_', '-')}"
+                raise UsageError(f"{option} {price}: expected a number of at least 0", hint="as 0.023")
 
     def cost(self, holding: Holding | None, request_count: int | None) -> float | None:
         """Return the cost of a month; None without a price, or if an amount that has a price is unknown."""
