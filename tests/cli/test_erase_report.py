@@ -152,9 +152,29 @@ def test_a_key_in_every_form(key: bytes) -> None:
     assert parse_key("id:7") == hashlib.sha256(b"id:7").digest()
 
 
-@pytest.mark.parametrize("text", ["hex:0", "base64:*", "sha256:00", "sha256:zz"])
+MALFORMED = {
+    "hex:0": "is no key",
+    "base64:*": "is no key",
+    "sha256:00": "is no key",
+    "sha256:zz": "is no key",
+    "": "expected a key, found nothing",
+}
+
+
+@pytest.mark.parametrize("text", MALFORMED)
 def test_a_malformed_key_is_refused(capture: Capture, text: str) -> None:
     remote = capture("tiered-cluster") / "before-remote"
     ran = tierctl("fetch", "--remote", remote, "--erase-report", text)
     assert ran.code == 2
-    assert "is no key" in ran.err
+    assert MALFORMED[text] in ran.err
+
+
+def test_keys_that_do_not_occur_are_named(capture: Capture) -> None:
+    remote = capture("tiered-cluster") / "before-remote"
+    (key, *_) = some_keys(sorted(remote.rglob("*.log")))
+    asked = ("--erase-report", f"hex:{key.hex()}", "--erase-report", "nobody", "--erase-report", "hex:")
+    ran = tierctl("fetch", "--remote", remote, *asked, "-o", "jsonl")
+    assert (ran.code, bool(rows(ran))) == (0, True), ran.err
+    absent = sorted(hashlib.sha256(each).hexdigest() for each in (b"nobody", b""))
+    assert f"2 of 3 keys are in no record that was searched, by SHA-256: {', '.join(absent)}" in ran.err
+    assert "keys are in no record" not in tierctl("fetch", "--remote", remote, *asked[:2]).err

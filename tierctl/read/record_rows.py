@@ -89,6 +89,8 @@ def _header(name: str, data: bytes | None, encode: Callable[[bytes | None], Enco
 
 def parse_key(text: str) -> bytes:
     """Return the SHA-256 of the key that `text` gives in one of KEY_FORMS; UsageError for any other text."""
+    if not text:
+        raise UsageError("expected a key, found nothing", hint="the empty key is written hex:")
     form, colon, rest = text.partition(":")
     decode = _FORMS.get(form) if colon else None
     if decode is None:

@@ -33,6 +33,7 @@ from tierctl.storage.base import RemoteObject
 
 _SEGMENTS_PER_JOB = 10_000
 """The segments whose results one Spark job returns."""
+_KEYS_SHOWN_MAX = 5
 
 SegmentKey = tuple[TopicIdPartition, Uuid]
 
@@ -78,6 +79,7 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[st
     UsageError for malformed keys and NotFoundError for an unknown selection or an empty tier.
     """
     digests = frozenset(map(parse_key, keys))
+    not_found = {digest.hex() for digest in digests}
     counts: Counter[str] = Counter()
     with resources:
         segments = _segments(resources, counts)
@@ -87,11 +89,19 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[st
                 counts["records"] += result.records
                 for error in result.errors:
                     resources.problems.report(error)
+                not_found.difference_update(record.key_sha256 for record in result.found)
                 yield from map(each.row, result.found)
                 advance(each.size_bytes)
         resources.progress.note(
             f"searched {len(segments)} segments, {counts['records']} records, {bytes_text(total)}"
         )
+        if not_found:
+            shown = ", ".join(sorted(not_found)[:_KEYS_SHOWN_MAX])
+            more = ", ..." if len(not_found) > _KEYS_SHOWN_MAX else ""
+            resources.progress.note(
+                f"{len(not_found)} of {len(digests)} keys are in no record that was searched, "
+                f"by SHA-256: {shown}{more}"
+            )
         if counts["others"]:
             resources.progress.warn(
                 f"{counts['others']} objects of the tier belong to no segment and were not searched"

@@ -93,8 +93,6 @@ def _parsed(path: Path, text: str) -> dict[bytes, int]:
     lines = text.removesuffix("\n").split("\n") if text else []
     for number, line in enumerate(lines, 1):
         where = f"--without-keys {path} line {number}"
-        if not line:
-            raise UsageError(f"{where}: expected a key, found nothing", hint="the empty key is written hex:")
         if line.endswith("\r"):
             raise UsageError(
                 f"{where}: expected a key, found one with a carriage return at its end",

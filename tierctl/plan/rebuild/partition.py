@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
 from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
-from tierctl.plan.rebuild.log_start import AskedLogStart, Log, LogStart, decided_start, find_log_start, why_impossible
+from tierctl.plan.rebuild.log_start import (
+    AskedLogStart,
+    Log,
+    LogStart,
+    decided_start,
+    find_log_start,
+    why_impossible,
+)
 from tierctl.state.lineage import Lineage
 
 _S = RemoteLogSegmentState
