@@ -1,5 +1,6 @@
 """A cluster is lost; a newly formatted node serves its topics from the tier, under the old ids (b1)."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.live.commands import plan, tierctl
 from tests.live.history import (
+    PARTITIONS,
     TOPICS,
     Cluster,
     await_damage,
@@ -16,11 +18,14 @@ from tests.live.history import (
     enable_copying,
     made_history,
     seeks,
+    served,
     tier,
     tier_ends,
 )
 from tests.live.history import epoch_starts as epoch_starts_of
 from tests.live.test_materialise import expected
+from tests.live.test_restore_check import check_over_election
+from tests.live.test_several_brokers import in_sync, leader_of
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
@@ -162,3 +167,58 @@ def test_b1_a_new_node_serves_the_tier_under_the_old_ids(lost: Lost, brokers: Br
     node.stop()
     refused = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
     assert (refused.code, "shows that a node was started" in refused.err) == (4, True), refused.err
+
+
+def second_broker(brokers: Brokers, node: Broker) -> Broker:
+    """Start a second broker, which is no controller, in the cluster of `node`."""
+    made = brokers.own(start=False)
+    made.node_id, made.voters = node.node_id + 1, f"{node.node_id}@localhost:{node.ports[1]}"
+    made.remote = node.remote_dir
+    made.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{made.bootstrap}"}
+    made.start()
+    return made
+
+
+def assign(broker: Broker, replicas: list[Broker]) -> None:
+    """Give every partition these replicas; the first one is elected if it is in sync."""
+    ids = [each.node_id for each in replicas]
+    wanted = [{"topic": topic, "partition": number, "replicas": ids} for topic, number in PARTITIONS]
+    file = broker.folder / "reassignment.json"
+    file.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    broker.tool(tool, "--reassignment-json-file", str(file), "--execute")
+
+
+def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, brokers: Brokers) -> None:
+    """Only the first broker was prepared; the second one joins the replicas, leads, and is then alone."""
+    node = new_node(lost, brokers)
+    before = tier(node)
+    ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
+    assert (ran.code, "add others by reassignment" in ran.err) == (0, True), ran.err
+    node.start()
+    other = second_broker(brokers, node)
+    assign(node, [node, other])
+    node.wait_for("replicas in sync", lambda: all(in_sync(node, topic) == 2 for topic in TOPICS), 120)
+    records = expected(lost.cluster, lost.ends)
+
+    def elect() -> None:
+        assign(node, [other, node])
+        tool = "org.apache.kafka.tools.LeaderElectionCommand"
+        node.tool(tool, "--election-type", "preferred", "--all-topic-partitions")
+
+    found = check_over_election(node, elect)
+    assert (found.code, found.found("failed")) == (0, {}), (found.rows, found.err)
+    assert found.found("ok")["election"] == set(PARTITIONS)
+    assert {leader_of(node, *key) for key in PARTITIONS} == {other.node_id}
+    assert other.offsets("earliest", *TOPICS) == lost.cluster.starts
+    assert served(other) == records
+    assert "caused truncation" not in other.said()
+
+    assign(node, [other])
+    node.wait_for("one replica", lambda: not list(node.log_dir.glob("plain-?/*.log")), 120)
+    assert tier(node) == before, "copying is disabled, and nothing is deleted"
+    enable_copying(other)
+    other.delete_topic("unused")
+    check_everything(other, Cluster(broker=other, records=records, starts=lost.cluster.starts), before)
+    other.stop()
+    node.stop()
