@@ -77,6 +77,14 @@ def test_the_rebuilt_metadata_are_those_of_the_brokers(capture: Capture, tmp_pat
     assert rows("rebuild", *where, *keys) == []
 
 
+def test_an_encrypted_bucket_without_its_key(capture: Capture, tmp_path: Path) -> None:
+    """Manifests are not encrypted; the lineages are, and the leader epochs of the segments show them."""
+    root = capture("aiven-encrypted")
+    ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", root / "bucket", "--apply")
+    assert (ran.code, "no --aiven-private-key is given" in ran.err) == (0, True), ran.err
+    assert segments_of("--metadata", tmp_path / "new") == segments_of("--metadata", root / "broker-logs")
+
+
 @pytest.mark.parametrize("with_disks", [False, True])
 def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool) -> None:
     """Five of fifteen sets per topic are from the leader that lost; one has all offsets of a winner."""

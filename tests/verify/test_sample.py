@@ -127,6 +127,15 @@ def test_the_budget_bounds_what_is_read(tier: Spoilt, monkeypatch: pytest.Monkey
     assert "seed" in ran.summary
 
 
+@pytest.mark.parametrize("budget", ["0", "1K"])
+def test_a_budget_below_every_segment_is_no_success(budget: str, tier: Spoilt) -> None:
+    ran = sampled(tier, "--budget", budget)
+    (finding,) = said(ran)
+    assert (ran.code, finding["severity"]) == (3, "warning")
+    assert "36 of 36 segments were not read" in finding["message"]
+    assert "0% in the last 30 days" in finding["message"]
+
+
 def test_a_budget_for_everything_reads_everything(tier: Spoilt) -> None:
     ran = sampled(tier, "--budget", "1GB")
     assert (said(ran), "read 36 of 36 segments, 100% of the bytes" in ran.summary) == ([], True)

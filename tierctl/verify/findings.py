@@ -292,11 +292,11 @@ class FindingKind(RowEnum):
     )
     NOT_READ = Row(
         "not_read",
-        Severity.INFO,
+        Severity.WARNING,
         "Only a sample of the segments was read (--sample, --budget); the bytes of the others were not "
-        "checked.",
-        "run it again with the same --state-dir: each run prefers segments that were not read in the last 30 "
-        "days; verify --deep reads all segments",
+        "checked. Only information if at least one segment was read.",
+        "raise --budget if no segment was read; run it again with the same --state-dir: each run prefers "
+        "segments that were not read in the last 30 days; verify --deep reads all segments",
         found_in=FoundIn.BYTES,
     )
     UNSAFE_COMMITTED_OFFSET = Row(

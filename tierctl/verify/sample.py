@@ -167,7 +167,7 @@ class DeepReads:
             )
         return Finding(
             kind=FindingKind.NOT_READ,
-            severity=Severity.INFO,
+            severity=Severity.INFO if self.segments_read else Severity.WARNING,
             topic=None,
             topic_id=None,
             partition=None,

@@ -93,6 +93,8 @@ def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path, end: int)
         log_dir, *where, "--as", "then", "--as-id", new_id("x"), "--until", f"payments-0={end}", "--apply"
     )
     assert ran.code == 0, ran.err
+    beyond = f"--until payments-0={end}: the tier has no record from offset 3485 on"
+    assert (beyond in ran.err) == (end > 3485), ran.err
     everything = records(*where, "--isolation", "read_uncommitted")
     assert restored(log_dir, "then", "read_uncommitted") == [each for each in everything if each[1] < end]
     committed = {each[1] for each in records(*where, "--isolation", "read_committed")}

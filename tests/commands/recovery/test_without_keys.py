@@ -202,6 +202,13 @@ def test_malformed_files_of_keys(
     assert [path.name for path in log_dir.iterdir()] == ["meta.properties"]
 
 
+def test_a_file_is_no_folder_of_lists(capture: Capture, log_dir: Path, key: Path) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+    (log_dir.parent / "lists").write_text("not a folder")
+    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *options(key, log_dir, ["k"]), "--apply")
+    assert (ran.code, "lists is not a folder" in ran.err) == (2, True), ran.err
+
+
 @pytest.mark.parametrize("what", ["missing", "text", "other", "alone"])
 def test_keys_that_sign_nothing(capture: Capture, log_dir: Path, tmp_path: Path, what: str) -> None:
     from cryptography.hazmat.primitives import serialization

@@ -180,6 +180,12 @@ def _source(
     partition = found.topic_id_partition
     log = run.resources.readable_log(found)
     end = until_offset(run.resources, log, until)
+    asked = until.offsets.get(partition.topic_partition, 0)
+    if asked > log.end_offset:
+        run.progress.warn(
+            f"--until {partition.topic_partition}={asked}: the tier has no record from offset "
+            f"{log.end_offset} on, so the log ends there"
+        )
     last = log.end_offset - 1 if end is None else min(end, log.end_offset) - 1
     spans = tuple(segments_in_lineage(log.cache, log.lineage, log.log_start_offset, last))
     new = TopicPartition(request.as_topic or partition.topic, partition.partition)

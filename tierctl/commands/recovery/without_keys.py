@@ -37,6 +37,10 @@ class WithoutKeys:
                 hint="--left-out DIR is the folder for the lists of the erased records, and --sign-with FILE "
                 "is the Ed25519 key that signs them",
             )
+        if Path(lists).exists() and not Path(lists).is_dir():
+            raise UsageError(
+                f"--left-out {lists} is not a folder", hint="name a folder; tierctl makes it if it is missing"
+            )
         path = Path(keys)
         lines = _parsed(path, _text_of(path))
         if find_spec("cryptography") is None:
