@@ -52,6 +52,13 @@ class Document:
         tokens = MarkdownIt().parse(self.text)
         return [each.content for each in tokens if each.type == "fence" and each.info == language]
 
+    def section(self, title: str) -> str:
+        """Return the text below the heading `title` of the second level."""
+        (found,) = re.findall(
+            rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", self.text, re.MULTILINE | re.DOTALL
+        )
+        return str(found)
+
     @property
     def spans(self) -> list[str]:
         """Return the text of every code span, also of those in tables."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.cli.shell import Ran, environment, tierctl
-from tests.docs.documents import Command
+from tests.docs.documents import Command, Document
 
 _VARIES = (
     (re.compile(r"\b[\w-]{22}\b(?!\w)"), "ID"),
@@ -36,6 +36,12 @@ def run_all(commands: Iterable[Command], names: Mapping[str, object], folder: Pa
             assert program in _SHELL, f"{command.document}: no test runs {command.line!r}"
             line = _replaced(command.line, names)
             subprocess.run(["bash", "-c", line], cwd=folder, check=True, env=environment())
+
+
+def write_profile(document: Document, names: Mapping[str, object], folder: Path) -> None:
+    """Write the profile that `document` shows to tierctl.toml in `folder`, with the values of `names`."""
+    (profile,) = document.blocks("toml")
+    (folder / "tierctl.toml").write_text(_replaced(profile, names))
 
 
 def check(command: Command, ran: Ran, names: Mapping[str, object]) -> None:

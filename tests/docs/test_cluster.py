@@ -8,8 +8,8 @@ from tierctl.cli.docs.examples import questions
 from tierctl.cli.help.node import load_commands
 
 from tests.cli.shell import tierctl
-from tests.docs.documents import DOCUMENTS, Command, Document
-from tests.docs.running import run_all
+from tests.docs.documents import DOCUMENTS, README, Command, Document
+from tests.docs.running import run_all, write_profile
 from tests.live.commands import assumed
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.servers import S3Server, found
@@ -63,6 +63,16 @@ def test_command_lines_run(
     folders = {"/var/lib/tierctl": tmp_path / "state", "/var/lib/prometheus/node-exporter": tmp_path}
     mine = (each for each in document.commands if each.asks_cluster and not each.is_stock_consumer)
     run_all(mine, {**names, **folders}, tmp_path)
+
+
+def test_the_set_of_runs(names: Mapping[str, object], tmp_path: Path) -> None:
+    """Run the commands in the README's section about cron, which are without options in a table of runs."""
+    (tmp_path / "state").mkdir()
+    write_profile(README, {**names, "/var/lib/tierctl": tmp_path / "state"}, tmp_path)
+    section = Document("README.md, In cron", README.section("In cron and systemd"))
+    lines = [span for span in section.spans if span.startswith("tierctl ")]
+    assert len(lines) == 7
+    run_all([Command(section.name, line, ()) for line in lines], names, tmp_path)
 
 
 @pytest.mark.matrix

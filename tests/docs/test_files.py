@@ -9,7 +9,7 @@ from tierctl.cli.docs.examples import questions
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import DOCUMENTS, README, Command, Document
-from tests.docs.running import check, run_all
+from tests.docs.running import check, run_all, write_profile
 from tests.support.formatted import formatted_node, saved_topics
 
 TOPICS = "".join(
@@ -45,13 +45,6 @@ def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object
     (tmp_path / "topics.yaml").write_text(saved_topics(tmp_path / "tier-of-data"))
     (tmp_path / "topics.properties").write_text(f"{TOPICS}orders.retention.bytes=1000000\n")
     return {name: tmp_path / folder for name, folder in FOLDERS.items()}
-
-
-def write_profile(document: Document, names: Mapping[str, object], folder: Path) -> None:
-    (profile,) = document.blocks("toml")
-    for name, real in names.items():
-        profile = profile.replace(name, str(real))
-    (folder / "tierctl.toml").write_text(profile)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
