@@ -114,7 +114,7 @@ def test_what_may_be_deleted(
         assert set(errors) == {segments[int(at)].segment_id for at in expected}
         assert all(isinstance(error, RemoteTierMissing) for error in errors.values())
     assert why_not_deletable(segments, world.context(allow_missing_objects=True)) == {}
-    assert set(world.storage.calls) <= {"objects_of", "objects_of_each"}
+    assert set(world.storage.calls) <= {"objects_of", "objects_of_each", "list"}
 
 
 @pytest.mark.parametrize(

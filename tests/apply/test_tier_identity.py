@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 from tierctl.apply import tier_check
+from tierctl.apply.labels import observe
 from tierctl.errors import ExitCode
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.s3.store import S3Store
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Ran
 from tests.apply.test_tier_check import states
 from tests.apply.worlds import RETENTION, World, copy_world
 from tests.metadata.topics import topic_in
+from tests.plan.tier import S
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
@@ -291,6 +294,56 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
         assert "knows neither the segment nor the topic" in ran.err
         assert "--adopt-tier" in ran.err
     assert keys(site.remote)[0].startswith("kafka-tiered-storage/"), "reading and planning write no identity"
+
+
+@pytest.mark.parametrize("command", ["delete", "sweep"])
+def test_deletions_are_resumed_only_in_the_tier_that_they_emptied(
+    command: str, site: Site, place: str, tierctl: Tierctl
+) -> None:
+    """No object is left by which the tier could be recognised, and its brokers wrote no identity."""
+    copied(site, tierctl)
+    tier = object_tier(open_tier(TierSpec(site.remote)))
+    assert tier is not None
+    tier.store.delete([IDENTITY])
+    topics = site.logs / "configs"
+    topics.write_text("bills.retention.ms=0\n")
+    if command == "delete":
+        assert tierctl(*site.command("delete", *marking(site.metadata, "bills"), "--apply")).code == 0
+    assert IDENTITY not in keys(site.remote)
+    _stop_before_the_events(command, site, tierctl)
+    assert keys(site.remote) == [IDENTITY]
+    before = states(site.metadata)
+    assert {found[1] for found in before if isinstance(found, tuple)} == {S.DELETE_SEGMENT_STARTED}
+
+    typo = site.at(f"{place}/typo")
+    if place.startswith("file:"):
+        (Path(typo.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
+    layout = ("--layout", "kafka")
+    for apply in ((), ("--apply",)):
+        ran = tierctl(*typo.command(command, *layout, *apply))
+        assert (ran.code, ran.out, states(site.metadata)) == (5, "", before), ran.err
+        assert "neither an identity object nor an object of a segment" in ran.err
+    anyway = (*layout, "--allow-missing-objects")
+    assert tierctl(*typo.command(command, *anyway)).code == 0
+    assert tierctl(*site.command(command, *layout, "--apply")).code == 0
+    assert not any(isinstance(found, tuple) for found in states(site.metadata))
+
+
+def _stop_before_the_events(command: str, site: Site, tierctl: Tierctl) -> None:
+    """Run the command until it has deleted all objects, and stop it before it publishes that."""
+    label = {"delete": "delete.segment_finished.publish", "sweep": "sweep.finished.publish"}[command]
+
+    def stop(at: str, moment: str) -> None:
+        if (at, moment) == (label, "before"):
+            raise KeyboardInterrupt
+
+    observe(stop)
+    try:
+        while any(key.startswith("kafka-tiered-storage/") for key in keys(site.remote)):
+            ran = tierctl(*site.command(command, "--apply"))
+            assert ran.code == 130, ran.err
+    finally:
+        observe(None)
 
 
 def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import ClusterIdentity, TierIdentity, Uuid
-from tierctl.plan.tier_identity import TierContents, check_tier
+from tierctl.plan.tier_identity import TierContents, check_tier, require_recognised
 
 TOPIC, OTHER_TOPIC = Uuid("2QZ5FAXaQrqgUzsReWnweA"), Uuid("Qwn_wKgZbeaSNpD3Nhsgvw")
 BOTH = ClusterIdentity(cluster_id="c1", metadata_topic_id=TOPIC)
@@ -105,6 +105,28 @@ def test_whose_tier_it_is(
     if error is SafetyRefusal:
         assert str(own) in raised.value.message
         assert identity is None or str(identity) in raised.value.message or objects.get("is_foreign")
+
+
+@pytest.mark.parametrize(
+    ("identity", "objects", "error"),
+    [
+        (None, {"begun": "/tier/00-x.log"}, WRONG),
+        (None, {"begun": "/tier/00-x.log", "unknown_key": "other-0/y.log"}, WRONG),
+        (None, {"begun": "/tier/00-x.log", "known": True}, OK),
+        (None, {}, OK),
+        (BOTH, {"begun": "/tier/00-x.log"}, OK),
+    ],
+)
+def test_where_begun_deletions_may_go_on(
+    identity: ClusterIdentity | None, objects: dict[str, object], error: type[TierctlError] | None
+) -> None:
+    stored = None if identity is None else TierIdentity(cluster=identity, layout="kafka")
+    contents = TierContents(name="/tier", layout="kafka", identity=stored, **objects)  # type: ignore[arg-type]
+    if error is None:
+        require_recognised(contents)
+        return
+    with pytest.raises(error, match="neither an identity object nor an object of a segment"):
+        require_recognised(contents)
 
 
 @pytest.mark.parametrize("missing", ["tier/log", None])

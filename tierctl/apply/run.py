@@ -105,9 +105,9 @@ class _Run:
         if self._plan.command in {RESTORE, NEW_IDS} and self._options.new_node is not None:
             self._restore(self._options.new_node)
             return [self._outcomes[id(step)] for step in self._plan.steps]
-        claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)))
         removals = self._steps(Action.DELETE_PARTITION)
         deletes = self._steps(Action.DELETE_SEGMENT)
+        claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)), deletes=bool(deletes))
         removed: dict[_Key, list[Step]] = {step.topic_id_partition.key: [] for step in removals}
         for step in deletes:
             removed.get(step.topic_id_partition.key, []).append(step)

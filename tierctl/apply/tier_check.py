@@ -1,7 +1,9 @@
 """Check, under the lease, that --remote is the tier of the metadata, before a run changes anything in it.
 
 The identity of a tier is written before its first COPY_SEGMENT_STARTED: a crash leaves an identity without
-segments, which the next run with the same metadata topic accepts.
+segments, which the next run with the same metadata topic accepts. It is also written before the first
+deletion in a tier that is recognised by its objects: after a crash they may all be gone, and then the
+identity alone shows that the deletions were made in this tier.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +20,13 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.plan.tier_identity import WRONG_TIER, TierContents, check_identity, require_objects
+from tierctl.plan.tier_identity import (
+    WRONG_TIER,
+    TierContents,
+    check_identity,
+    require_objects,
+    require_recognised,
+)
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
 from tierctl.verify.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
@@ -27,9 +35,10 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
 
 
-def claim_tier(context: RunContext, *, copies: bool) -> None:
-    """Require that the tier's identity is that of the metadata; write it where the run `copies` and none is.
+def claim_tier(context: RunContext, *, copies: bool, deletes: bool = False) -> None:
+    """Require that the tier's identity is that of the metadata; write it if there is none yet.
 
+    It is written by a run that `copies`, and by one that `deletes` in a tier with an object of the metadata.
     With `adopt_tier` write it in any case, over another one. Raise SafetyRefusal if the tier belongs to
     another metadata topic, also if another run wrote its identity at this moment.
     """
@@ -42,12 +51,16 @@ def claim_tier(context: RunContext, *, copies: bool) -> None:
             replace_identity(context.remote, own)
         return
     found = _identity(context)
-    if found is None and copies:
+    if found is None and (copies or (deletes and _has_own_objects(context))):
         with effect("tier.identity.write"):
             if create_identity(context.remote, own):
                 return
         found = read_identity(context.remote)
     check_identity(TierContents(name=tier_name(context.remote), layout=layout, identity=found), own.cluster)
+
+
+def _has_own_objects(context: RunContext) -> bool:
+    return tier_contents(context.remote, context.metadata.state, may_be_new=True).known
 
 
 def _identity(context: RunContext) -> TierIdentity | None:
@@ -72,8 +85,8 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
     """Return an error for each COPY_SEGMENT_FINISHED segment of which the tier has no object, by segment id.
 
     Segments in another state may have no objects, because their copy or deletion was interrupted; they are
-    accepted if the tier has objects of another segment, or if there is no other segment to look for.
-    Raise RemoteTierMissing if the tier has objects of none of these segments.
+    accepted if the tier has objects of another segment, or if there is no other segment to look for and the
+    tier has an identity. Raise RemoteTierMissing if the tier has objects of none of these segments.
     """
     if context.allow_missing_objects or not segments:
         return {}
@@ -94,6 +107,7 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
                 raise error
         if witnesses:
             raise _missing(witnesses[0], context)
+        require_recognised(tier_contents(context.remote, context.metadata.state))
     return errors
 
 

@@ -28,7 +28,7 @@ from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
-from tierctl.commands.tier_inspection import require_own_tier
+from tierctl.commands.tier_inspection import require_deletable, require_own_tier
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
@@ -37,23 +37,17 @@ from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.settings import broker
-from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.copy.custom_metadata import without_breaches
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan, Skip
+from tierctl.plan.tier_identity import TierContents
 from tierctl.report.metrics import Scope
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import RetrySettings
-
-
-def require_not_ahead(request: MutationRequest) -> None:
-    """Raise SafetyRefusal if the request decides as of a time in the future."""
-    if request.now_ms is not None:
-        check_not_ahead(request.now_ms, clock_ms=request.clock_ms())
 
 
 @dataclass(kw_only=True)
@@ -68,6 +62,8 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
+    _tier_contents: TierContents | None = None
+    """The facts about the tier when it was inspected."""
     _is_held_back: bool = False
     """Whether segments are left out that breached KIP-917's limit in an earlier run."""
     is_source_damaged: bool = False
@@ -230,6 +226,8 @@ class Mutation:
         listens to signals.
         """
         plan = decision.plan
+        if self._tier_contents is not None:
+            require_deletable(plan, self._tier_contents, self.request)
         damaged = self.histories.report(self.metadata.state)
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
         for line in skip_lines(self.histories.unreported(plan.skipped)):
@@ -333,7 +331,9 @@ class Mutation:
     def inspect_tier(self, *, may_be_new: bool = False) -> None:
         """Call `require_own_tier` if the request names a tier that is changed."""
         if self.request.remote is not None and self.changes_tier:
-            require_own_tier(self.request, self.remote, self.metadata, self.progress, may_be_new=may_be_new)
+            self._tier_contents = require_own_tier(
+                self.request, self.remote, self.metadata, self.progress, may_be_new=may_be_new
+            )
 
     @cached_property
     def _tier_spec(self) -> TierSpec:
@@ -341,7 +341,7 @@ class Mutation:
         return self.resources.tier_spec(RetrySettings.from_settings(settings, attempts=self.request.attempts))
 
     def _check(self, decision: Decision) -> None:
-        require_not_ahead(self.request)
+        self.request.require_not_ahead()
         if self.request.remote is not None and self.changes_tier:
             open_lease(self.remote, is_optional=self.request.no_lease)
         decision.check(decision.plan)
@@ -377,7 +377,7 @@ def mutation(
     the future.
     """
     if request.apply:
-        require_not_ahead(request)
+        request.require_not_ahead()
     with Resources(request=request, progress=progress) as resources, ExitStack() as held:
         decisive = logs_decide and resources.cluster is None
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):

@@ -3,7 +3,8 @@
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
-from tierctl.plan.tier_identity import check_tier
+from tierctl.plan.steps import Action, Plan
+from tierctl.plan.tier_identity import TierContents, check_tier, require_recognised
 from tierctl.storage import RemoteStorageManager
 from tierctl.verify.tier_contents import tier_contents
 
@@ -15,8 +16,8 @@ def require_own_tier(
     progress: Progress,
     *,
     may_be_new: bool = False,
-) -> None:
-    """Raise an error if `remote` is not the tier of `metadata`, whose state was read.
+) -> TierContents:
+    """Return facts about `remote`; raise an error if it is not the tier of `metadata`, whose state was read.
 
     With `may_be_new`, the tier need not exist while the metadata has no finished segment. A request that
     changes nothing accepts missing objects in a tier with a matching identity.
@@ -32,3 +33,11 @@ def require_own_tier(
     )
     if note is not None:
         progress.note(note)
+    return contents
+
+
+def require_deletable(plan: Plan, contents: TierContents, request: MutationRequest) -> None:
+    """Raise RemoteTierMissing if `plan` deletes segments, and nothing shows that this is their tier."""
+    is_waived = request.allow_missing_objects or request.adopt_tier
+    if not is_waived and any(step.action is Action.DELETE_SEGMENT for step in plan.steps):
+        require_recognised(contents)

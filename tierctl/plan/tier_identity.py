@@ -26,6 +26,8 @@ class TierContents:
     """None if the tier has no identity object."""
     missing: str | None = None
     """The first examined finished segment without an object; None if none was examined."""
+    begun: str | None = None
+    """The first examined segment being copied or deleted, if the metadata has no finished segment."""
     known: bool = False
     """Whether the tier has an object of a segment in the metadata."""
     unknown_key: str | None = None
@@ -110,6 +112,23 @@ def require_objects(contents: TierContents) -> None:
         f"{contents.name} has no object of the finished segments in the metadata; looked for "
         f"{contents.missing}{others}",
         hint=f"{WRONG_TIER} If the objects are known to be lost: --allow-missing-objects",
+    )
+
+
+def require_recognised(contents: TierContents) -> None:
+    """Raise RemoteTierMissing if nothing shows that deletions of segments belong in this tier.
+
+    Segments being copied or deleted may rightly have no object. Without a finished segment in the metadata,
+    only the identity object distinguishes the tier that such a deletion emptied from a mistyped name. A tier
+    without a layout has no identity object and is accepted.
+    """
+    if contents.begun is None or contents.known or contents.identity is not None or contents.layout is None:
+        return
+    raise RemoteTierMissing(
+        f"{contents.name} has neither an identity object nor an object of a segment in the metadata; looked "
+        f"for {contents.begun}. If this is another tier, deleting there would leave the objects in the right "
+        "one for ever",
+        hint=f"{WRONG_TIER} If the objects are known to be deleted: --allow-missing-objects",
     )
 
 

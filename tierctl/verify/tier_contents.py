@@ -23,6 +23,7 @@ SAMPLE_MAX = 1000
 """The number of objects to look at: as many as one request to S3 lists."""
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_BEGUN = (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _Segments = Sequence[RemoteLogSegmentMetadata]
 
 
@@ -39,10 +40,11 @@ def tier_contents(
     `may_be_new` and the metadata has no finished segment.
     """
     looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
+    begun = [] if looked_for else list(islice(_newest(state, _BEGUN, partitions), WITNESSES_MAX))
     identity, known, sample = None, False, _Sample()
     try:
         identity = read_identity(remote)
-        known = has_objects_of_any(remote, looked_for)
+        known = has_objects_of_any(remote, looked_for or begun)
         if not known:
             sample = _sampled(remote, state)
             known = sample.known
@@ -54,6 +56,7 @@ def tier_contents(
         layout=tier_layout(remote),
         identity=identity,
         missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
+        begun=remote.name_of(begun[0]) if begun else None,
         known=known,
         unknown_key=sample.unknown_key,
         misplaced_key=sample.misplaced_key,
@@ -66,12 +69,22 @@ def newest_finished(
     state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: _Segments = ()
 ) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the newest finished segment of each partition, without `excluded`; `partitions` come first."""
+    return _newest(state, {_FINISHED}, partitions, excluded)
+
+
+def _newest(
+    state: TierState,
+    states: Collection[RemoteLogSegmentState],
+    partitions: Collection[TopicIdPartition],
+    excluded: _Segments = (),
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the newest segment of each partition that is in one of `states`; as `newest_finished`."""
     keys = {partition.key for partition in partitions}
     excluded_ids = {segment.segment_id for segment in excluded}
     parts = sorted(state, key=lambda part: part.topic_id_partition.key not in keys)
     for part in parts:
         found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded_ids)
-        newest = max((s for s in found if s.state is _FINISHED), key=lambda s: s.start_offset, default=None)
+        newest = max((s for s in found if s.state in states), key=lambda s: s.start_offset, default=None)
         if newest is not None:
             yield newest
 
