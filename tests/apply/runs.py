@@ -16,6 +16,7 @@ from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
 from tierctl.apply.stop import Stop
+from tierctl.apply.tier_check import claim_tier
 from tierctl.commands import CopyRequest, copy
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
@@ -135,6 +136,9 @@ def run_on(
             sources=LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__)),
             raise_log_starts=journal.raise_log_starts,
         )
+        if command == "copy":
+            # A run on a wrapped tier writes no identity.
+            claim_tier(context_of(world, manager), copies=True)
         context = context_of(
             world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
         )

@@ -176,7 +176,8 @@ def line(capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
 
     def made(*more: str) -> str:
         ran = tierctl(
-            "schedule", "--cron", "sweep", *places, "--metrics-file", str(tmp_path / "t.prom"), *more
+            *("schedule", "--no-check", "--cron", "sweep"),
+            *(*places, "--metrics-file", str(tmp_path / "t.prom"), *more),
         )
         return cron_command(ran.out)
 

@@ -236,6 +236,64 @@ def test_doctor_without_a_cluster(source: str, words: dict[str, str], tmp_path: 
     assert tierctl("doctor", *where, "--topic", "orders").code in (0, 3)
 
 
+LATER = {
+    "schedule": ("schedule", "--cron"),
+    "submit": ("submit", "--master=yarn", "--submit-dir={tmp}/submit", "--"),
+}
+"""Commands that print how to run another one later."""
+
+
+@pytest.mark.parametrize("command", LATER)
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("sweep {of_tier} --topic=oders", 10, 'unknown topic "oders"'),
+        ("sweep {of_tier} --topic=od*s", 10, 'no topic matches "od*s"'),
+        ("copy {of_tier} --log-dir={root}/before --topic=oders", 10, 'unknown topic "oders"'),
+        ("sweep {of_tier} --topic=orders --partition=7", 10, "no partition 7"),
+        ("sweep --metadata={root}/before --remote={root}/befor-remote", 5, "there is no tier at"),
+        ("verify --metadata={root}/before --remote={root}/befor-remote", 5, "there is no tier at"),
+        ("sweep {of_tier} --layout=aiven", 2, "has layout kafka"),
+        ("sweep {of_tier} --topic-configs={tmp}/topics.properties", 2, 'did you mean "retention.bytes"?'),
+        ("sweep {of_tier} --topic-configs={tmp}/typo", 2, "No such file or directory"),
+        ("sweep {of_tier} --config={tmp}/server.properties", 2, "from 0 to 0.5"),
+        ("sweep {of_tier} --override=log.retention.hour=5", 2, "log.retention.hours"),
+        ("sweep {of_tier} --log-dir={root}/befor", 10, "no such folder"),
+        ("sweep {of_tier} --profile=staging", 2, "no profile 'staging'"),
+        ("apply {tmp}/plan {of_tier}", 2, "No such file or directory"),
+        (
+            "copy {of_tier}-2 --from-remote={root}/befor-remote --to-metadata={tmp}/new",
+            *(5, "there is no tier at"),
+        ),
+    ],
+)
+def test_names_in_a_command_that_runs_later(
+    command: str, line: str, code: int, message: str, words: dict[str, str]
+) -> None:
+    of_tier = "--metadata={root}/before --remote={root}/before-remote".format(**words)
+    before = [word.format(**words) for word in LATER[command]]
+    given = [word.format(of_tier=of_tier, **words) for word in line.split()]
+    given = [part for word in given for part in word.split()]
+    ran = tierctl(*before, *given)
+    assert (ran.code, ran.out) == (code, ""), ran.err
+    assert message in ran.err
+    if "profile" in line and command == "schedule":
+        return
+    unchecked = tierctl(before[0], "--no-check", *before[1:], *given)
+    assert unchecked.code == 0, unchecked.err
+    assert "were not checked" in unchecked.err
+
+
+@pytest.mark.parametrize("command", LATER)
+def test_names_that_cannot_be_checked_here(command: str, words: dict[str, str]) -> None:
+    """The command may run on another machine."""
+    before = [word.format(**words) for word in LATER[command]]
+    for metadata in ("/srv/metadata", "kafka://localhost:1"):
+        ran = tierctl(*before, "sweep", "--metadata", metadata, "--remote=/srv/tier", "--topic=oders")
+        assert ran.code == 0, ran.err
+        assert "the names of topics and tiers in the command were not checked: " in ran.err
+
+
 def test_sweep_says_once_that_no_age_is_stated(words: dict[str, str], tmp_path: Path) -> None:
     said = "retention.ms is not stated"
     for text, times in (("", 1), ("orders.retention.ms=-1\n", 0)):

@@ -211,6 +211,14 @@ Truncated = Annotated[
         panel=DECIDE,
     ),
 ]
+NoCheck = Annotated[
+    bool,
+    option(
+        "--no-check",
+        help="Do not check the names of topics, tiers, settings and files in the command: they are those of "
+        "another machine, or not reachable from this one.",
+    ),
+]
 Topics = Annotated[
     list[str] | None,
     option(

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import click
 
 import tierctl
-from tierctl.cli.config.options import choosing_profile, named_command, parsed
+from tierctl.cli import options
+from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of, summarize
 from tierctl.cli.settings.run import RunSettings
@@ -61,14 +62,18 @@ def schedule(
     cron: Cron = False,
     every: EveryOption = Every.HOURLY,
     user: User = "kafka",
+    no_check: options.NoCheck = False,
 ) -> int:
     """Print systemd units or cron lines that run a command.
 
-    schedule checks the options of the command and its profile; it installs and runs nothing. The scheduled
-    run uses the same tierctl.toml, and relative paths are relative to the current folder. The systemd service
-    runs in a sandbox: the command may write only to the folders that its options name, which are listed in
-    ReadWritePaths. Store credentials in the file of EnvironmentFile or in the profile of tierctl.toml, never
-    in the command.
+    schedule checks the options of the command, its profile, and the names of topics, settings, tiers and
+    files, unless --no-check is given. If the metadata topic can't be read here, topics and tiers are not
+    checked, and a note says so. schedule installs and runs nothing.
+
+    The scheduled run uses the same tierctl.toml, and relative paths are relative to the current folder. The
+    systemd service runs in a sandbox: the command may write only to the folders that its options name, which
+    are listed in ReadWritePaths. Store credentials in the file of EnvironmentFile or in the profile of
+    tierctl.toml, never in the command.
 
     The templates, a configuration for logrotate, alert rules and a Grafana dashboard are in share/tierctl of
     the installation.
@@ -78,7 +83,7 @@ def schedule(
             "--systemd or --cron is missing",
             hint="add --systemd to print units, or --cron to print cron lines",
         )
-    scheduled = _checked(ctx, command or [])
+    scheduled = _checked(ctx, command or [], check=not no_check)
     if systemd:
         click.echo(_units(scheduled, every, user), nl=False)
     if cron:
@@ -102,8 +107,11 @@ class _Scheduled(NamedTuple):
         return "-".join(("tierctl", *self.path))
 
 
-def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
-    """Return the command line; raise UsageError for an unknown command and for wrong options."""
+def _checked(ctx: click.Context, words: Sequence[str], *, check: bool) -> _Scheduled:
+    """Return the command line; raise UsageError for an unknown command and for wrong options.
+
+    With `check`, also raise the errors of `check_names`.
+    """
     root = ctx.find_root()
     command, arguments = named_command(root.command, words)
     path = words[: len(words) - len(arguments)]
@@ -121,6 +129,7 @@ def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
         words = [*path, *chosen, *arguments]
     params = given.params | given.meta
     _note_missing(ctx, path, params)
+    check_names(given, path[0], console_of(ctx), is_asked=check)
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 

@@ -9,7 +9,7 @@ import click
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.config.options import choosing_profile, named_command, parsed
+from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of
 from tierctl.cli.request import request_of
@@ -115,26 +115,33 @@ def submit(
     container_image: ContainerImage = None,
     submit_dir: SubmitDir = None,
     spark_conf: options.SparkConf = None,
+    no_check: options.NoCheck = False,
 ) -> int:
     """Print, or run, the spark-submit command line that runs a command with --engine spark.
 
     The command line names tierctl, the Python interpreter and the resources, and never contains a credential.
     Paths in the command, the environment and tierctl.toml are those of the machine on which the driver runs.
+    Without --run, the profile and the names of topics, settings, tiers and files in the command are checked,
+    unless --no-check is given. If the metadata topic can't be read here, topics and tiers are not checked,
+    and a note says so.
 
     The command lines for a standalone cluster and for YARN are tested on small clusters. Those for Kubernetes
     are tested up to the point where spark-submit connects to the cluster.
     """
-    words, is_mutating = _checked(ctx, command or [])
+    words, is_mutating = _checked(ctx, command or [], is_printed=not run, check=not no_check)
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
     line = commands.submit(request, console_of(ctx))
     click.echo(_shell_text(line.words, line.words.index(line.script)))
     return ExitCode.OK
 
 
-def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
+def _checked(
+    ctx: click.Context, words: list[str], *, is_printed: bool, check: bool
+) -> tuple[list[str], bool]:
     """Return the command with `--engine spark`, and whether it may change a tier.
 
-    Raise UsageError for a command without the option `--engine`, and for wrong options of the command.
+    Raise UsageError for a command without the option `--engine`, and for wrong options of the command. If the
+    line `is_printed`, also call `check_names`; `check` is whether names are checked.
     """
     root = ctx.find_root()
     command, arguments = named_command(root.command, words)
@@ -149,12 +156,19 @@ def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
         chosen = choosing_profile(arguments, file=ctx.obj.config_file, profile=ctx.obj.profile)
         arguments = [*chosen, *arguments]
     given = parsed(root, command, arguments)
+    if is_printed and check and isinstance(ctx.obj, RunSettings):
+        # The words may choose another profile, or another tierctl.toml.
+        ctx.obj.read_again()
+        given = parsed(root, command, arguments)
+        ctx.obj.require_valid()
     if given.params["engine"] != EngineName.SPARK:
         raise UsageError("submit can't be used with --engine local", hint="run the command itself")
     if any(options.is_typed(given, name) for name in ("master", "spark_conf")):
         raise UsageError(
             "--master and --spark-conf must be before the command", hint="tierctl submit --master ..."
         )
+    if is_printed:
+        check_names(given, path[0], console_of(ctx), is_asked=check)
     return [*path, *arguments], "apply" in names
 
 

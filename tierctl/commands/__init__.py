@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.doctor import Diagnosis, DoctorRequest, doctor
     from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
+    from tierctl.commands.insight.names import NamesRequest, check_names
     from tierctl.commands.insight.report.build import report
     from tierctl.commands.insight.report.rows import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
@@ -131,6 +132,7 @@ __all__ = [
     "LeakedTopics",
     "MaterialiseRequest",
     "MutationResult",
+    "NamesRequest",
     "NewIdsRequest",
     "ObjectBytes",
     "OffsetStep",
@@ -173,6 +175,7 @@ __all__ = [
     "backup_config",
     "build_cache",
     "check_config",
+    "check_names",
     "check_offsets",
     "check_restored",
     "compact_cache",
@@ -237,6 +240,7 @@ _MODULE_OF = {
     "LeakedTopics": "delete",
     "MaterialiseRequest": "recovery.materialise",
     "MutationResult": "plans",
+    "NamesRequest": "insight.names",
     "NewIdsRequest": "recovery.new_ids.restore",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
@@ -279,6 +283,7 @@ _MODULE_OF = {
     "backup_config": "recovery.backup_config",
     "build_cache": "cache",
     "check_config": "insight.config",
+    "check_names": "insight.names",
     "check_offsets": "offsets",
     "check_restored": "recovery.check.restored",
     "compact_cache": "cache",

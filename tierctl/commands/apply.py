@@ -71,6 +71,8 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     planner = _planner_of(saved)
     check_times(saved.identity, clock_ms=request.clock_ms(), max_age_ms=request.max_age_ms)
     _require_inputs(saved, request)
+    if request.i_know_it_is_deleted and not saved.options.get("mark"):
+        raise UsageError("--i-know-it-is-deleted needs a plan of delete --mark")
     again = planner.request_again(request, _options(saved, request), _selection(saved, request))
     had_topic = saved.identity.place.cluster.metadata_topic_id is not None
     with planner.opened(again, progress, must_exist=had_topic) as run:

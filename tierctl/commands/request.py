@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Self
 
 from tierctl import locallog
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
+from tierctl.errors import NotFoundError
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
+from tierctl.model.private_keys import private_keys_of
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
 from tierctl.plan.clock import check_not_ahead
@@ -158,7 +160,7 @@ class MutationRequest(Request):
 
 
 def require_named_files(request: Request) -> None:
-    """Raise NotFoundError or UsageError for a log directory or a client file that can't be read.
+    """Raise NotFoundError or UsageError for a log directory, client file or key that can't be read.
 
     Those that its command would not read are included: a mistyped name is an error everywhere.
     """
@@ -166,3 +168,6 @@ def require_named_files(request: Request) -> None:
         locallog.require_folder(folder)
     if request.command_config is not None:
         read_client_file(request.command_config)
+    for file in private_keys_of(request.aiven_private_key).values():
+        if not file.is_file():
+            raise NotFoundError(f"--aiven-private-key {file}: no such file")

@@ -21,7 +21,7 @@ def submit(folder: Path, *args: object) -> Ran:
 
 
 def line_of(folder: Path, *args: object) -> list[str]:
-    ran = submit(folder, *args)
+    ran = submit(folder, "--quiet", *args)
     assert (ran.code, ran.err) == (0, ""), ran.err
     words = shlex.split(ran.out.replace("\\\n", ""))
     assert words.pop(0).endswith("spark-submit")

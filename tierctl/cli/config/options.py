@@ -17,6 +17,8 @@ from tierctl.cli.request import request_of
 from tierctl.cli.settings.profiles import ProfilesFile
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import TierctlError, UsageError
+from tierctl.model.engine import EngineName
+from tierctl.model.progress import Progress
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.settings.problems import ProblemKind, SettingProblem
 from tierctl.model.settings.secrets import shown
@@ -48,6 +50,41 @@ def parsed(root: click.Context, command: click.Command, arguments: Sequence[str]
     """Return the context of a command after parsing its arguments, with the defaults of its profile."""
     (of_command,) = contexts(root, command)
     return command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
+
+
+_MAKING = frozenset({"copy", "rebuild", "restore"})
+"""Commands that create the metadata topic or the tier if they do not exist."""
+_FROM_TIER = frozenset({"rebuild", "restore"})
+"""Commands whose topics are those of the tier."""
+
+
+def check_names(given: click.Context, command: str, progress: Progress, *, is_asked: bool = True) -> None:
+    """Raise the error that a parsed command would end with because of a name in its options.
+
+    Note what is not checked; nothing is checked unless `is_asked`.
+    """
+    if not is_asked:
+        progress.note("the names of topics, tiers, settings and files in the command were not checked")
+        return
+    params = given.params
+    of_source: dict[str, Any] = {}
+    if params.get("from_remote") is not None:
+        of_source = {"remote": params["from_remote"], "layout": params["from_layout"]}
+        _check_names(given, progress, metadata=params["to_metadata"], topic=(), partition=(), may_be_new=True)
+    is_new = command in _MAKING and not of_source
+    _check_names(given, progress, may_be_new=is_new, has_topics_of_tier=command in _FROM_TIER, **of_source)
+    if command in _FROM_TIER and params["topic"]:
+        progress.note("the topics in the command were not checked: they are those of the tier")
+
+
+def _check_names(given: click.Context, progress: Progress, **more: Any) -> None:
+    of_explain = {"topic": "topic_name", "partition": "partition_number"}
+    single = {name: (given.params[at],) for name, at in of_explain.items() if at in given.params}
+    own = {"state_dir": None, "engine": EngineName.LOCAL, "meter": None}
+    request = request_of(commands.NamesRequest, given, **own, **single, **more)
+    reason = commands.check_names(request, progress)
+    if reason is not None:
+        progress.note(f"the names of topics and tiers in the command were not checked: {reason.message}")
 
 
 def choosing_profile(arguments: Sequence[str], *, file: Path | None, profile: str | None) -> list[str]:
