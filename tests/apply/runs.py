@@ -27,6 +27,7 @@ from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.retry import object_tier
 
 from tests.apply.worlds import DAY_MS, World
 from tests.metadata.topics import topic_in
@@ -136,12 +137,12 @@ def run_on(
             sources=LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__)),
             raise_log_starts=journal.raise_log_starts,
         )
-        if command == "copy":
-            # A run on a wrapped tier writes no identity.
-            claim_tier(context_of(world, manager), copies=True)
         context = context_of(
             world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
         )
+        if command == "copy" and object_tier(context.remote) is None:
+            # A run on a wrapped tier writes no identity.
+            claim_tier(context_of(world, manager), copies=True)
         return run(plan, context, options)
 
 

@@ -184,7 +184,7 @@ def _exit_status() -> Iterator[str]:
     yield ".SH EXIT STATUS"
     for code in ExitCode:
         yield from tagged(f"\\fB{int(code)}\\fR", f"{escaped(code.meaning)}.")
-    yield from tagged("\\fB128+N\\fR", "ended by signal N.")
+    yield from tagged("\\fB128+N\\fR", "ended by signal N; 141: nobody reads stdout any more.")
 
 
 _ABOUT: Final = {

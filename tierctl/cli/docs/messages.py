@@ -33,11 +33,48 @@ def sections(node: Node) -> Iterator[Section]:
     if "--log-dir" in options and node.path in _LOG_READERS:
         yield Section("LOG DIRECTORIES", _LOG_DIRS, (_DUPLICATE,))
     if node.path in _CHECKING:
-        yield Section("TIER", _TIERS, (*_TIER, _LEASE) if "--apply" in options else _TIER)
+        deletes = (_UNRECOGNISED,) if "--allow-missing-objects" in options else ()
+        yield Section("TIER", _TIERS, (*_TIER, *deletes, _LEASE) if "--apply" in options else _TIER)
+    if node.path == ("apply",):
+        yield Section("PLAN FILES", _PLANS, _PLAN)
+    if node.path in _MUTATING:
+        yield Section("REFUSALS", _REFUSALS, tuple(_refusals(node, options)))
+    if "--topic" in options or "--metadata" in options:
+        yield Section("NAMES AND CONNECTIONS", _NAMED, tuple(_names(options)))
+
+
+def _refusals(node: Node, options: set[str]) -> Iterator[Message]:
+    if "--allow-live-brokers" in options:
+        yield _BROKERS
+    if "--i-know-it-is-deleted" in options:
+        yield _NOT_DELETED
+    if "--now" in options:
+        yield _AHEAD
+    yield _NEVER_APPLIED
+    if "--max-deletes" in options:
+        yield from _LIMITS
+    if node.path == ("copy",):
+        yield _BREACH
+
+
+def _names(options: set[str]) -> Iterator[Message]:
+    if "--topic" in options:
+        yield _UNKNOWN_TOPIC
+    if "--topic-configs" in options:
+        yield _UNKNOWN_SETTING
+    if "--override" in options:
+        yield _UNKNOWN_OVERRIDE
+    yield _UNKNOWN_PROFILE
+    yield from _CONNECTIONS
+    if "--truncated-metadata" in options:
+        yield _MISSING_EVENTS
 
 
 _CHECKING = {(name,) for name in ("copy", "sweep", "delete", "apply", "verify", "fetch", "segments")}
 """The commands that compare the tier with the metadata before anything else."""
+
+_MUTATING = {(name,) for name in ("copy", "sweep", "delete", "apply")}
+"""The commands that change a tier."""
 
 _LOG_READERS = {(name,) for name in ("copy", "sweep", "rebuild", "apply", "verify", "fetch", "segments")}
 """The commands that read the logs of partitions."""
@@ -75,7 +112,7 @@ _LOG_DIRS = """If the log directories of several brokers have logs of a partitio
     of another broker."""
 _DUPLICATE = Message(
     ExitCode.CORRUPT,
-    "the log of PARTITION: expected one folder on broker N ..., found 2: ...",
+    "the log of PARTITION: expected one folder on BROKER, found 2: ...",
     """A broker does not start if its log directories have two current folders of one partition. tierctl
     decides nothing for this partition and continues with the others if the command allows it. Delete the
     folder in the directory that failed last, or do not name that directory.""",
@@ -105,9 +142,127 @@ _TIER = (
         matches.""",
     ),
 )
+_UNRECOGNISED = Message(
+    ExitCode.RETRYABLE,
+    "NAME has neither an identity object nor an object of a segment in the metadata; ...",
+    """The metadata have only unfinished deletions and copies. Either the run that was interrupted had
+    deleted all objects of the tier, or --remote names another tier. Correct --remote; if it is right, and
+    the objects are known to be deleted, use --allow-missing-objects.""",
+)
 _LEASE = Message(
     ExitCode.REFUSED,
     "NAME: tierctl has no lease for this kind of store; NAME can't be locked",
     """This error occurs only with --apply: tierctl can't lock gs://, abfs://, viewfs:// and file systems
     without locks against another run. With --no-lease it continues without a lock.""",
+)
+
+_PLANS = """A plan is carried out only for the cluster and the tier that it was made for, unchanged, and
+    within --max-age. Each step is decided again from the current state; a step that is not decided again is
+    dropped, and the reason is printed."""
+_PLAN = (
+    Message(
+        ExitCode.REFUSED,
+        "the plan's FIELD: expected ..., found ...",
+        """The plan was edited (digest), is too old (created_ms), was made for another cluster
+        (cluster_id, metadata_topic_id), tier (tier, layout) or version (plan_version). Plan again.""",
+    ),
+    Message(
+        ExitCode.REFUSED,
+        "no step of the plan is still valid, so nothing was changed: ...",
+        "With --apply: the current settings and log starts produce none of the steps. Plan again.",
+    ),
+    Message(
+        ExitCode.USAGE,
+        "OPTION is missing: the plan was decided from ...",
+        "Settings or logs from which the plan was decided are not given: repeat the options of the plan.",
+    ),
+    Message(
+        ExitCode.USAGE,
+        "apply can't carry out a plan of ...",
+        "The file is a plan of a command that is run by hand only, or no plan.",
+    ),
+)
+_REFUSALS = """With --apply, these errors end a run before its first change. Without --apply, those of exit
+    codes 4 and 8 are printed on stderr as "--apply would refuse this", unless the plan itself is wrong."""
+_BROKERS = Message(
+    ExitCode.REFUSED,
+    "brokers may do this work themselves: ...; the broker that runs on DIR may tier these partitions itself",
+    """A broker with tiering leads the partition, its settings can't be read, or a broker wrote to the
+    metadata partition within ten task intervals. Stop tiering there, or use --allow-live-brokers if it is
+    certain that no broker copies or deletes the same segments.""",
+)
+_NOT_DELETED = Message(
+    ExitCode.REFUSED,
+    "not known to be deleted: TOPIC (TOPIC_ID): ...; the cluster still has topic TOPIC of id ...",
+    """delete --mark needs evidence: the cluster does not know the topic id, or --all-log-dirs and --log-dir
+    name the log directories of all replicas, and none has a folder of the topic. For one topic id,
+    --i-know-it-is-deleted replaces the evidence.""",
+)
+_AHEAD = Message(
+    ExitCode.REFUSED,
+    "the plan is decided as of TIME (--now), N s ahead of the clock, ...",
+    "A run with --apply must not decide as of the future. Leave --now or --apply out.",
+)
+_NEVER_APPLIED = Message(
+    ExitCode.USAGE,
+    "...: plans are applied only where the command line says --apply",
+    "tierctl.toml has apply = true, or TIERCTL_APPLY is set. Remove it.",
+)
+_LIMITS = (
+    Message(
+        ExitCode.LIMIT,
+        "the plan deletes N segments, more than --max-deletes ...",
+        "Check the plan, then narrow the selection or raise the limit.",
+    ),
+    Message(
+        ExitCode.LIMIT,
+        "the plan deletes N of the N finished segments of PARTITION, more than --max-fraction ...",
+        "Check the plan, then narrow the selection or raise the limit.",
+    ),
+)
+_BREACH = Message(
+    ExitCode.LIMIT,
+    "N bytes of custom metadata, more than ...",
+    """A segment's custom metadata exceed KIP-917's limit. Its objects were deleted, and with --state-dir
+    later runs leave the segment out until the limit or the layout changes.""",
+)
+_NAMED = """A mistyped name ends the run, and the hint lists similar names:"""
+_UNKNOWN_TOPIC = Message(
+    ExitCode.NOT_FOUND,
+    'unknown topic "NAME"; no topic matches "GLOB"; topic "NAME" has no partition N; unknown topic id ID',
+    "No metadata, log directory or cluster has such a topic or partition.",
+)
+_UNKNOWN_SETTING = Message(
+    ExitCode.USAGE,
+    'FILE, line N: unknown topic setting "NAME"',
+    """No Kafka from 3.9 to 4.4 has a topic setting of this name. A value out of Kafka's bounds has exit code
+    2, too.""",
+)
+_UNKNOWN_OVERRIDE = Message(
+    ExitCode.USAGE,
+    '--override: unknown setting "NAME"',
+    "No broker has a setting of this name. In the file of --config it is only a warning.",
+)
+_UNKNOWN_PROFILE = Message(
+    ExitCode.USAGE,
+    "no profile ...",
+    "tierctl.toml has no such profile. Keys in it, and variables TIERCTL_..., must be those of options.",
+)
+_CONNECTIONS = (
+    Message(
+        ExitCode.RETRYABLE,
+        "no broker accepts connections at HOST:PORT (OPTION): ...",
+        "The brokers do not run, or the option in parentheses names another host or port.",
+    ),
+    Message(
+        ExitCode.RETRYABLE,
+        "no server accepts connections at HOST:PORT (OPTION): ...",
+        "The same for the server of a store.",
+    ),
+)
+_MISSING_EVENTS = Message(
+    ExitCode.CORRUPT,
+    "PARTITION is not known to be complete: ...",
+    """The retention of the metadata topic deleted events that may be about this partition. Nothing is decided
+    for it; other partitions are processed. See --truncated-metadata and tierctl-state(7).""",
 )
