@@ -23,7 +23,7 @@ from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.apply.work_bar import work_bar
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
-from tierctl.commands.plans import Decision, MutationResult, place_of, write_plan
+from tierctl.commands.plans import Decision, MutationResult, place_of, require_not_ahead, write_plan
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
@@ -341,7 +341,7 @@ class Mutation:
         return self.resources.tier_spec(RetrySettings.from_settings(settings, attempts=self.request.attempts))
 
     def _check(self, decision: Decision) -> None:
-        self.request.require_not_ahead()
+        require_not_ahead(self.request)
         if self.request.remote is not None and self.changes_tier:
             open_lease(self.remote, is_optional=self.request.no_lease)
         decision.check(decision.plan)
@@ -377,7 +377,7 @@ def mutation(
     the future.
     """
     if request.apply:
-        request.require_not_ahead()
+        require_not_ahead(request)
     with Resources(request=request, progress=progress) as resources, ExitStack() as held:
         decisive = logs_decide and resources.cluster is None
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import RunOptions
-from tierctl.commands.request import Request
+from tierctl.commands.request import MutationRequest, Request
 from tierctl.errors import TierctlError, UsageError, output_error
 from tierctl.files import replace_durably
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.location import DERIVED
 from tierctl.model.uris import canonical_uri
+from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.saved import PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
@@ -101,6 +102,12 @@ def write_plan(plan: SavedPlan, file: Path | None) -> None:
         replace_durably(file.absolute(), plan.dumps().encode())
     except OSError as e:
         raise output_error(f"--plan-out {file}", e) from e
+
+
+def require_not_ahead(request: MutationRequest) -> None:
+    """Raise SafetyRefusal if the request decides as of a time in the future."""
+    if request.now_ms is not None:
+        check_not_ahead(request.now_ms, clock_ms=request.clock_ms())
 
 
 def read_plan(file: Path) -> SavedPlan:

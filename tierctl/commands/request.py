@@ -13,7 +13,6 @@ from tierctl.model.location import TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
-from tierctl.plan.clock import check_not_ahead
 from tierctl.storage.observed import Transfers
 from tierctl.storage.throttle import Throttle
 from tierctl.wire.files.properties import read_client_file
@@ -152,11 +151,6 @@ class MutationRequest(Request):
 
     def validate(self) -> None:
         """Raise UsageError for fields that are missing or contradict each other."""
-
-    def require_not_ahead(self) -> None:
-        """Raise SafetyRefusal if the request decides as of a time in the future."""
-        if self.now_ms is not None:
-            check_not_ahead(self.now_ms, clock_ms=self.clock_ms())
 
 
 def require_named_files(request: Request) -> None:
