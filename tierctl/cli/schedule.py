@@ -129,7 +129,7 @@ def _checked(ctx: click.Context, words: Sequence[str], *, check: bool) -> _Sched
         words = [*path, *chosen, *arguments]
     params = given.params | given.meta
     _note_missing(ctx, path, params)
-    check_names(given, path[0], console_of(ctx), is_asked=check)
+    check_names(given, params, path[0], console_of(ctx), is_asked=check)
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 

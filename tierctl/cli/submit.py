@@ -161,14 +161,15 @@ def _checked(
         ctx.obj.read_again()
         given = parsed(root, command, arguments)
         ctx.obj.require_valid()
-    if given.params["engine"] != EngineName.SPARK:
+    params = given.params
+    if params["engine"] != EngineName.SPARK:
         raise UsageError("submit can't be used with --engine local", hint="run the command itself")
     if any(options.is_typed(given, name) for name in ("master", "spark_conf")):
         raise UsageError(
             "--master and --spark-conf must be before the command", hint="tierctl submit --master ..."
         )
     if is_printed:
-        check_names(given, path[0], console_of(ctx), is_asked=check)
+        check_names(given, params, path[0], console_of(ctx), is_asked=check)
     return [*path, *arguments], "apply" in names
 
 

@@ -58,31 +58,32 @@ _FROM_TIER = frozenset({"rebuild", "restore"})
 """Commands whose topics are those of the tier."""
 
 
-def check_names(given: click.Context, command: str, progress: Progress, *, is_asked: bool = True) -> None:
-    """Raise the error that a parsed command would end with because of a name in its options.
+def check_names(
+    given: click.Context, params: Mapping[str, Any], command: str, progress: Progress, *, is_asked: bool
+) -> None:
+    """Raise the error that a command would end with because of a name in its options.
 
-    Note what is not checked; nothing is checked unless `is_asked`.
+    `given` is its parsed context, and `params` are its options and arguments. Note what is not checked;
+    nothing is checked unless `is_asked`.
     """
     if not is_asked:
         progress.note("the names of topics, tiers, settings and files in the command were not checked")
         return
-    params = given.params
-    of_source: dict[str, Any] = {}
+    of_explain = {"topic": "topic_name", "partition": "partition_number"}
+    more: dict[str, Any] = {name: (params[at],) for name, at in of_explain.items() if at in params}
+    is_new = command in _MAKING
     if params.get("from_remote") is not None:
-        of_source = {"remote": params["from_remote"], "layout": params["from_layout"]}
-        _check_names(given, progress, metadata=params["to_metadata"], topic=(), partition=(), may_be_new=True)
-    is_new = command in _MAKING and not of_source
-    _check_names(given, progress, may_be_new=is_new, has_topics_of_tier=command in _FROM_TIER, **of_source)
+        target = {"metadata": params["to_metadata"], "topic": (), "partition": (), "may_be_new": True}
+        _check_names(given, progress, **target)
+        more, is_new = {"remote": params["from_remote"], "layout": params["from_layout"]}, False
+    _check_names(given, progress, may_be_new=is_new, has_topics_of_tier=command in _FROM_TIER, **more)
     if command in _FROM_TIER and params["topic"]:
         progress.note("the topics in the command were not checked: they are those of the tier")
 
 
 def _check_names(given: click.Context, progress: Progress, **more: Any) -> None:
-    of_explain = {"topic": "topic_name", "partition": "partition_number"}
-    single = {name: (given.params[at],) for name, at in of_explain.items() if at in given.params}
     own = {"state_dir": None, "engine": EngineName.LOCAL, "meter": None}
-    request = request_of(commands.NamesRequest, given, **own, **single, **more)
-    reason = commands.check_names(request, progress)
+    reason = commands.check_names(request_of(commands.NamesRequest, given, **own, **more), progress)
     if reason is not None:
         progress.note(f"the names of topics and tiers in the command were not checked: {reason.message}")
 
