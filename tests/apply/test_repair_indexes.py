@@ -15,10 +15,12 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage import RemoteStorageManager, TierSpec, open_tier
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.spool import spooled
+from tierctl.verify.findings import FindingKind
 from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 
+from tests.apply.repairs import REPAIRABLE
 from tests.apply.test_repair import planned, problems, steps, where
 from tests.cli.shell import Ran, tierctl
 from tests.metadata.topics import manager_at
@@ -163,6 +165,36 @@ def test_an_index_is_stored_again_and_nothing_else_is(
     assert after[path][0] == before[path][0]
     plan, again = planned(tier, "--deep", seen_before=False)
     assert (problems(again), steps(plan)) == ([], []), again.out
+
+
+def _another_epoch(path: Path) -> None:
+    path.write_text("0\n1\n7 0\n")
+
+
+OF_A_KIND: dict[str, tuple[IndexType, Callable[[Path], None]]] = {
+    "missing_object": (I.TIMESTAMP, Path.unlink),
+    "corrupt_index": (I.TIMESTAMP, flipped),
+    "epochs_differ": (I.LEADER_EPOCH, _another_epoch),
+}
+
+
+@pytest.mark.parametrize("kind", OF_A_KIND)
+def test_each_kind_of_finding_about_an_index_is_repaired(kind: str, tier: Spoilt) -> None:
+    index, damage = OF_A_KIND[kind]
+    damage(tier.object(tier.segments(CLICKS)[1], SUFFIX[index]))
+    plan, found = planned(tier, "--deep", seen_before=False)
+    assert {finding["kind"] for finding in problems(found)} == {kind}
+    ran = tierctl("apply", plan, *where(tier), "--apply")
+    assert ran.code == 0, ran.err
+    plan, again = planned(tier, "--deep", seen_before=False)
+    assert (problems(again), steps(plan)) == ([], []), again.out
+
+
+def test_every_kind_with_a_repair_is_repaired_by_a_test() -> None:
+    """Those of committed offsets are repaired in tests/cli/test_offsets.py."""
+    others = {kind for case in REPAIRABLE.values() for kind in case.kinds} - {"gap"}
+    repaired_kinds = {str(kind) for kind in FindingKind if kind.row.repair is not None}
+    assert repaired_kinds == {"unsafe_committed_offset", *others, *OF_A_KIND}
 
 
 def test_all_indexes_of_a_segment_are_derived_at_once(tier: Spoilt) -> None:

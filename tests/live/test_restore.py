@@ -222,3 +222,33 @@ def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, broke
     check_everything(other, Cluster(broker=other, records=records, starts=lost.cluster.starts), before)
     other.stop()
     node.stop()
+
+
+def test_several_controllers_have_the_records_of_the_restored_topics(lost: Lost, brokers: Brokers) -> None:
+    """The bootstrap file is copied to the other controllers; then the prepared node is lost."""
+    nodes = brokers.cluster(3, start=False)
+    first = nodes[0]
+    shutil.copytree(lost.cluster.broker.remote_dir, first.remote_dir)
+    for each in nodes:
+        each.tiered = True
+    before = tier(first)
+    ran = tierctl(*restore(lost, first, "--deletes-are-denied", "--apply"))
+    assert (ran.code, "each of the other 2 controllers" in ran.err) == (0, True), ran.err
+    (name,) = (found.relative_to(first.log_dir) for found in first.log_dir.rglob("*.checkpoint"))
+    for each in nodes[1:]:
+        shutil.copy(first.log_dir / name, each.log_dir / name)
+    for each in nodes:
+        each.launch()
+    for each in nodes:
+        each.await_up()
+    assign(first, nodes)
+    first.wait_for("replicas in sync", lambda: all(in_sync(first, topic) == 3 for topic in TOPICS), 180)
+    first.stop(kill=True)
+    left = nodes[1]
+    left.wait_for("other leaders", lambda: not {leader_of(left, *key) for key in PARTITIONS} & {-1, 1})
+    records = expected(lost.cluster, lost.ends)
+    assert left.offsets("earliest", *TOPICS) == lost.cluster.starts
+    assert served(left) == records
+    assert tier(left) == before, "copying is disabled, and nothing is deleted"
+    for each in nodes[1:]:
+        each.stop(kill=True)

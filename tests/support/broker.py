@@ -272,8 +272,8 @@ class Brokers:
             )
         return self._shared[key]
 
-    def cluster(self, nodes: int, **settings: str) -> list[Broker]:
-        """Start nodes of one cluster with one tier, each with a small heap, as broker and controller."""
+    def cluster(self, nodes: int, *, start: bool = True, **settings: str) -> list[Broker]:
+        """Return nodes of one cluster with one tier, each with a small heap, as broker and controller."""
         made = [self.own(tiered=False, start=False) for _ in range(nodes)]
         voters = ",".join(f"{number}@localhost:{broker.ports[1]}" for number, broker in enumerate(made, 1))
         for number, broker in enumerate(made, 1):
@@ -287,10 +287,11 @@ class Brokers:
             text = properties.read_text().replace("node.id=1", f"node.id={broker.node_id}")
             own_id = Uuid.from_bytes(uuid4().bytes)
             properties.write_text(re.sub("(?m)^directory.id=.*$", f"directory.id={own_id}", text))
-        for broker in made:
-            broker.launch()
-        for broker in made:
-            broker.await_up()
+        if start:
+            for broker in made:
+                broker.launch()
+            for broker in made:
+                broker.await_up()
         return made
 
     def own(

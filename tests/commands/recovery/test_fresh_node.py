@@ -87,7 +87,7 @@ class Scene:
         self.node = formatted_node(folder / "node", version)
         self.bootstrap = self.node / bootstrap_name(version)
 
-    def restore(self, **more: Any) -> commands.MutationResult:
+    def restore(self, progress: SilentProgress | None = None, **more: Any) -> commands.MutationResult:
         self.file.write_bytes(write_topics_file(self.saved))
         fields: dict[str, Any] = {
             "into": str(self.node),
@@ -97,7 +97,7 @@ class Scene:
             "deletes_are_denied": True,
             "apply": True,
         }
-        return commands.restore(commands.RestoreRequest(**fields | more))
+        return commands.restore(commands.RestoreRequest(**fields | more), progress)
 
     def topics(self) -> dict[str, str]:
         values = BootstrapFile.decode(self.bootstrap.read_bytes()).values
@@ -362,18 +362,29 @@ def test_segments_that_retention_deletes_at_once_are_told(
     name, _, value = setting.partition("=")
     change_saved(scene, settings={"retention.ms": "-1", name: value})
     progress = SilentProgress()
-    scene.file.write_bytes(write_topics_file(scene.saved))
-    commands.restore(
-        commands.RestoreRequest(
-            into=str(scene.node),
-            log_dir=(scene.node,),
-            remote=str(scene.remote),
-            topics_file=str(scene.file),
-        ),
-        progress,
-    )
+    scene.restore(progress, apply=False, deletes_are_denied=False)
     assert [text for text in progress.lines if text.startswith("sensors: ") and setting in text]
     assert not [text for text in progress.lines if text.startswith("audit: ")]
+
+
+@pytest.mark.parametrize(
+    ("setting", "others"),
+    [
+        ("controller.quorum.voters=1@a:9093", 0),
+        ("controller.quorum.voters=1@a:9093,2@b:9093,3@c:9093", 2),
+        ("controller.quorum.bootstrap.servers=a:9093,b:9093", 1),
+    ],
+)
+def test_other_controllers_need_the_same_file(
+    setting: str, others: int, capture: Capture, tmp_path: Path
+) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    (tmp_path / "server.properties").write_text(f"{setting}\n")
+    progress = SilentProgress()
+    scene.restore(progress, config=tmp_path / "server.properties")
+    told = [text for text in progress.lines if text.startswith(f"{scene.bootstrap} has the topics")]
+    assert len(told) == min(others, 1)
+    assert all(f"each of the other {others} controllers" in text for text in told)
 
 
 def test_the_directory_of_a_partition_is_in_its_record(capture: Capture, tmp_path: Path) -> None:

@@ -44,8 +44,9 @@ Into = Annotated[
         "--into",
         metavar="DIR",
         help="Restore the topics, under their old ids, on a node that was formatted and never started. DIR "
-        "is the metadata log directory (metadata.log.dir) of its only controller; --log-dir names the "
-        "log directories of its broker.",
+        "is the metadata log directory (metadata.log.dir) of its controller; --log-dir names the log "
+        "directories of its broker. If the server.properties in --config names several controllers, the "
+        "output states which file each of them needs.",
         panel=options.DECIDE,
     ),
 ]

@@ -26,7 +26,7 @@ from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import TopicIdPartition
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
-from tierctl.model.settings import topic
+from tierctl.model.settings import broker, topic
 from tierctl.plan.restore.plan import RESTORE, RestorePlan, RestorePlanner, TopicSource
 from tierctl.plan.restore.topics import COPYING_DISABLED, NewBroker
 from tierctl.plan.steps import Plan
@@ -41,7 +41,7 @@ class RestoreRequest(MutationRequest):
     """
 
     into: str
-    """The metadata log directory (metadata.log.dir) of the only controller; may be one of `log_dir`."""
+    """The metadata log directory (metadata.log.dir) of a controller; may be one of `log_dir`."""
     topics_file: str | None = None
     """The file that `backup-config` wrote; it has ids, partition counts and settings."""
     deletes_are_denied: bool = False
@@ -195,6 +195,13 @@ class _Restore:
             if self.request.publish_later
             else ""
         )
+        others = self._other_controllers
+        if others:
+            self.run.progress.say(
+                f"{self.node.bootstrap_path} has the topics: before any node starts, copy it to each of the "
+                f"other {others} controllers, in the place of the file of the same name; if a controller "
+                "without it is elected, the topics do not exist"
+            )
         self.run.progress.say(
             f"now start the node, {publish}and check it with tierctl restore --check. Each partition has one "
             "replica; add others by reassignment"
@@ -211,6 +218,13 @@ class _Restore:
     @property
     def _broker(self) -> NewBroker:
         return _broker_of(self.node)
+
+    @property
+    def _other_controllers(self) -> int:
+        """The number of further controllers that the broker's settings name."""
+        given = self.run.resources.broker_settings
+        quorum = (broker.CONTROLLER_QUORUM_VOTERS, broker.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
+        return max(1, *(len(each.value(given)) for each in quorum)) - 1
 
 
 def _broker_of(node: FormattedNode) -> NewBroker:
