@@ -226,11 +226,9 @@ def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, broke
 
 def test_several_controllers_have_the_records_of_the_restored_topics(lost: Lost, brokers: Brokers) -> None:
     """The bootstrap file is copied to the other controllers; then the prepared node is lost."""
-    nodes = brokers.cluster(3, start=False)
+    nodes = brokers.cluster(3, tiered=True, start=False)
     first = nodes[0]
     shutil.copytree(lost.cluster.broker.remote_dir, first.remote_dir)
-    for each in nodes:
-        each.tiered = True
     before = tier(first)
     ran = tierctl(*restore(lost, first, "--deletes-are-denied", "--apply"))
     assert (ran.code, "each of the other 2 controllers" in ran.err) == (0, True), ran.err

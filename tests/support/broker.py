@@ -272,9 +272,11 @@ class Brokers:
             )
         return self._shared[key]
 
-    def cluster(self, nodes: int, *, start: bool = True, **settings: str) -> list[Broker]:
+    def cluster(
+        self, nodes: int, *, tiered: bool = False, start: bool = True, **settings: str
+    ) -> list[Broker]:
         """Return nodes of one cluster with one tier, each with a small heap, as broker and controller."""
-        made = [self.own(tiered=False, start=False) for _ in range(nodes)]
+        made = [self.own(tiered=tiered, start=False) for _ in range(nodes)]
         voters = ",".join(f"{number}@localhost:{broker.ports[1]}" for number, broker in enumerate(made, 1))
         for number, broker in enumerate(made, 1):
             broker.node_id, broker.voters, broker.heap = number, voters, "256m"
