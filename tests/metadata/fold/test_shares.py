@@ -25,6 +25,7 @@ from tierctl.state.fold import fold
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 from tests.state.folding import assert_same, encodable, table_of, values_of
 from tests.state.histories import finished, histories, regular_histories, started
@@ -62,8 +63,9 @@ def task_of(values: Values, *, first: int = 0, count: int = 1) -> FoldTask:
 def by_shares(log: Log, task: FoldTask, shares: int, records: int) -> list[FoldResult | None]:
     """Return the results of the shares, each as another process would return it."""
     pieces: list[list[bytes]] = [[] for _ in range(shares)]
+    known = KnownLayouts()
     for each in divided_ranges(task, shares=shares, records=records):
-        for piece in pieces_of(log, each):
+        for piece in pieces_of(log, each, known):
             pieces[piece.share].append(piece.data)
     found = (fold_share(pickle.loads(pickle.dumps(task)), own) for own in pieces)
     return [pickle.loads(pickle.dumps(result)) for result in found]

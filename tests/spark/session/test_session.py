@@ -296,9 +296,16 @@ def test_a_driver_that_ended_without_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert "spark.driver.memory" in error.hint
 
 
-def test_a_driver_without_memory_ends(spark: "SparkSession") -> None:
-    """Spark alone would wait for ever, because it loses the thread that receives results."""
+@pytest.mark.parametrize(
+    "option",
+    [
+        # Spark alone would wait for ever, because it loses the thread that receives results.
+        pytest.param("-XX:+ExitOnOutOfMemoryError", id="a driver without memory ends"),
+        pytest.param("-XX:TieredStopAtLevel=1", id="code is compiled fast rather than well"),
+    ],
+)
+def test_options_of_the_jvm(spark: "SparkSession", option: str) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    assert "-XX:+ExitOnOutOfMemoryError" in list(options)
+    assert option in list(options)

@@ -19,6 +19,7 @@ from tierctl.state.tier import ANOMALIES_KEPT, TierState
 if TYPE_CHECKING:
     from tierctl.metadata.state_dir.cache_ledger import CacheLedger
     from tierctl.metadata.state_dir.directory import StateDirectory
+    from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 EVENTS_AT_ONCE_MAX = 4_000_000
 """The results of a round of tasks are held in memory: about 45 bytes per event, 90 for unfinished copies."""
@@ -76,10 +77,15 @@ class FoldRunner(Protocol):
         ...
 
 
-def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
-    """Read the partitions of `task` to their ends; raise the errors of `topic`."""
+def run_fold_task(
+    topic: ReadableTopic, task: FoldTask, known_layouts: KnownLayouts | None = None
+) -> FoldResult:
+    """Read the partitions of `task` to their ends; raise the errors of `topic`.
+
+    `known_layouts` as for `PartitionFold`: a process that runs many small tasks passes the same to each.
+    """
     known, known_missing = len(task.state.quarantined), len(task.state.missing)
-    partitions = PartitionFold(task.state, task.partition_count, task.ledger)
+    partitions = PartitionFold(task.state, task.partition_count, task.ledger, known_layouts)
     for each in task.ranges:
         partitions.catch_up(topic, each.metadata_partition, each.begin, each.end)
     del task.state.quarantined[:known]

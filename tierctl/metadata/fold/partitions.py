@@ -38,14 +38,21 @@ class PartitionFold:
     """Fold the records of a topic with `partition_count` partitions into `state`.
 
     Events that the metadata topic's retention deleted before they were read go to `state.missing`; unreadable
-    records go to `state.quarantined`. Folded events also go to `sink`.
+    records go to `state.quarantined`. Folded events also go to `sink`. `known_layouts` are the byte layouts
+    of events that other folds learned; it receives those that this fold learns.
     """
 
-    def __init__(self, state: TierState, partition_count: int, sink: EventSink | None = None) -> None:
+    def __init__(
+        self,
+        state: TierState,
+        partition_count: int,
+        sink: EventSink | None = None,
+        known_layouts: KnownLayouts | None = None,
+    ) -> None:
         self._state = state
         self._partition_count = partition_count
         self._sink = sink
-        self._known_layouts = KnownLayouts()
+        self._known_layouts = KnownLayouts() if known_layouts is None else known_layouts
 
     def catch_up(
         self,

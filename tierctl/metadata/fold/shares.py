@@ -66,9 +66,12 @@ def divided_ranges(task: FoldTask, *, shares: int, records: int) -> list[Divided
     ]
 
 
-def pieces_of(topic: ReadableTopic, divided: DividedRange) -> Iterator[Piece]:
-    """Yield the records of a range: one batch of each share for each chunk; raise the errors of `topic`."""
-    own, known = divided.range, KnownLayouts()
+def pieces_of(topic: ReadableTopic, divided: DividedRange, known: KnownLayouts) -> Iterator[Piece]:
+    """Yield the records of a range: one batch of each share for each chunk; raise the errors of `topic`.
+
+    `known` are the byte layouts that other ranges taught.
+    """
+    own = divided.range
     for chunk in joined(topic.read(own.metadata_partition, own.begin, own.end)):
         shares, is_misplaced = _shares_of(chunk, divided, known)
         is_refused = is_misplaced or bool(chunk.damage)

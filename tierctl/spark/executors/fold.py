@@ -25,7 +25,8 @@ from tierctl.metadata.fold.shares import (
 )
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.resources import shared_topic
+from tierctl.spark.executors.memory import keep_freed_memory
+from tierctl.spark.executors.resources import shared_layouts, shared_topic
 from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier import TierState
 
@@ -93,15 +94,17 @@ class SparkFold:
 
 
 def _divide(location: TopicLocation, job: str, divided: DividedRange) -> Iterator[tuple[int, bytes]]:
+    keep_freed_memory()
     reached = divided.range.begin
-    for piece in pieces_of(shared_topic(location, job), divided):
+    for piece in pieces_of(shared_topic(location, job), divided, shared_layouts(job)):
         yield piece.share, piece.data
         reached = piece.next_offset
     _require_read(divided.range, reached)
 
 
 def _fold(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:
-    done = run_fold_task(shared_topic(location, job), task)
+    keep_freed_memory()
+    done = run_fold_task(shared_topic(location, job), task, shared_layouts(job))
     for each in task.ranges:
         _require_read(each, done.state.read[each.metadata_partition])
     return done

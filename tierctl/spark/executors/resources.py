@@ -15,6 +15,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.observed import FetchCounts, Transfers
 from tierctl.storage.retry import object_tier
 from tierctl.storage.throttle import Direction, Throttle, Waits
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 _tiers: dict[bytes, tuple[RemoteStorageManager, Throttle]] = {}
 _fetches = FetchCounts()
@@ -64,3 +65,10 @@ def shared_topic(location: TopicLocation, job: str) -> MetadataTopic:
     """
     del job
     return open_topic(location)
+
+
+@lru_cache(maxsize=1)
+def shared_layouts(job: str) -> KnownLayouts:
+    """Return the byte layouts of events that the tasks of `job` in this process have learned."""
+    del job
+    return KnownLayouts()
