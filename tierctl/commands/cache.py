@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from tierctl import locallog
 from tierctl.commands.histories import Histories
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
@@ -216,6 +217,9 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
 
     Raise NotFoundError for a state directory without caches and without a manifest.
     """
+    for directory in request.log_dir:
+        if directory.exists():
+            locallog.require_log_dir(directory)
     folders = [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
     if not request.files and not folders:
         raise UsageError("no cache file is named", hint="name files, --state-dir or --log-dir")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tierctl import locallog
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.deletion_evidence import deletion_evidence
@@ -93,6 +94,10 @@ def delete(
 
 
 def _decide(run: Mutation, request: DeleteRequest) -> Decision:
+    if not request.mark:
+        # To mark, the evidence that topics are deleted states which directory can't be used, and why.
+        for directory in request.log_dir:
+            locallog.require_log_dir(directory)
     state = run.metadata.refresh()
     run.resolve_selection(part.topic_id_partition for part in state)
     run.inspect_tier()
