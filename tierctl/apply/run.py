@@ -305,7 +305,7 @@ class _Run:
             yield Wave(segments=segments, refused=refused)
 
     def _introduced(self, steps: Sequence[Step]) -> TierState:
-        """Return the state once the metadata have every segment of `steps`, those of orphans included.
+        """Return the state after the metadata has every segment of `steps`, including those of orphans.
 
         Orphans are published as being deleted: a crash leaves deletions that every run resumes.
         """

@@ -38,9 +38,9 @@ _Segments = Sequence[RemoteLogSegmentMetadata]
 def claim_tier(context: RunContext, *, copies: bool, deletes: bool = False) -> None:
     """Require that the tier's identity is that of the metadata; write it if there is none yet.
 
-    It is written by a run that `copies`, and by one that `deletes` in a tier with an object of the metadata.
-    With `adopt_tier` write it in any case, over another one. Raise SafetyRefusal if the tier belongs to
-    another metadata topic, also if another run wrote its identity at this moment.
+    A run that `copies` writes it, and one that `deletes` in a tier with an object of the metadata. With
+    `adopt_tier` write it in any case, and replace another identity. Raise SafetyRefusal if the tier belongs
+    to another metadata topic, also if another run wrote its identity at the same time.
     """
     layout = tier_layout(context.remote)
     if layout is None:
@@ -82,7 +82,7 @@ def require_known_tier(partitions: Collection[TopicIdPartition], context: RunCon
 
 
 def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, TierctlError]:
-    """Return an error for each COPY_SEGMENT_FINISHED segment of which the tier has no object, by segment id.
+    """Return one error, by segment id, for each COPY_SEGMENT_FINISHED segment without any object in the tier.
 
     Segments in another state may have no objects, because their copy or deletion was interrupted; they are
     accepted if the tier has objects of another segment, or if there is no other segment to look for and the

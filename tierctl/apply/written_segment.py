@@ -16,7 +16,7 @@ Change = tuple[BatchHead, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenSegment:
-    """The files of one segment, in the folder `folder` of the staging folder.
+    """Name the files of one segment in `folder`, which is below the staging folder.
 
     `next_offset` is the offset after the last batch. `changes` are those of the log's transactions. `emptied`
     are the records that were written without key, value and headers.

@@ -320,7 +320,7 @@ def _report(error: BaseException, code: int) -> ErrorReport | None:
 
 
 def _file_error_code(error: OSError) -> ExitCode:
-    """Return an exit code that tells wrong paths, which the operator must correct, from failing disks."""
+    """Return NOT_FOUND or USAGE for a wrong path, which the operator must correct, otherwise RETRYABLE."""
     match error:
         case FileNotFoundError():
             return ExitCode.NOT_FOUND

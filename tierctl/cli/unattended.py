@@ -1,4 +1,4 @@
-"""Options for runs without an operator, which every command has, and what is written when such a run ends."""
+"""Declare the options for runs without an operator, and write the metrics and the log of such a run."""
 
 import time
 from collections.abc import Callable

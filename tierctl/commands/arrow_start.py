@@ -18,7 +18,7 @@ class _NoPandas:
 
 
 def start_without_pandas() -> None:
-    """Let pyarrow look for pandas in vain, unless pandas is imported already.
+    """Hide pandas from pyarrow, unless pandas is imported already.
 
     At its first conversion in each direction pyarrow imports pandas to recognise pandas' objects, and does
     not try again. Such objects exist only once pandas is imported. Conversions to and from pandas still work:

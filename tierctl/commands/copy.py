@@ -134,7 +134,7 @@ def _require_settings(run: Mutation, request: CopyRequest) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """The logs that may be copied, `refused` for the others, and the settings of their topics.
+    """Hold the logs that may be copied, the reasons of the `refused` ones, and the settings of their topics.
 
     `stated` are the settings on the cluster or in --topic-configs; `configs` also has the broker's defaults
     for topics without any.
@@ -204,7 +204,7 @@ def _plan(
 
 
 def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
-    """Yield the copies without an end: those of a run that was killed, or of a broker at work."""
+    """Yield the segments in COPY_SEGMENT_STARTED: a killed run left the copy, or a broker makes it now."""
     started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
     for part in state:
         if part.topic_id_partition not in run.resources.selection:

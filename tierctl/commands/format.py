@@ -165,7 +165,7 @@ class _Work:
 
 
 def _require_records_for_executors(request: FormatRequest) -> None:
-    """Raise UsageError if executors are to print a source that is no topic, or that does not end."""
+    """Raise UsageError if --engine spark is given for a source other than the existing records of a topic."""
     is_topic = request.metadata is not None and not request.is_live and not request.files
     if request.engine is EngineName.SPARK and not is_topic:
         raise UsageError(
@@ -296,7 +296,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
 
 
 def _line_count(spans: Spans, work: _Work) -> int | None:
-    """Return the number of lines that will be printed; None if only reading tells it."""
+    """Return the number of lines that will be printed; None if it is unknown before the records are read."""
     if work.chosen.restricts_events:
         return None
     count = sum(end - start for start, end in spans.values() if end > start)

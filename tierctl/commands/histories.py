@@ -1,4 +1,4 @@
-"""Where the metadata topic lost its oldest events: which user partitions a command may decide for."""
+"""Decide about which user partitions a command may decide if the metadata topic lost its oldest events."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def report_unusable(
 
 
 def whole_metadata(resources: Resources, *, keeps_state: bool = False) -> RemoteLogMetadataManager:
-    """Open the metadata and read the whole topic: only that finds the events that the fold dropped.
+    """Open the metadata and read the whole topic, which is needed to find the events that the fold dropped.
 
     If the topic lost its oldest events, the state directory, which may know them, has precedence. The errors
     for a state directory that does not exist, or is another topic's, are those of `require_own_state`. With
@@ -147,7 +147,7 @@ def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> Non
 
 
 def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierState:
-    """Read the metadata, resolve the selection, and report what is damaged or missing as problems.
+    """Read the metadata, resolve the selection, and report damaged records and missing events as problems.
 
     With `sizes_only`, the caller reads no segments: executors may keep only the sizes of user partitions.
     """

@@ -167,7 +167,7 @@ def _offsets_of_leader(readable: ReadablePartition | None, log: ClusterLog) -> _
 
 
 def _offsets_of_logs(readable: ReadablePartition) -> _FourOffsets:
-    """Return the offsets by the partition's logs; without a log, those that the metadata imply."""
+    """Return the offsets of the partition's logs or, without a log, the offsets that the metadata imply."""
     replica = choose_replica(readable.logs)
     if replica is not None:
         log = replica.log

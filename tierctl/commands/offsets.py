@@ -113,7 +113,7 @@ class OffsetsRepair(TableResult):
 
 
 def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> StoredOffsets:
-    """Read the file. Raise NotFoundError if there is none, CorruptInputError if it is damaged."""
+    """Return the offsets in the file; raise NotFoundError without one, CorruptInputError if it is damaged."""
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         found = _read(resources, _path(request))
         return StoredOffsets(offsets=found.offsets, form=found.form)

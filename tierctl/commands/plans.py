@@ -113,8 +113,8 @@ def require_not_ahead(request: MutationRequest) -> None:
 def read_plan(file: Path) -> SavedPlan:
     """Return the plan in `file`.
 
-    UsageError if the file can't be read or is no plan; SafetyRefusal for a plan that was edited or has
-    another version.
+    Raise UsageError if the file can't be read or is not a plan, and SafetyRefusal for a plan that was edited
+    or has another version.
     """
     try:
         text = file.read_text(encoding="utf-8")

@@ -198,7 +198,7 @@ PLANNER = Planner(
 
 
 def _options(run: Mutation, log_starts: Mapping[TopicIdPartition, int]) -> RunOptions:
-    """Return the options of a sweep; `log_starts` are the log start offsets that were asked for."""
+    """Return the options of a sweep; `log_starts` are the log start offsets of --log-start-offset."""
     kept = run.journal is not None or run.cluster is not None
     if log_starts and not kept:
         run.progress.say(

@@ -69,7 +69,7 @@ class VerifyRequest(Request):
 
     @property
     def reads_asked(self) -> DeepReadsAsked:
-        """Which segments to read, and where to keep which were."""
+        """The segments that --deep must read, and the file that records which segments were read."""
         return DeepReadsAsked(
             percent=self.sample_percent,
             budget_bytes=self.budget_bytes,
@@ -293,7 +293,7 @@ def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> Know
 def _read_logs(
     resources: Resources, state_dir: Path | None, progress: Progress
 ) -> tuple[list[Finding], list[LocalLog]]:
-    """Return a finding per log that can't be read, and all other logs, also those that are not selected."""
+    """Return one finding per unreadable log, and all readable logs, including those that are not selected."""
     unreadable: list[Finding] = []
 
     def report(folder: Path, error: TierctlError) -> None:

@@ -44,8 +44,8 @@ def examine_histories(
 ) -> dict[TopicIdPartition, str]:
     """Find out which selected partitions have a complete history, and add them to `state.complete`.
 
-    Return the reason for each of the others; none if `policy` accepts missing events. Nothing is asked and
-    nothing is listed unless a metadata partition has missing events. Raises the errors of cluster and tier.
+    Return the reason for each other partition; return no reason if `policy` accepts missing events. The
+    cluster and the tier are read only if a metadata partition has missing events. Raise their errors.
     """
     state.accepts_missing = policy is TruncatedMetadata.ACCEPT
     if not state.missing or state.accepts_missing:

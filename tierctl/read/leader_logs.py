@@ -81,7 +81,7 @@ def _config(cluster: Cluster, topic: str) -> TopicConfig:
 
 
 def reliable_leader_log(cluster: Cluster, partition: TopicIdPartition) -> ClusterLog | None:
-    """Return the log of a partition's leader; None if there is no leader or it lost the log start offset."""
+    """Return the log of a partition's leader; None without one, or if it lost the log start offset."""
     return reliable_leader_logs(cluster, [partition]).logs.get(partition)
 
 

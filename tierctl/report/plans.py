@@ -59,7 +59,7 @@ def plan_summary(steps: Iterable[Step], plan_out: object) -> tuple[str, str | No
 
 
 def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | None]:
-    """Return what was done, for the line that ends a run, and the command that checks the result."""
+    """Return the counts of outcomes for the line that ends a run, and the command that checks the result."""
     tally = Tally(OUTCOMES)
     for _ in tally.of(outcomes):
         pass

@@ -97,7 +97,7 @@ def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_co
 
 
 def _folded(row: Cells, columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Cells]:
-    """Yield the lines of one row: sentences wrapped, and what is too long otherwise with … in the middle."""
+    """Yield the lines of one row: sentences are wrapped, other long cells get … in the middle."""
     cells = []
     for cell, column, width in zip(row, columns, widths, strict=True):
         if len(cell) <= width or column.kind not in _NARROWED:

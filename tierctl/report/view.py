@@ -35,11 +35,11 @@ class View:
         return not (self.columns or self.sort) and self.limit is None and not self.no_header
 
     def chosen(self, columns: Columns) -> tuple[str, ...]:
-        """Return the names of `columns` that were asked for, none without; UsageError for an unknown one."""
+        """Return the names of --columns, or () without the option; raise UsageError for an unknown name."""
         return tuple(_name(columns, text, "--columns") for text in self.columns)
 
     def arranged(self, rows: Iterable[Row], columns: Columns) -> Iterable[Row]:
-        """Return the rows in the order that was asked for; without one they are not read before their time.
+        """Return the rows in the order of --sort; without the option, rows are read one by one.
 
         Null comes last in both directions. Raise UsageError for an unknown column.
         """

@@ -79,7 +79,7 @@ class ClusterCheck:
         readables: Callable[[Collection[TopicIdPartition]], Sequence[ReadablePartition]],
         now_ms: int,
     ) -> Iterator[Finding]:
-        """Yield the unconfirmed findings that are still there in a second check.
+        """Yield the unconfirmed findings that a second check finds again.
 
         The second check asks the leader first and reads the metadata to their new end, by `readables`, after
         it: a finding of both orders is no effect of the order.

@@ -248,7 +248,7 @@ def columns_of(part: PartitionState) -> SegmentColumns:
 def suspect_findings(
     suspect: Suspect, segment: RemoteLogSegmentMetadata | None, why_missing: WhyMissing
 ) -> Iterator[Finding]:
-    """Yield the findings about a suspect; none if its segment, as it is now, is no longer finished."""
+    """Yield the findings about a suspect; nothing if its segment has left COPY_SEGMENT_FINISHED."""
     if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
         return
     if suspect.missing:

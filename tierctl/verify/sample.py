@@ -1,4 +1,4 @@
-"""Choose which segments --deep reads, and count what was read of the tier: in this run, and in 30 days."""
+"""Choose the segments that --deep reads, and count the bytes read in this run and in the last 30 days."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -142,7 +142,7 @@ class DeepReads:
 
     @property
     def text(self) -> str:
-        """Return what was read: `read 4 of 43 segments, 9.1% of the bytes (seed 7)`."""
+        """Return the amount that was read: `read 4 of 43 segments, 9.1% of the bytes (seed 7)`."""
         share = self.share(self.bytes_read)
         text = f"read {self.segments_read} of {self.segments} segments, {share} of the bytes"
         if self.sample is None and self.was_read is None:

@@ -189,7 +189,7 @@ class _Reader:
 def _segment_findings(
     segment: RemoteLogSegmentMetadata, task: SegmentsTask, remote: RemoteStorageManager, spool: Path
 ) -> Iterator[Finding]:
-    """Yield the findings about one segment's bytes, without those that the listing has reported."""
+    """Yield the findings about one segment's bytes, except findings that the listing already reported."""
     partition = segment.topic_id_partition
     is_suspect = segment.segment_id in task.suspects
     errors: list[TierctlError] = []

@@ -48,7 +48,7 @@ class Removals:
     def applied(self, found: Iterable[Finding]) -> Iterator[Finding]:
         """Yield the findings about partitions; those of removed ones advise `delete` instead of a repair.
 
-        The retention of a removed partition is no finding: nothing is decided by it.
+        A removed partition has no finding about retention, because retention decides nothing about it.
         """
         for finding in found:
             removal = self.findings.get((finding.topic_id, finding.partition))

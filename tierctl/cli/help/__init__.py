@@ -1,1 +1,1 @@
-"""The commands as generated data, and what is answered from it: help texts and shell completion."""
+"""The commands as generated data, from which help texts and shell completions are made."""

@@ -1,4 +1,4 @@
-"""`config show` and `config check`: the settings in force with their origins, and what is wrong in files."""
+"""`config show` and `config check`: show settings in force with their origins; check files of settings."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

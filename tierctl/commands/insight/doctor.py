@@ -91,7 +91,7 @@ class Diagnosis(TableResult):
 
 
 def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosis:
-    """Return the results of all checks, also of those that were not made.
+    """Return one result for each check, including the checks that could not be made.
 
     Errors of brokers, stores and files become results. UsageError if the request names nothing to check.
     """
@@ -164,7 +164,7 @@ class _Run:
     # Files of settings
 
     def check_settings_files(self) -> None:
-        """Check the files of settings that the request names; keep what they state for other checks."""
+        """Check the files of settings that the request names, and keep their settings for other checks."""
         make, request = self.examination.make, self.request
         if request.config is not None:
             make([Check.BROKER_FILE], str(request.config), partial(self._of_broker_file, request.config))
@@ -211,7 +211,7 @@ class _Run:
             yield from metadata_topic.check_settings(stated, None)
 
     def check_topic_names(self) -> None:
-        """Raise NotFoundError for a topic that neither files nor metadata have; a cluster is asked later."""
+        """Raise NotFoundError for a topic that is neither in the files nor in the metadata."""
         unread = require_topics_of_files(self.resources, self.request.log_dir, self.topic_configs)
         if unread is not None:
             where = self.request.metadata or ""

@@ -189,7 +189,7 @@ def _unreadable(listed: ListedSet, why: str) -> CorruptInputError:
 def _searched(
     resources: Resources, segments: Sequence[_Segment], digests: frozenset[bytes]
 ) -> Iterable[tuple[_Segment, SearchedSegment]]:
-    """Yield each segment with its result, in their order; on Spark executors search those of the tier."""
+    """Yield each segment with its result, in order; Spark executors search the segments of the tier."""
     here: Sequence[_Segment] = segments
     if resources.is_on_spark:
         remote = [each for each in segments if isinstance(each.segment, RemoteLogSegmentMetadata)]

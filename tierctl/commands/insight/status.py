@@ -125,7 +125,7 @@ class Status(TableResult):
 
     @property
     def next_command(self) -> str | None:
-        """The command that shows or repairs what is wrong, or shows why copies are behind; None without."""
+        """The command that shows or repairs the problems, or explains the copy lag; None without either."""
         if any(isinstance(each.kind, FindingKind) for each in self.problems):
             return "tierctl verify"
         if self.problems:

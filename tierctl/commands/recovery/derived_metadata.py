@@ -34,7 +34,7 @@ class DerivedMetadata:
         self.decisions[partition] = decision
 
     def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
-        """Raise MetadataError: there is no metadata topic to publish to."""
+        """Raise MetadataError, because derived metadata has no topic to which events could be published."""
         del events, before_append
         raise MetadataError("metadata that was derived from a tier can't be published")
 

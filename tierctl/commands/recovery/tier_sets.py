@@ -1,4 +1,4 @@
-"""Read the sets of objects of a tier: list them, and derive the metadata of those that are selected."""
+"""List the sets of objects in a tier, and derive the metadata of the selected sets."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 def listed_sets(
     remote: RemoteStorageManager, progress: Progress, *, others: Callable[[RemoteObject], object] = id
 ) -> list[ListedSet]:
-    """Return every set of objects in the tier; raise NotFoundError if there is none.
+    """Return every set of objects in the tier; raise NotFoundError if the tier has no set.
 
     `others` is called with each object that belongs to no set.
     """

@@ -44,7 +44,7 @@ class DeepReadsAsked:
 
 
 def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
-    """Return what is to be read; CorruptInputError if the record of earlier reads is damaged."""
+    """Return which segments to read; raise CorruptInputError if the record of earlier reads is damaged."""
     earlier = {} if asked.state_dir is None else read_segments(asked.state_dir)
 
     def last_run(key: _Key, segment_id: Uuid) -> ReadingRun | None:

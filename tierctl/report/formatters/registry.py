@@ -10,7 +10,7 @@ GROUP = "tierctl.formatters"
 
 
 def names() -> list[str]:
-    """Return the names of the installed styles, tierctl's own and those of plugins."""
+    """Return the names of all styles: those of tierctl and those of installed plugins."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 

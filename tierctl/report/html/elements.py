@@ -30,7 +30,7 @@ def bytes_cell(size_bytes: int) -> str:
 
 
 def time_cell(at_ms: int) -> str:
-    """Return a time in UTC to the minute; a number that is no time of the years 1970 to 9999 as it is."""
+    """Return a time in UTC to the minute, or the number itself if it is not in the years 1970 to 9999."""
     if not 0 <= at_ms <= _TIME_MS_MAX:
         return text(at_ms)
     exact = iso_utc(at_ms)

@@ -15,7 +15,7 @@ _LOCK_TIMEOUT_S = 10.0
 def require_replaceable(path: Path) -> None:
     """Raise UsageError unless `path` can be written and is new, empty, or a page that tierctl wrote.
 
-    Called before the work, so that a typing error does not cost a run, nor a file that is no report.
+    It is called before the work, so that a typing error neither wastes a run nor replaces another file.
     """
     folder = path.absolute().parent
     try:

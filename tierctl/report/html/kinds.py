@@ -16,7 +16,7 @@ class _Row:
 
 
 class SegmentKind(RowEnum):
-    """The table: one member per state of a segment together with what is decided about it."""
+    """The kinds of segments: a state together with the decision about the segment."""
 
     row: _Row
 

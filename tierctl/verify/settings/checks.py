@@ -151,7 +151,7 @@ def _check_topic(
 def _conflicts(own: StatedSettings, brokers: BrokerDefaults, *, is_tiered: bool | None) -> Iterator[Conflict]:
     """Yield the conflicts in the settings that a topic states.
 
-    If they do not say whether the topic is tiered, only those that a tiered topic would have are in it.
+    If the topic does not state remote.storage.enable, yield only the conflicts of a tiered topic.
     """
     enable = topic.REMOTE_STORAGE_ENABLE.name
     in_force = brokers.in_force(own) | ({enable: "true"} if is_tiered is None else {})

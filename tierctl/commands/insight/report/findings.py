@@ -28,7 +28,7 @@ class ReportFindings:
     _marked: list[tuple[int, Finding]] = field(default_factory=list)
 
     def add(self, findings: Iterable[Finding], lanes: Lanes) -> Iterator[Finding]:
-        """Count the findings while they are read; yield those that are more than information."""
+        """Count each finding, and yield the findings whose severity is above info."""
         numbers = {(partition.topic, partition.partition): at for partition, at in lanes.partitions()}
         for finding in findings:
             self.counts[finding.kind, finding.severity] += 1

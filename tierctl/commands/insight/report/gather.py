@@ -231,6 +231,6 @@ def _lanes(rows: Mapping[_Key, PartitionRow]) -> Lanes:
 
 
 def _undecided(run: Mutation, skips: Iterable[Skip]) -> Iterator[str]:
-    """Yield a line per reason for which nothing is decided about partitions; waiting copies are no such."""
+    """Yield one line per reason for undecided partitions, without the reasons of copies that only wait."""
     skips = [skip for skip in skips if Reason.of(skip.reason).kind not in WAITING]
     return skip_lines(run.histories.unreported(skips))

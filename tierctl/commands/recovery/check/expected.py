@@ -1,4 +1,4 @@
-"""Derive from the objects of the tier the logs that brokers must serve; no broker is asked."""
+"""Derive the logs that brokers must serve from the objects of the tier, without a request to a broker."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

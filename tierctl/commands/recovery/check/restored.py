@@ -95,7 +95,7 @@ class RestoreCheckResults(TableResult):
 
 
 def check_restored(request: RestoreCheckRequest, progress: Progress | None = None) -> RestoreCheckResults:
-    """Return the results of all checks, including those that were not made.
+    """Return one result for each check, including the checks that could not be made.
 
     Nothing is changed, except that records are written if `produce` is given, and a file if `listing_out` is
     given. Raise UsageError for a contradictory request, NotFoundError if the tier or the selection has no
