@@ -87,6 +87,7 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
         assert segments.count_in(state) == sum(m.state is state for m in known)
     for offset in range(-1, 60, 7):
         assert ordered(segments.finished_before(offset)) == [m for m in finished if m.start_offset < offset]
+        assert segments.count_finished_below(offset) == sum(m.end_offset < offset for m in finished)
         assert ordered(segments.finished_below(offset)) == [m for m in finished if m.end_offset < offset]
     for epoch in (*cache.leader_epochs(), 99):
         below = [m for m in finished if max(e for e, _ in m.segment_leader_epochs) < epoch]
@@ -149,11 +150,13 @@ def assert_same(state: TierState, expected: TierState) -> None:
     for key, part in state.partitions.items():
         assert facts_of(part) == facts_of(expected.partitions[key])
         assert answers_of(part.cache) == answers_of(expected.partitions[key].cache)
+        assert part.finished_count == part.segments.count_in(S.COPY_SEGMENT_FINISHED)
         assert_answers(part.segments, expected.partitions[key].cache)
         assert_answers(PartitionSegments.of_cache(part.cache), expected.partitions[key].cache)
     grouped = list(state.by_metadata_partition())
     assert sorted(part.topic_id_partition for part in grouped) == sorted(p.topic_id_partition for p in state)
     for part in state.by_metadata_partition():
+        assert part.finished_count == part.segments.count_in(S.COPY_SEGMENT_FINISHED)
         assert_answers(part.segments, expected.partitions[part.topic_id_partition.key].cache)
 
 

@@ -48,7 +48,7 @@ def _is_finished(step: Step) -> bool:
 
 def _check_fraction(key: _Key, count: int, state: TierState, max_fraction: float) -> None:
     part = state.partitions[key]
-    total = part.segments.count_in(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    total = part.finished_count
     if total >= FRACTION_EXEMPT_BELOW and count > total * max_fraction:
         raise LimitExceeded(
             f"the plan deletes {count} of the {total} finished segments of {part.topic_id_partition}, "

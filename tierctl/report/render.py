@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from tierctl.model.times import TimeForm, time_text
 from tierctl.report.columns import Column, Columns, Kind
@@ -110,6 +110,9 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
+_CELL_ENCODER: Final = json.JSONEncoder(default=_plain, separators=(",", ":"))
+
+
 def _cell(value: Any) -> str:
     """Return the text of a cell: printable text as it is, None as empty, any other value as JSON."""
     if value is None:
@@ -118,7 +121,9 @@ def _cell(value: Any) -> str:
         return printable(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
-    return printable(json.dumps(value, default=_plain, separators=(",", ":")).strip('"'))
+    if type(value) is int:
+        return str(value)
+    return printable(_CELL_ENCODER.encode(value).strip('"'))
 
 
 def _human(row: Row, column: Column, view: View) -> str:

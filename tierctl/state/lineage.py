@@ -148,6 +148,8 @@ def build_filtered_leader_epoch_map(epochs: Mapping[int, int]) -> dict[int, int]
 
     An epoch has no records if the next one starts at the same offset.
     """
+    if len(epochs) <= 1:
+        return dict(epochs)
     ordered = sorted(epochs.items())
     following = [start for _, start in ordered[1:]]
     return {

@@ -12,43 +12,39 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.live_segments import LiveSegments
 from tierctl.state.rebuilt_cache import FormerEpoch
 from tierctl.state.segments.arrays import Rows, view
-from tierctl.state.segments.columns import FINISHED, STATE_MASK, STATES, WAS_FINISHED, SegmentColumns
-from tierctl.state.segments.epoch_runs import EpochRuns, epoch_runs
-from tierctl.state.segments.newest import NONE, newest_rows
+from tierctl.state.segments.columns import FINISHED, STATES, WAS_FINISHED
+from tierctl.state.segments.epoch_runs import EpochRuns
+from tierctl.state.segments.facts import NONE, SegmentFacts
+from tierctl.state.segments.groups import SegmentGroups
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class PartitionSegments:
-    """The segments of a user partition that are not deleted: `rows` of `columns`, in order of arrival.
+    """The segments of a user partition that are not deleted: group `group` of `groups`.
 
     `former` has the entries that deleted segments leave in a regular history. With `former`, every query is
-    answered from the columns; without it, the cache answers queries about one leader epoch. `runs` are the
-    `epoch_runs` of the rows and `newest` the row of the newest segment, if they are known already. Fold no
-    events while this object is in use.
+    answered from the columns; without it, the cache answers queries about one leader epoch. Fold no events
+    while this object is in use.
     """
 
     def __init__(
         self,
-        columns: SegmentColumns,
-        rows: Rows,
+        groups: SegmentGroups,
+        group: int,
         make_cache: Callable[[], RemoteLogMetadataCache],
         former: Mapping[int, FormerEpoch] | None = None,
-        *,
-        runs: EpochRuns | None = None,
-        newest: int | None = None,
     ) -> None:
-        self._columns = columns
-        self._rows = rows
+        self._groups = groups
+        self._group = group
+        self._columns = groups.columns
         self._make_cache = make_cache
         self._former = former
-        self._known_runs = runs
-        self._known_newest = newest
 
     @classmethod
     def of_cache(cls, cache: RemoteLogMetadataCache) -> Self:
         """Return the segments in `cache`."""
-        return cls(cache.columns, cache.columns.live_rows(), lambda: cache)
+        return cls(SegmentGroups.single(cache.columns, cache.columns.live_rows()), 0, lambda: cache)
 
     @cached_property
     def cache(self) -> RemoteLogMetadataCache:
@@ -67,15 +63,17 @@ class PartitionSegments:
     @property
     def last_epochs(self) -> npt.NDArray[np.int64]:
         """Return the highest leader epoch of each segment, in order of arrival."""
-        return self._last_epochs
+        return self._groups.last_epochs_of(self._group)
 
     def in_state(self, state: RemoteLogSegmentState) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the segments in `state` in order of arrival."""
+        if not self.count_in(state):
+            return iter(())
         return self._metadata(self._states == STATES.index(state))
 
     def count_in(self, state: RemoteLogSegmentState) -> int:
         """Return the number of segments in `state`."""
-        return int(np.count_nonzero(self._states == STATES.index(state)))
+        return self._facts.counts[STATES.index(state)]
 
     def finished_before(self, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments that begin below `offset`, in order of arrival."""
@@ -83,18 +81,26 @@ class PartitionSegments:
 
     def finished_below(self, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments that end below `offset`, in order of arrival."""
-        return self._metadata(self._is_finished & (self._ends < offset))
+        if self._facts.lowest_end >= offset:
+            return iter(())
+        return self._metadata(self._is_finished & (self._groups.ends_of(self._group) < offset))
+
+    def count_finished_below(self, offset: int) -> int:
+        """Return the number of finished segments that end below `offset`."""
+        if self._facts.lowest_end >= offset:
+            return 0
+        return int(np.count_nonzero(self._is_finished & (self._groups.ends_of(self._group) < offset)))
 
     def finished_of_epochs_below(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments whose leader epochs are all below `epoch`, in order of arrival."""
-        return self._metadata(self._is_finished & (self._last_epochs < epoch))
+        if self._facts.lowest_last_epoch >= epoch:
+            return iter(())
+        return self._metadata(self._is_finished & (self.last_epochs < epoch))
 
     def finished_range(self) -> tuple[int, int] | None:
         """Return the lowest start and highest end offset (inclusive) of finished segments; None without."""
-        rows = self._rows[self._is_finished]
-        if not len(rows):
-            return None
-        return int(view(self._columns.starts)[rows].min()), int(self._ends[self._is_finished].max())
+        facts = self._facts
+        return (facts.lowest_start, facts.highest_end) if facts.counts[FINISHED] else None
 
     def finished_times_ms(self) -> tuple[int, int] | None:
         """Return the lowest and the highest of the largest timestamps of finished segments; None without."""
@@ -105,15 +111,13 @@ class PartitionSegments:
         """Yield the finished segments that the cache lists for a leader epoch, in the same order."""
         if self._former is None:
             return (s for s in self.cache.list_remote_log_segments(epoch) if s.state is _FINISHED)
-        runs = np.flatnonzero((self._runs.epochs == epoch) & self._is_finished[self._owners])
-        runs = runs[np.argsort(self._runs.starts[runs], kind="stable")]
-        return self._metadata(self._owners[runs])
+        return map(self._columns.metadata, self._groups.finished_in_epoch(self._group, epoch).tolist())
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""
         if self._former is None:
             return self.cache.highest_offset_for_epoch(epoch)
-        was_finished = (self._flags & WAS_FINISHED) != 0
+        was_finished = (view(self._columns.flags)[self._rows] & WAS_FINISHED) != 0
         ends = self._runs.ends[(self._runs.epochs == epoch) & was_finished[self._owners]]
         former = self._former.get(epoch, FormerEpoch()).highest_offset
         known = [] if former is None else [former]
@@ -137,61 +141,46 @@ class PartitionSegments:
         """Return the highest leader epoch that a segment, deleted ones included, named; -1 without any."""
         if self._former is None:
             return max(self.cache.leader_epochs(), default=-1)
-        return max(int(self._runs.epochs.max(initial=-1)), max(self._former, default=-1))
+        return max(self._facts.latest_epoch, max(self._former, default=-1))
 
     def newest_event_ms(self) -> int:
         """Return the latest event time of all segments; 0 without segments."""
-        return int(view(self._columns.event_timestamps)[self._rows].max(initial=0))
+        return self._facts.newest_event_ms
 
     def newest(self) -> RemoteLogSegmentMetadata | None:
         """Return the most recent finished segment: latest leader epoch, then highest end offset.
 
         Of equal ones, the latest event decides, then the first arrival.
         """
-        row = self._known_newest
-        if row is None:
-            bounds = np.array([0, len(self._rows)])
-            row = int(newest_rows(self._columns, self._rows, bounds, self._runs)[0])
+        row = self._facts.newest
         return None if row == NONE else self._columns.metadata(row)
 
     @cached_property
-    def _flags(self) -> npt.NDArray[np.uint8]:
-        flags: npt.NDArray[np.uint8] = view(self._columns.flags)[self._rows]
-        return flags
+    def _facts(self) -> SegmentFacts:
+        return self._groups.facts_of(self._group)
 
     @cached_property
+    def _rows(self) -> Rows:
+        return self._groups.rows_of(self._group)
+
+    @property
     def _states(self) -> npt.NDArray[np.uint8]:
         """The states as indexes of STATES."""
-        states: npt.NDArray[np.uint8] = (self._flags & STATE_MASK).astype(np.uint8)
-        return states
+        return self._groups.states_of(self._group)
 
-    @cached_property
+    @property
     def _is_finished(self) -> npt.NDArray[np.bool_]:
         is_finished: npt.NDArray[np.bool_] = self._states == FINISHED
         return is_finished
 
     @cached_property
     def _runs(self) -> EpochRuns:
-        return epoch_runs(self._columns, self._rows) if self._known_runs is None else self._known_runs
+        return self._groups.runs_of(self._group)
 
     @cached_property
     def _owners(self) -> Rows:
         """The index in `_rows` of the segment of each of `_runs`."""
         return np.repeat(np.arange(len(self._rows)), self._runs.counts)
-
-    @cached_property
-    def _last_runs(self) -> Rows:
-        """The index in `_runs` of each segment's last leader epoch."""
-        last: Rows = np.cumsum(self._runs.counts) - 1
-        return last
-
-    @cached_property
-    def _ends(self) -> npt.NDArray[np.int64]:
-        return self._runs.ends[self._last_runs]
-
-    @cached_property
-    def _last_epochs(self) -> npt.NDArray[np.int64]:
-        return self._runs.epochs[self._last_runs]
 
     def _metadata(self, chosen: npt.NDArray[Any]) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the segments at `chosen`, indexes of `_rows` or a mask."""

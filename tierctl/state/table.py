@@ -10,19 +10,19 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.rebuilt_cache import FormerEpoch, rebuilt_cache, regular_parts
-from tierctl.state.segments.arrays import Rows, view
+from tierctl.state.segments.arrays import Rows, stable_order, view
 from tierctl.state.segments.columns import DEAD, FINISHED, STATE_MASK, SegmentColumns
+from tierctl.state.segments.groups import SegmentGroups
 from tierctl.state.segments.ids import Ids
-from tierctl.state.segments.owned_runs import OwnedRuns
 
 NO_OFFSET: Final = -(1 << 63)
 NO_START: Final = (1 << 63) - 1
 NO_OWNER: Final = -1
-_DERIVED: Final = frozenset({"_rebuilt", "_runs", "_sorted"})
+_DERIVED: Final = frozenset({"_groups", "_rebuilt", "_sorted"})
 _TAIL_MAX: Final = 50_000
 _DEAD_ROWS_MAX: Final = 1024
 _TOPICS_KEPT: Final = 1 << 16
@@ -51,8 +51,8 @@ class SegmentTable:
 
     __slots__ = (
         "_dead",
+        "_groups",
         "_rebuilt",
-        "_runs",
         "_sorted",
         "clock",
         "columns",
@@ -93,7 +93,7 @@ class SegmentTable:
     def _forget(self) -> None:
         """Clear values derived from row numbers that are no longer valid."""
         self._sorted: tuple[Rows, Rows] = np.empty(0, np.int64), np.zeros(1, np.int64)
-        self._runs: OwnedRuns | None = None
+        self._groups: SegmentGroups | None = None
         self._rebuilt: WeakValueDictionary[int, RemoteLogMetadataCache] = WeakValueDictionary()
 
     def add_partition(self, partition: TopicIdPartition) -> int:
@@ -115,6 +115,13 @@ class SegmentTable:
         cache = self.irregular.get(number)
         return self.counts[number] if cache is None else len(cache)
 
+    def finished_count(self, number: int) -> int:
+        """Return how many segments of a user partition are in state COPY_SEGMENT_FINISHED."""
+        cache = self.irregular.get(number)
+        if cache is None:
+            return self.counts[number] - self.waiting[number]
+        return len(cache.columns.rows_in(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+
     def get(self, number: int, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
         """Return a segment of a user partition by id, in any state; None if it is unknown or deleted."""
         cache = self.irregular.get(number)
@@ -129,24 +136,21 @@ class SegmentTable:
         if cache is not None:
             return PartitionSegments.of_cache(cache)
         former, make_cache = self.former.get(number, {}), partial(self.cache_of, number)
-        if self._runs is not None:
-            rows, runs = self._runs.of(number)
-            return PartitionSegments(
-                self.columns, rows, make_cache, former, runs=runs, newest=self._runs.newest(number)
-            )
+        if self._groups is not None:
+            return PartitionSegments(self._groups, number, make_cache, former)
         rows = self.rows_of(number)
         if self.keep_deleted:
             rows = rows[view(self.columns.flags)[rows] & DEAD == 0]
-        return PartitionSegments(self.columns, rows, make_cache, former)
+        return PartitionSegments(SegmentGroups.single(self.columns, rows), 0, make_cache, former)
 
     @contextmanager
-    def runs_kept(self) -> Iterator[None]:
-        """Read the leader epochs of all segments at once for `segments_of`; fold no events meanwhile."""
-        self._runs = OwnedRuns(self.columns, len(self.numbers))
+    def groups_kept(self) -> Iterator[None]:
+        """Group the segments of all user partitions at once for `segments_of`; fold no events meanwhile."""
+        self._groups = SegmentGroups.by_owner(self.columns, len(self.numbers))
         try:
             yield
         finally:
-            self._runs = None
+            self._groups = None
 
     def cache_of(self, number: int) -> RemoteLogMetadataCache:
         """Return the cache of a user partition as it is now; later events may not change it."""
@@ -190,7 +194,7 @@ class SegmentTable:
         count, indexed = len(self.columns), int(self._sorted[1][-1])
         if count - indexed > max(_TAIL_MAX, indexed // 8) or (count and not indexed):
             owners = np.maximum(view(self.columns.owners), 0)
-            rows = np.argsort(owners, kind="stable")
+            rows = stable_order(owners, len(self.numbers))
             bounds = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(self.numbers)))])
             self._sorted = rows, bounds
         return self._sorted

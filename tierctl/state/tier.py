@@ -87,6 +87,11 @@ class PartitionState:
         """Return the number of segments that are not deleted."""
         return self.table.segment_count(self.number)
 
+    @property
+    def finished_count(self) -> int:
+        """Return the number of segments in state COPY_SEGMENT_FINISHED."""
+        return self.table.finished_count(self.number)
+
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
         """Return a segment by id, in any state; None if it is unknown or deleted."""
         return self.table.get(self.number, segment_id)
@@ -219,7 +224,7 @@ class TierState:
         for part in self:
             groups.setdefault(id(part.table), []).append(part)
         for parts in groups.values():
-            with parts[0].table.runs_kept():
+            with parts[0].table.groups_kept():
                 yield from parts
 
     def __iter__(self) -> Iterator[PartitionState]:

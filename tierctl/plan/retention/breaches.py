@@ -69,9 +69,10 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
             segment, reason, **facts, new_log_start_offset=segment.end_offset + 1
         )
         log_start_offset = max(log_start_offset, segment.end_offset + 1)
-    for segment in _below(view, log_start_offset):
-        if segment.segment_id not in steps:
-            steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
+    if view.segments.count_finished_below(log_start_offset) > len(steps):
+        for segment in _below(view, log_start_offset):
+            if segment.segment_id not in steps:
+                steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
     stalled = StalledRetention.by(blocking, remaining, config, now_ms)
     if stalled is not None:
         notes.append(stalled.message)

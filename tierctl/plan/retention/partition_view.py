@@ -42,7 +42,9 @@ class PartitionView:
 
     def raised_to(self, log_start_offset: int) -> Self:
         """Return the view with the log start raised to `log_start_offset`, if that is higher."""
-        return replace(self, log_start_offset=max(self.log_start_offset, log_start_offset))
+        if log_start_offset <= self.log_start_offset:
+            return self
+        return replace(self, log_start_offset=log_start_offset)
 
     @cached_property
     def current(self) -> Lineage:

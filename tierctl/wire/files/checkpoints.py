@@ -8,7 +8,7 @@ accepts it, because a number that is cut is another number.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -30,15 +30,31 @@ _PARTITION_METADATA = re.compile(
 )
 
 
-class _Line(NamedTuple):
-    text: str
-    number: int
-    at: int
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The lines of the file named `what`, without line ends; errors name a line by its index in `texts`."""
 
-    def corrupt(self, what: str, expected: str) -> CorruptInputError:
-        return CorruptInputError(
-            f"{what}, line {self.number}", expected=expected, found=repr(self.text[:200]), at=self.at
-        )
+    what: str
+    texts: list[str]
+
+    def corrupt(self, index: int, expected: str) -> CorruptInputError:
+        at = sum(len(text.encode("utf-8")) + 1 for text in self.texts[:index])
+        found = repr(self.texts[index].removesuffix("\r")[:200])
+        return CorruptInputError(f"{self.what}, line {index + 1}", expected=expected, found=found, at=at)
+
+    def fields(self, index: int, count: int, shape: str) -> list[str]:
+        """Return the `count` words of a line; `shape` describes them in the error for another count."""
+        fields = self.texts[index].split()
+        if len(fields) != count:
+            raise self.corrupt(index, shape)
+        return fields
+
+    def number(self, index: int, text: str, maximum: int) -> int:
+        """Return the number `text` in a line; raise CorruptInputError unless it is from 0 to `maximum`."""
+        value = int(text) if _NUMBER.match(text) else -1
+        if not 0 <= value <= maximum:
+            raise self.corrupt(index, f"a whole number from 0 to {maximum}")
+        return value
 
 
 def read_leader_epoch_checkpoint(data: bytes) -> tuple[EpochEntry, ...]:
@@ -46,17 +62,16 @@ def read_leader_epoch_checkpoint(data: bytes) -> tuple[EpochEntry, ...]:
 
     Raise CorruptInputError for a malformed line, a wrong count, or epochs that do not ascend with offsets.
     """
-    what = "leader-epoch checkpoint"
+    lines = _lines(data, "leader-epoch checkpoint")
     entries: list[EpochEntry] = []
-    for line in _entry_lines(data, what):
-        epoch, start = _fields(line, what, 2, "EPOCH START_OFFSET")
-        entry = EpochEntry(_number(line, what, epoch, INT32_MAX), _number(line, what, start, INT64_MAX))
-        if entries and not (
-            entry.epoch > entries[-1].epoch and entry.start_offset >= entries[-1].start_offset
-        ):
-            last = entries[-1]
-            raise line.corrupt(what, f"an epoch above {last.epoch} from offset {last.start_offset} on")
+    last = EpochEntry(-1, 0)
+    for at in _entry_indexes(lines):
+        epoch, start = lines.fields(at, 2, "EPOCH START_OFFSET")
+        entry = EpochEntry(lines.number(at, epoch, INT32_MAX), lines.number(at, start, INT64_MAX))
+        if entry.epoch <= last.epoch or entry.start_offset < last.start_offset:
+            raise lines.corrupt(at, f"an epoch above {last.epoch} from offset {last.start_offset} on")
         entries.append(entry)
+        last = entry
     return tuple(entries)
 
 
@@ -71,12 +86,12 @@ def read_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
     Offset checkpoints are replication-offset-, recovery-point-offset-, log-start-offset- and
     cleaner-offset-checkpoint. Raise CorruptInputError for a malformed line or a wrong count.
     """
-    what = "offset checkpoint"
+    lines = _lines(data, "offset checkpoint")
     offsets: dict[TopicPartition, int] = {}
-    for line in _entry_lines(data, what):
-        topic, partition, offset = _fields(line, what, 3, "TOPIC PARTITION OFFSET")
-        key = TopicPartition(topic, _number(line, what, partition, INT32_MAX))
-        offsets[key] = _number(line, what, offset, INT64_MAX)
+    for at in _entry_indexes(lines):
+        topic, partition, offset = lines.fields(at, 3, "TOPIC PARTITION OFFSET")
+        key = TopicPartition(topic, lines.number(at, partition, INT32_MAX))
+        offsets[key] = lines.number(at, offset, INT64_MAX)
     return offsets
 
 
@@ -126,45 +141,27 @@ def _text(data: bytes, what: str) -> str:
         ) from None
 
 
-def _lines(data: bytes, what: str) -> list[_Line]:
-    _text(data, what)
-    lines = []
-    at = 0
-    for number, raw in enumerate(data.split(b"\n"), 1):
-        lines.append(_Line(raw.removesuffix(b"\r").decode("utf-8"), number, at))
-        at += len(raw) + 1
-    last = lines.pop()
-    if last.at != len(data):
-        raise last.corrupt(what, "a newline at the end of the line")
+def _lines(data: bytes, what: str) -> _Lines:
+    """Split the file into lines; raise CorruptInputError if the last line has no end."""
+    lines = _Lines(what, _text(data, what).split("\n"))
+    if lines.texts[-1]:
+        raise lines.corrupt(len(lines.texts) - 1, "a newline at the end of the line")
+    lines.texts.pop()
     return lines
 
 
-def _entry_lines(data: bytes, what: str) -> list[_Line]:
+def _entry_indexes(lines: _Lines) -> range:
     """Return the lines after version and count; raise CorruptInputError if these two lines are wrong."""
-    if not data:
-        return []
-    lines = _lines(data, what)
-    version = _number(lines[0], what, lines[0].text, INT32_MAX)
+    texts = lines.texts
+    if not texts:
+        return range(0)
+    version = lines.number(0, texts[0].removesuffix("\r"), INT32_MAX)
     if version != VERSION:
-        raise UnsupportedFormatError(what, expected="version 0", found=f"version {version}", at=0)
-    if len(lines) < 2:
-        raise CorruptInputError(what, expected="a line with the entry count", found="the end", at=len(data))
-    count = _number(lines[1], what, lines[1].text, INT32_MAX)
-    entries = lines[2:]
-    if len(entries) != count:
-        raise lines[1].corrupt(what, f"a count of {len(entries)}, which is how many entries follow")
-    return entries
-
-
-def _fields(line: _Line, what: str, count: int, shape: str) -> list[str]:
-    fields = line.text.split()
-    if len(fields) != count:
-        raise line.corrupt(what, shape)
-    return fields
-
-
-def _number(line: _Line, what: str, text: str, maximum: int) -> int:
-    value = int(text) if _NUMBER.match(text) else -1
-    if not 0 <= value <= maximum:
-        raise line.corrupt(what, f"a whole number from 0 to {maximum}")
-    return value
+        raise UnsupportedFormatError(lines.what, expected="version 0", found=f"version {version}", at=0)
+    if len(texts) < 2:
+        end = len(texts[0]) + 1
+        raise CorruptInputError(lines.what, expected="a line with the entry count", found="the end", at=end)
+    count = lines.number(1, texts[1].removesuffix("\r"), INT32_MAX)
+    if len(texts) - 2 != count:
+        raise lines.corrupt(1, f"a count of {len(texts) - 2}, which is how many entries follow")
+    return range(2, len(texts))
