@@ -14,7 +14,7 @@ from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.lease import open_lease
 from tierctl.storage.stores import registry
 from tierctl.storage.stores.base import hashed_file
-from tierctl.storage.stores.registry import StoreKind
+from tierctl.storage.stores.schemes import StoreKind
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran

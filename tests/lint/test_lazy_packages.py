@@ -21,7 +21,7 @@ NOT_FOR_A_LISTING = {
     *("tierctl.kafka", "tierctl.locallog.loading", "tierctl.storage.open", "tierctl.spark", "tierctl.verify"),
     *("tierctl.plan", "tierctl.metadata.topic.folder_writer", "tierctl.metadata.state_dir.directory"),
     *("javaproperties", "pandas", "typer", "rich", "boto3", "tomllib", "urllib.request"),
-    *("pyarrow.compute", "numpy.ma", "dateutil"),
+    *("tierctl.storage.stores.base", "pyarrow.compute", "numpy.ma", "dateutil"),
 }
 
 

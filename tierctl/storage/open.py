@@ -23,7 +23,8 @@ from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
 from tierctl.storage.observed import FetchObserver
 from tierctl.storage.retry import RetryingStorage, RetrySettings, object_tier
 from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
-from tierctl.storage.stores.registry import FILE, open_store_at, parse_store_uri
+from tierctl.storage.stores.registry import open_store_at, parse_store_uri
+from tierctl.storage.stores.schemes import FILE
 from tierctl.storage.throttle import Throttle, ThrottleSettings
 from tierctl.storage.tier import ObjectTier
 

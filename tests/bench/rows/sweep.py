@@ -20,9 +20,9 @@ def sweep_plan(shape: Shape, *options: str) -> Measured:
 
 
 ONE_BY_ONE = (
-    "By processor time, three quarters of the run read and fold events, as `--sizes` does; 12 % decide about one "
-    "user partition after the other in Python, 8 % find and read 10,000 files of leader epochs, 2 % print "
-    "8,500 rows."
+    "By processor time, three quarters of the run read and fold events, as `--sizes` does; 12 % decide about "
+    "one user partition after the other in Python, 8 % find and read 10,000 files of leader epochs, 2 % "
+    "print 8,500 rows."
 )
 
 

@@ -24,7 +24,8 @@ from tierctl.storage.lease.object import LEASE_S, MARGIN_S
 from tierctl.storage.lease.owner import Owner
 from tierctl.storage.stores import arrow, open_store
 from tierctl.storage.stores.base import ConditionalStore
-from tierctl.storage.stores.registry import STORES, parse_store_uri
+from tierctl.storage.stores.registry import parse_store_uri
+from tierctl.storage.stores.schemes import STORES
 from tierctl.storage.tier import ObjectTier
 
 from tests.storage.memory import MemoryStorage

@@ -17,7 +17,7 @@ from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.retry import RetryingStorage, RetrySettings
-from tierctl.storage.stores import arrow, registry
+from tierctl.storage.stores import arrow, registry, schemes
 from tierctl.storage.stores.base import ConditionalStore, ObjectStore, hashed_file
 from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.stores.registry import open_store, open_store_at, parse_store_uri
@@ -85,15 +85,15 @@ CASES = {
 
 def test_every_registered_store_keeps_the_contract() -> None:
     """A new row of the registry needs an entry in REGISTERED, and then passes all tests below."""
-    assert {kind.module for kind in registry.STORES.values()} == set(REGISTERED)
+    assert {kind.module for kind in schemes.STORES.values()} == set(REGISTERED)
     assert {store for store in STORES if any(name.startswith(f"{store}, ") for name in CASES)} == set(STORES)
 
 
-@pytest.mark.parametrize("scheme", registry.STORES)
+@pytest.mark.parametrize("scheme", schemes.STORES)
 def test_every_scheme_can_be_opened(scheme: str) -> None:
-    module = importlib.import_module(f"tierctl.storage.stores.{registry.STORES[scheme].module}")
+    module = importlib.import_module(f"tierctl.storage.stores.{schemes.STORES[scheme].module}")
     assert callable(module.open_store)
-    assert registry.parse_store_uri(registry.STORES[scheme].example).scheme == scheme
+    assert registry.parse_store_uri(schemes.STORES[scheme].example).scheme == scheme
 
 
 def test_gcs_does_not_repeat_a_request_for_15_minutes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ from tierctl.model.settings.stated import StatedSettings
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage.retry import object_tier
-from tierctl.storage.stores.registry import store_uri
+from tierctl.storage.stores.schemes import store_uri
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 from tierctl.wire.files.properties import read_client_file
 

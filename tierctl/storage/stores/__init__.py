@@ -9,12 +9,14 @@ from tierctl.lazy import exports
 
 if TYPE_CHECKING:
     from tierctl.storage.stores.base import Endpoint, ObjectStore
-    from tierctl.storage.stores.registry import SCHEMES, open_store, store_uri
+    from tierctl.storage.stores.registry import open_store
+    from tierctl.storage.stores.schemes import SCHEMES, store_uri
 else:
     __getattr__ = exports(
         __name__,
         base=("Endpoint", "ObjectStore"),
-        registry=("SCHEMES", "open_store", "store_uri"),
+        registry=("open_store",),
+        schemes=("SCHEMES", "store_uri"),
     )
 
 __all__ = ["SCHEMES", "Endpoint", "ObjectStore", "open_store", "store_uri"]
