@@ -16,6 +16,7 @@ from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_co
 from tierctl.state.segments.columns import STATES
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 DAY_MS = 24 * 60 * 60 * 1000
 DAY_MAX = 2_932_896
@@ -69,10 +70,12 @@ def read_daily_changes(
     """
     found = DailyChanges()
     known: dict[int, _Segments] = {}
+    layouts = KnownLayouts()
     for chunk in record_chunks(topic, end_offsets):
         if chunk.partition not in known:
             known = {chunk.partition: _Segments()}
-        _add(found, known[chunk.partition], event_columns(decode_column(chunk.values)), selects)
+        events = event_columns(decode_column(chunk.values, layouts))
+        _add(found, known[chunk.partition], events, selects)
         advance(len(chunk.offsets))
     return found
 

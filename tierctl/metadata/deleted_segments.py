@@ -11,6 +11,7 @@ from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 
 def deleted_segments(
@@ -20,10 +21,10 @@ def deleted_segments(
 
     Reads the whole topic even if a state directory exists, and skips records that cannot be read.
     """
-    state = TierState(keep_deleted=True)
+    state, layouts = TierState(keep_deleted=True), KnownLayouts()
     for chunk in record_chunks(topic, end_offsets):
         fold(
-            decode_column(chunk.values),
+            decode_column(chunk.values, layouts),
             state,
             metadata_partition=chunk.partition,
             metadata_offsets=chunk.offsets,
@@ -43,9 +44,9 @@ def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) ->
 
     Reads the whole topic. The result takes about 24 bytes per id.
     """
-    found = SegmentIds()
+    found, layouts = SegmentIds(), KnownLayouts()
     for chunk in record_chunks(topic, end_offsets):
-        ids = finished_deletions(decode_column(chunk.values))
+        ids = finished_deletions(decode_column(chunk.values, layouts))
         ids = ids[found.find_many(ids) < 0]
         found.extend(ids, np.ones(len(ids), dtype=bool))
     return found

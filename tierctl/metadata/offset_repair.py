@@ -9,6 +9,7 @@ from tierctl.metadata.cache_files.files import Form
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 Key = tuple[Uuid, int]
 
@@ -124,8 +125,9 @@ def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread)
     partition, end_offset = unread
     if end_offset <= 0:
         return None
+    layouts = KnownLayouts()
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
-        events = decode_column(chunk.values, columns=("topic_id", "topic", "partition"))
+        events = decode_column(chunk.values, layouts, columns=("topic_id", "topic", "partition"))
         columns = (column.to_pylist() for column in events.columns)
         for offset, topic_id, name, number in zip(chunk.offsets.tolist(), *columns, strict=True):
             if topic_id is not None and held.get((topic_id, number), -1) < offset:

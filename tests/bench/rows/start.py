@@ -41,7 +41,10 @@ def completion(_folder: Path) -> Iterator[Comparison]:
     shape=str(TINY),
     required=Required(seconds=0.250),
     rounds=ROUNDS,
-    limit="Imports take most of it: by `python -X importtime` NumPy 70 ms, pyarrow 80 ms, click 20 ms.",
+    limit=(
+        "Imports take most of it: by `python -X importtime`, measured beside other work, 43 % of their time are "
+        "tierctl's own 146 modules (more than half of it to create 112 dataclasses), 23 % pyarrow, 16 % NumPy."
+    ),
 )
 def segments(_folder: Path) -> Iterator[Comparison]:
     """List the segments of a tiny folder."""
