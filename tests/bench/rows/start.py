@@ -42,8 +42,9 @@ def completion(_folder: Path) -> Iterator[Comparison]:
     required=Required(seconds=0.250),
     rounds=ROUNDS,
     limit=(
-        "Imports take most of it: by `python -X importtime`, measured beside other work, 43 % of their time are "
-        "tierctl's own 146 modules (more than half of it to create 112 dataclasses), 23 % pyarrow, 16 % NumPy."
+        "Imports take most of it: by `python -X importtime`, measured beside other work, 43 % of their time "
+        "are tierctl's own 146 modules (more than half of it to create 112 dataclasses), 23 % pyarrow, 16 % "
+        "NumPy."
     ),
 )
 def segments(_folder: Path) -> Iterator[Comparison]:

@@ -14,6 +14,7 @@ from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, MetadataTop
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.folder import FolderTopic, partitions_in
 from tierctl.model.location import TopicLocation
+from tierctl.storage import stores
 from tierctl.storage.stores.schemes import SCHEMES, store_uri
 
 if TYPE_CHECKING:
@@ -124,10 +125,9 @@ def _in_store(
     location: TopicLocation, *, complete: bool, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
     from tierctl.metadata.topic.store_files import StoreFiles
-    from tierctl.storage.stores.registry import open_store
 
     with ExitStack() as opened:
-        files = StoreFiles(open_store(location.uri, named_by="--metadata"))
+        files = StoreFiles(stores.open_store(location.uri, named_by="--metadata"))
         opened.callback(files.close)
         topic = FolderTopic(Path(), files=files, complete=complete, on_torn=on_torn)
         opened.pop_all()
