@@ -198,9 +198,9 @@ class _Restore:
         others = self._other_controllers
         if others:
             self.run.progress.say(
-                f"{self.node.bootstrap_path} has the topics: before any node starts, copy it to each of the "
-                f"other {others} controllers, in the place of the file of the same name; if a controller "
-                "without it is elected, the topics do not exist"
+                f"{self.node.bootstrap_path} has the topics: copy it to each of the other {others} "
+                "controllers, in the place of the file of the same name, and start these first: a broker "
+                "that starts before a controller knows the topics sets their logs aside as strays"
             )
         self.run.progress.say(
             f"now start the node, {publish}and check it with tierctl restore --check. Each partition has one "
