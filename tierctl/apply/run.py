@@ -107,7 +107,8 @@ class _Run:
             return [self._outcomes[id(step)] for step in self._plan.steps]
         removals = self._steps(Action.DELETE_PARTITION)
         deletes = self._steps(Action.DELETE_SEGMENT)
-        claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)), deletes=bool(deletes))
+        deleted = {Uuid.parse(step.segment_id) for step in deletes if step.segment_id is not None}
+        claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)), deleted=deleted)
         removed: dict[_Key, list[Step]] = {step.topic_id_partition.key: [] for step in removals}
         for step in deletes:
             removed.get(step.topic_id_partition.key, []).append(step)

@@ -1,9 +1,9 @@
 """Check, under the lease, that --remote is the tier of the metadata, before a run changes anything in it.
 
 The identity of a tier is written before its first COPY_SEGMENT_STARTED: a crash leaves an identity without
-segments, which the next run with the same metadata topic accepts. It is also written before the first
-deletion in a tier that is recognised by its objects: after a crash they may all be gone, and then the
-identity alone shows that the deletions were made in this tier.
+segments, which the next run with the same metadata topic accepts. It is also written before the deletion of
+all finished segments in a tier that is recognised by its objects: after a crash no object may be left, and
+then the identity alone shows that the deletions were made in this tier.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,12 +35,13 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
 
 
-def claim_tier(context: RunContext, *, copies: bool, deletes: bool = False) -> None:
+def claim_tier(context: RunContext, *, copies: bool, deleted: Collection[Uuid] = ()) -> None:
     """Require that the tier's identity is that of the metadata; write it if there is none yet.
 
-    A run that `copies` writes it, and one that `deletes` in a tier with an object of the metadata. With
-    `adopt_tier` write it in any case, and replace another identity. Raise SafetyRefusal if the tier belongs
-    to another metadata topic, also if another run wrote its identity at the same time.
+    A run that `copies` writes it, and one whose `deleted` segments are all finished segments of the
+    metadata, if the tier has an object of them. With `adopt_tier` write it in any case, and replace another
+    identity. Raise SafetyRefusal if the tier belongs to another metadata topic, also if another run wrote
+    its identity at the same time.
     """
     layout = tier_layout(context.remote)
     if layout is None:
@@ -51,7 +52,7 @@ def claim_tier(context: RunContext, *, copies: bool, deletes: bool = False) -> N
             replace_identity(context.remote, own)
         return
     found = _identity(context)
-    if found is None and (copies or (deletes and _has_own_objects(context))):
+    if found is None and (copies or _may_be_emptied(context, deleted)):
         with effect("tier.identity.write"):
             if create_identity(context.remote, own):
                 return
@@ -59,8 +60,12 @@ def claim_tier(context: RunContext, *, copies: bool, deletes: bool = False) -> N
     check_identity(TierContents(name=tier_name(context.remote), layout=layout, identity=found), own.cluster)
 
 
-def _has_own_objects(context: RunContext) -> bool:
-    return tier_contents(context.remote, context.metadata.state, may_be_new=True).known
+def _may_be_emptied(context: RunContext, deleted: Collection[Uuid]) -> bool:
+    """Return whether the tier has objects, and no finished segment is left without those of `deleted`."""
+    state = context.metadata.state
+    if not deleted or next(newest_finished(state, excluded=deleted), None) is not None:
+        return False
+    return tier_contents(context.remote, state, may_be_new=True).known
 
 
 def _identity(context: RunContext) -> TierIdentity | None:
@@ -100,7 +105,8 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
         return errors
     begun = [segment for segment in segments if segment.state is not _FINISHED]
     partitions = {segment.topic_id_partition for segment in segments}
-    witnesses = list(islice(newest_finished(context.metadata.state, partitions, segments), WITNESSES_MAX))
+    ids = {segment.segment_id for segment in segments}
+    witnesses = list(islice(newest_finished(context.metadata.state, partitions, ids), WITNESSES_MAX))
     if not has_objects_of_any(context.remote, [*begun[:WITNESSES_MAX], *witnesses]):
         for error in errors.values():
             if isinstance(error, RemoteTierMissing):

@@ -66,9 +66,12 @@ def tier_contents(
 
 
 def newest_finished(
-    state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: _Segments = ()
+    state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: Collection[Uuid] = ()
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the newest finished segment of each partition, without `excluded`; `partitions` come first."""
+    """Yield the newest finished segment of each partition, without those of the ids `excluded`.
+
+    `partitions` come first.
+    """
     return _newest(state, {_FINISHED}, partitions, excluded)
 
 
@@ -76,14 +79,13 @@ def _newest(
     state: TierState,
     states: Collection[RemoteLogSegmentState],
     partitions: Collection[TopicIdPartition],
-    excluded: _Segments = (),
+    excluded: Collection[Uuid] = (),
 ) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the newest segment of each partition that is in one of `states`; as `newest_finished`."""
     keys = {partition.key for partition in partitions}
-    excluded_ids = {segment.segment_id for segment in excluded}
     parts = sorted(state, key=lambda part: part.topic_id_partition.key not in keys)
     for part in parts:
-        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded_ids)
+        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded)
         newest = max((s for s in found if s.state in states), key=lambda s: s.start_offset, default=None)
         if newest is not None:
             yield newest
