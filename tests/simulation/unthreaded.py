@@ -84,8 +84,8 @@ class InterleavedEngine(LocalEngine):
         ]
 
         def wait() -> list[SideEffectResult]:
-            # Calls that were begun before are made first.
-            while len(results) < len(inputs):
+            # Calls that were begun before are made first. One in which the process crashed has no result.
+            while len(results) < len(inputs) and process.background:
                 process.run_background()
             return results
 
