@@ -29,9 +29,9 @@ def fold(shape: Shape) -> Comparison:
 
 
 _FOLD = (
-    "By processor time, measured beside other work, the executors' workers take 15.5 s, the JVM 0.7 s and the "
-    "driver 0.4 s for what one process does in 13.4 s, so that two cores can reach 1.6× at most; the start and "
-    "the end of the job, in which one core waits, take the rest"
+    "By processor time, measured beside other work, the executors' workers take 15.5 s, the JVM 0.7 s and "
+    "the driver 0.4 s for what one process does in 13.4 s, so that two cores can reach 1.6× at most; the "
+    "start and the end of the job, in which one core waits, take the rest"
 )
 _SPLIT = (
     "Of one process's processor time, reading and checking batches takes 46 %, decoding 20 %, folding 34 %. "
