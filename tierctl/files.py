@@ -47,7 +47,13 @@ class FileSystem:
             return
         self.make_folder(path.parent)
         self._observe("mkdir", path)
-        path.mkdir(exist_ok=True)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            # Another run made the folder at the same time, and may have deleted it again since.
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(path.stat().st_mode):
+                    raise
         self.sync_folder(path.parent)
 
     def create(self, path: Path) -> int:

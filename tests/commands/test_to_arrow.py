@@ -228,6 +228,7 @@ NO_ROWS = {
     "FollowerState": "files of a follower",
     "RepeatedDeletes": "results that are tables",
     "SubmitLine": "a command line",
+    "NamesResult": "why names were not checked",
     "Path": "the file of the jar",
     "frozenset": "kinds of findings, not a use case",
     "dict": "one row of findings, not a use case",

@@ -83,9 +83,9 @@ def check_names(
 
 def _check_names(given: click.Context, progress: Progress, **more: Any) -> None:
     own = {"state_dir": None, "engine": EngineName.LOCAL, "meter": None}
-    reason = commands.check_names(request_of(commands.NamesRequest, given, **own, **more), progress)
-    if reason is not None:
-        progress.note(f"the names of topics and tiers in the command were not checked: {reason.message}")
+    result = commands.check_names(request_of(commands.NamesRequest, given, **own, **more), progress)
+    if result.unchecked is not None:
+        progress.note(f"the names of topics and tiers in the command were not checked: {result.unchecked}")
 
 
 def choosing_profile(arguments: Sequence[str], *, file: Path | None, profile: str | None) -> list[str]:

@@ -13,7 +13,6 @@ from tierctl.errors import (
     NotFoundError,
     RemoteStorageError,
     RemoteTierMissing,
-    TierctlError,
 )
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.settings_names import require_known_names
@@ -34,25 +33,32 @@ class NamesRequest(Request):
     """A saved plan."""
 
 
-def check_names(request: NamesRequest, progress: Progress | None = None) -> TierctlError | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesResult:
+    """Whether the names of topics and tiers were checked: `unchecked` is the reason if they were not."""
+
+    unchecked: str | None = None
+
+
+def check_names(request: NamesRequest, progress: Progress | None = None) -> NamesResult:
     """Raise the error that the command would end with because of a name in its options.
 
     Topics are looked for in the metadata, the log directories and the cluster. The state directory is not
-    read, because the command may create it. Return the reason if names can't be checked: the metadata topic
-    is not on this machine, or a server does not answer.
+    read, because the command may create it. Names can't be checked if the metadata topic is not on this
+    machine, or if a server does not answer.
     """
     progress = SilentProgress() if progress is None else progress
     try:
         _open_metadata(request, progress)
     except (*_UNREACHABLE, NotFoundError) as e:
-        return e
+        return NamesResult(unchecked=e.message)
     try:
         _check(request, progress)
     except RemoteTierMissing:
         raise
     except _UNREACHABLE as e:
-        return e
-    return None
+        return NamesResult(unchecked=e.message)
+    return NamesResult()
 
 
 def _open_metadata(request: NamesRequest, progress: Progress) -> None:
