@@ -362,8 +362,8 @@ def format_(
     return pages.exit_code
 
 
-def _is_about_text(request: "commands.FormatRequest") -> bool:
-    """Return whether the request has an option about the text of a record, such as --style."""
+def _is_about_text(request: object) -> bool:
+    """Return whether a FormatRequest has an option about the text of a record, such as --style."""
     return any(getattr(request, name) not in {None, (), False} for name in _TEXT_FIELDS)
 
 
