@@ -3,7 +3,8 @@
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,13 +55,9 @@ def summary(rows: Iterable[Row]) -> str:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Return the rows as a table in Markdown, and below it a line for each row that misses a requirement."""
+    """Return the rows as a table in Markdown, and below it why rows miss a requirement or a baseline."""
     rows = list(rows)
-    notes = [
-        f"- {each['work']}, {each['shape']}: {_note(each)}"
-        for each in rows
-        if each["missed"] or each["missing"]
-    ]
+    notes = list(_notes(each for each in rows if each["missed"] or each["missing"]))
     lines = _markdown([_COLUMNS, *([_cell(each, column) for column in _COLUMNS] for each in rows)])
     return "\n".join([*lines, *(["", *notes] if notes else [])])
 
@@ -161,8 +158,20 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-def _note(row: Row) -> str:
+def _notes(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a list item for each row; rows in sequence with the same limit share one."""
+    for limit, group in groupby(rows, key=lambda row: row["limit"] if row["missed"] else None):
+        results = [_result(row) for row in group]
+        if limit:
+            yield f"- {'; '.join(results)}. {limit}"
+        else:
+            yield from (f"- {result}" for result in results)
+
+
+def _result(row: Row) -> str:
     if row["missing"]:
-        return f"baseline missing: {row['missing']}"
-    missed = f"reaches {' and '.join(row['missed'])}"
-    return f"{missed}. {row['limit']}" if row["limit"] else missed
+        result = f"baseline missing: {row['missing']}"
+    else:
+        result = f"reaches {' and '.join(row['missed'])}"
+        result += f" ({row['baseline']})" if row["baseline"] else ""
+    return f"{row['work']}, {row['shape']}: {result}"

@@ -24,7 +24,7 @@ _LIMIT = (
     "interpreter, where obstore only counts the rows (0.3 s)"
 )
 _OF_FOLDER = (
-    "the system takes most of the time: by a profile, half of it is the stat of each file and a sixth the "
+    "The system takes most of the time: by a profile, half of it is the stat of each file and a sixth the "
     "reading of folders, which obstore does too; the join takes a ninth"
 )
 _WORK = "join a listing of 100,000 objects with the metadata"

@@ -65,7 +65,7 @@ def next_run(folder: Path) -> Iterator[Comparison]:
     required=Required(ratio=5),
     rounds=2,
     limit=(
-        "new events are in all of the 50 metadata partitions and 10,000 user partitions: the folded state of "
+        "New events are in all of the 50 metadata partitions and 10,000 user partitions: the folded state of "
         "each is loaded and stored as a whole, and the flat-file cache of each is appended to and synced"
     ),
 )
