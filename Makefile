@@ -20,10 +20,10 @@ test: lint ## Lint, then every test, on both cores
 	$(BIN)/pytest -q -n $(JOBS)
 
 matrix: $(READY) ## Long tests, and those beside Kafka, with each version in KAFKA_VERSIONS
-	TIERCTL_TEST_EXAMPLES=all $(BIN)/pytest -q -n $(JOBS) -m "(matrix or hypothesis) and not kafka"
+	TEST_EXAMPLES=all $(BIN)/pytest -q -n $(JOBS) -m "(matrix or hypothesis) and not kafka"
 	@failed=; for version in $(KAFKA_VERSIONS); do \
 	  echo "Kafka $$version"; \
-	  TIERCTL_TEST_KAFKA_VERSION=$$version $(BIN)/pytest -q -n $(JOBS) -m kafka || failed="$$failed $$version"; \
+	  TEST_KAFKA_VERSION=$$version $(BIN)/pytest -q -n $(JOBS) -m kafka || failed="$$failed $$version"; \
 	done; \
 	test -z "$$failed" || { echo "error: tests failed with Kafka$$failed" >&2; exit 1; }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-TRIES_ALL = os.environ.get("TIERCTL_TEST_EXAMPLES") == "all"
+TRIES_ALL = os.environ.get("TEST_EXAMPLES") == "all"
 _SHARE = 4
 _LEAST = 10
 

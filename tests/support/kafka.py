@@ -3,9 +3,9 @@
     def test_dump(kafka: KafkaRelease) -> None:
         text = kafka.run("org.apache.kafka.tools.DumpLogSegments", "--files", str(segment))
 
-One session tests one version of Kafka, VERSION, which $TIERCTL_TEST_KAFKA_VERSION selects; `make matrix` runs
+One session tests one version of Kafka, VERSION, which $TEST_KAFKA_VERSION selects; `make matrix` runs
 a session for each version of the matrix. Jars are kept in `.cache/kafka/<version>`, or below
-$TIERCTL_TEST_KAFKA. Without Java (4.4.0: a JDK) or Maven these tests are skipped with a line that says so;
+$TEST_KAFKA. Without Java (4.4.0: a JDK) or Maven these tests are skipped with a line that says so;
 with CI=true that is a failure.
 """
 
@@ -22,7 +22,7 @@ import pytest
 from tests.support.java import java
 from tests.support.made_once import make_once
 
-VERSION = os.environ.get("TIERCTL_TEST_KAFKA_VERSION") or "4.4.0"
+VERSION = os.environ.get("TEST_KAFKA_VERSION") or "4.4.0"
 OLDEST = "3.9.1"
 RUN_TIMEOUT_S = 120
 FETCH_TIMEOUT_S = 900
@@ -111,7 +111,7 @@ class KafkaRelease:
 
 def fetch_release(version: str) -> KafkaRelease:
     """Return Kafka of that version, from the cache or Maven Central; skip or fail without it."""
-    root = Path(os.environ.get("TIERCTL_TEST_KAFKA", _REPOSITORY / ".cache" / "kafka"))
+    root = Path(os.environ.get("TEST_KAFKA", _REPOSITORY / ".cache" / "kafka"))
     jars = root / version
     tools = ("java", "mvn", "javac") if version in _BORROWED_FROM else ("java", "mvn")
     missing = [tool for tool in tools if shutil.which(tool) is None]
