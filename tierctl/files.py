@@ -250,7 +250,8 @@ def exclusive_replacement(path: Path, *, timeout_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # The file is removed while the lock is held: whoever gets the lock of it later opens it anew.
+        # The file is removed while the lock is held. A process that waits for the lock then gets it on a
+        # removed file, finds that out with `_is_file_of`, and opens the new file.
         with suppress(OSError):
             lock.unlink()
         os.close(fd)

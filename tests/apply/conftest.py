@@ -1,6 +1,7 @@
 """Fixtures that run tierctl over small parts of real captures, in this process or in a forked one."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,8 +15,10 @@ from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import MetadataEvent
 
 from tests.apply.runs import run_on, statuses
+from tests.apply.sites import Site
 from tests.apply.worlds import RETENTION, World, copy_world
 from tests.cli.shell import Ran
+from tests.support.servers import S3Server
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,23 @@ def beginning(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     world = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
     (world.logs / "configs").write_text(RETENTION)
     return world
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URI of a tier: a folder, or a bucket."""
+    if request.param == "folder":
+        return (tmp_path / "tiers").as_uri()
+    server: S3Server = request.getfixturevalue("s3_server")
+    return f"s3://{server.bucket()}"
+
+
+@pytest.fixture
+def site(beginning: World, place: str, tmp_path: Path) -> Site:
+    """Return metadata without events, and the URI of a tier that does not exist yet."""
+    shutil.copytree(beginning.metadata, tmp_path / "metadata")
+    shutil.copytree(beginning.logs, tmp_path / "logs")
+    return Site(tmp_path / "metadata", tmp_path / "logs", f"{place}/tier")
 
 
 @pytest.fixture(scope="module")

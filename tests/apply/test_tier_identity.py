@@ -1,108 +1,22 @@
 """The identity of a tier: written before the first copy, compared by every command that names a tier."""
 
-import json
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.apply import tier_check
-from tierctl.apply.labels import observe
 from tierctl.errors import ExitCode
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import object_tier
-from tierctl.storage.stores.s3.store import S3Store
 
-from tests.apply.commands import marking
-from tests.apply.conftest import Ran
+from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, body, copied, keys
 from tests.apply.test_tier_check import states
-from tests.apply.worlds import RETENTION, World, copy_world
+from tests.apply.worlds import World
+from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in
-from tests.plan.tier import S
-from tests.support.servers import S3Server
-from tests.support.topic_settings import enabled
-
-Tierctl = Callable[..., Ran]
-IDENTITY = ".tierctl-identity"
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A metadata folder, log directories and the URI of a tier."""
-
-    metadata: Path
-    logs: Path
-    remote: str
-
-    def at(self, remote: str) -> "Site":
-        return replace(self, remote=remote)
-
-    def command(self, name: str, *more: object) -> tuple[object, ...]:
-        where = ("--metadata", self.metadata, "--remote", self.remote)
-        own: Sequence[object] = {
-            "copy": ("--log-dir", self.logs, *enabled(self.logs)),
-            "sweep": ("--log-dir", self.logs, "--topic-configs", self.logs / "configs"),
-            "segments": ("--sizes",),
-        }.get(name, ())
-        return (name, *where, *own, *more)
-
-
-MUTATING = ("copy", "sweep", "delete")
-READING = ("verify", "fetch", "segments")
-
-
-@pytest.fixture(scope="module")
-def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = copy_world(tmp_path_factory.mktemp("identified"), capture("untiered-broker"))
-    (world.logs / "configs").write_text(RETENTION)
-    return world
-
-
-@pytest.fixture(params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URI of a tier: a folder, or a bucket."""
-    if request.param == "folder":
-        return (tmp_path / "tiers").as_uri()
-    server: S3Server = request.getfixturevalue("s3_server")
-    return f"s3://{server.bucket()}"
-
-
-@pytest.fixture
-def site(template: World, place: str, tmp_path: Path) -> Site:
-    """Return metadata without events, and the URI of a tier that does not exist yet."""
-    shutil.copytree(template.metadata, tmp_path / "metadata")
-    shutil.copytree(template.logs, tmp_path / "logs")
-    return Site(tmp_path / "metadata", tmp_path / "logs", f"{place}/tier")
-
-
-def keys(remote: str) -> list[str]:
-    """Return the key of every object in a tier, including those of tierctl."""
-    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
-    assert tier is not None
-    return [found.key for found in tier.store.list_objects("")]
-
-
-def body(remote: str) -> dict[str, Any]:
-    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
-    assert tier is not None
-    with tier.store.open(IDENTITY) as stream:
-        found: dict[str, Any] = json.loads(stream.read())
-    return found
-
-
-def copied(site: Site, tierctl: Tierctl, *more: object) -> Site:
-    ran = tierctl(*site.command("copy", "--layout", "kafka", "--apply", *more))
-    assert ran.code == 0, ran.err
-    return site
-
-
-def another(site: Site, folder: Path, place: str, tierctl: Tierctl) -> Site:
-    """Return a second metadata folder with the same log, and its own tier beside the first one."""
-    topic_in(folder, writable=True, partition_count=2).close()
-    return copied(Site(folder, site.logs, f"{place}/other"), tierctl)
 
 
 def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Tierctl) -> None:
@@ -184,11 +98,11 @@ def _cluster_of(site: Site) -> Any:
         topic.close()
 
 
-def test_a_tier_in_hdfs(template: World, hdfs: str, tierctl: Tierctl, tmp_path: Path) -> None:
+def test_a_tier_in_hdfs(beginning: World, hdfs: str, tierctl: Tierctl, tmp_path: Path) -> None:
     """The folder need not exist before the first copy."""
     for name in ("metadata", "other"):
         topic_in(tmp_path / name, writable=True, partition_count=2).close()
-    site = Site(tmp_path / "metadata", template.logs, f"{hdfs}/tier")
+    site = Site(tmp_path / "metadata", beginning.logs, f"{hdfs}/tier")
     copied(site, tierctl)
     assert body(site.remote)["layout"] == "kafka"
     assert [found.key for found in open_tier(TierSpec(site.remote)).list_folder().objects] == []
@@ -271,91 +185,6 @@ def test_a_plan_for_another_tier_is_refused(site: Site, place: str, tierctl: Tie
             assert ran.out == ""
 
 
-def test_a_tier_without_identity_is_recognised_by_its_objects(
-    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
-) -> None:
-    """The tier was written by brokers."""
-    copied(site, tierctl)
-    other = another(site, tmp_path / "other-metadata", place, tierctl)
-    for remote in (site.remote, other.remote):
-        tier = object_tier(open_tier(TierSpec(remote)))
-        assert tier is not None
-        tier.store.delete([IDENTITY])
-    for name in (*MUTATING, *READING):
-        assert tierctl(*site.command(name)).code == 0, name
-        ran = tierctl(*site.at(other.remote).command(name))
-        assert ran.code == 5, (name, ran.err)
-        assert "it has objects of other segments" in ran.err
-    topic_in(tmp_path / "fresh", writable=True, partition_count=2).close()
-    fresh = Site(tmp_path / "fresh", site.logs, site.remote)
-    for name in (*MUTATING, *READING):
-        ran = tierctl(*fresh.command(name))
-        assert ran.code == 4, (name, ran.err)
-        assert "knows neither the segment nor the topic" in ran.err
-        assert "--adopt-tier" in ran.err
-    assert keys(site.remote)[0].startswith("kafka-tiered-storage/"), "reading and planning write no identity"
-
-
-@pytest.mark.parametrize("command", ["delete", "sweep"])
-def test_deletions_are_resumed_only_in_the_tier_that_they_emptied(
-    command: str, site: Site, place: str, tierctl: Tierctl
-) -> None:
-    """No object is left by which the tier could be recognised, and its brokers wrote no identity."""
-    copied(site, tierctl)
-    tier = object_tier(open_tier(TierSpec(site.remote)))
-    assert tier is not None
-    tier.store.delete([IDENTITY])
-    topics = site.logs / "configs"
-    topics.write_text("bills.retention.ms=0\n")
-    if command == "delete":
-        assert tierctl(*site.command("delete", *marking(site.metadata, "bills"), "--apply")).code == 0
-    assert IDENTITY not in keys(site.remote)
-    _stop_before_the_events(command, site, tierctl)
-    assert keys(site.remote) == [IDENTITY]
-    before = states(site.metadata)
-    assert {found[1] for found in before if isinstance(found, tuple)} == {S.DELETE_SEGMENT_STARTED}
-
-    typo = site.at(f"{place}/typo")
-    if place.startswith("file:"):
-        (Path(typo.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
-    layout = ("--layout", "kafka")
-    for apply in ((), ("--apply",)):
-        ran = tierctl(*typo.command(command, *layout, *apply))
-        assert (ran.code, ran.out, states(site.metadata)) == (5, "", before), ran.err
-        assert "neither an identity object nor an object of a segment" in ran.err
-    anyway = (*layout, "--allow-missing-objects")
-    assert tierctl(*typo.command(command, *anyway)).code == 0
-    assert tierctl(*site.command(command, *layout, "--apply")).code == 0
-    assert not any(isinstance(found, tuple) for found in states(site.metadata))
-
-
-def _stop_before_the_events(command: str, site: Site, tierctl: Tierctl) -> None:
-    """Run the command until it has deleted all objects, and stop it before it publishes that."""
-    label = {"delete": "delete.segment_finished.publish", "sweep": "sweep.finished.publish"}[command]
-
-    def stop(at: str, moment: str) -> None:
-        if (at, moment) == (label, "before"):
-            raise KeyboardInterrupt
-
-    observe(stop)
-    try:
-        while any(key.startswith("kafka-tiered-storage/") for key in keys(site.remote)):
-            ran = tierctl(*site.command(command, "--apply"))
-            assert ran.code == 130, ran.err
-    finally:
-        observe(None)
-
-
-def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -> None:
-    """The run can't know whether the name is mistyped, and no data can be lost."""
-    if site.remote.startswith("file:"):
-        (Path(site.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
-    for name in ("sweep", "verify"):
-        ran = tierctl(*site.command(name))
-        assert (ran.code, "has no object: is --remote" in ran.err) == (0, True), ran.err
-    assert "has no object" not in tierctl(*site.command("copy", "--layout", "kafka")).err
-
-
 def test_a_folder_that_does_not_exist_is_no_tier(site: Site, tierctl: Tierctl, tmp_path: Path) -> None:
     for name in ("sweep", "delete", *READING):
         ran = tierctl(*site.at((tmp_path / "typo").as_uri()).command(name))
@@ -413,48 +242,3 @@ def keys_of_aiven(remote: str) -> list[str]:
     tier = object_tier(open_tier(TierSpec(remote, layout="aiven")))
     assert tier is not None
     return [found.key for found in tier.store.list_objects("")]
-
-
-@pytest.mark.parametrize(
-    ("metadata", "remote"),
-    [
-        ("tiered-cluster/before", "tiered-cluster/before-remote"),
-        ("tiered-cluster/after", "tiered-cluster/after-remote"),
-        ("aiven-plain/broker-logs", "aiven-plain/bucket"),
-        ("unclean-leader/after/broker-1", "unclean-leader/after/remote"),
-        ("finite-metadata/after", "finite-metadata/after-remote"),
-    ],
-)
-def test_what_brokers_wrote_is_recognised(
-    metadata: str, remote: str, capture: Callable[[str], Path], tierctl: Tierctl, tmp_path: Path
-) -> None:
-    def place(name: str) -> Path:
-        root, _, folder = name.partition("/")
-        return capture(root) / folder
-
-    for command in (("sweep",), ("delete",), ("segments", "--sizes")):
-        ran = tierctl(*command, "--metadata", place(metadata), "--remote", place(remote))
-        assert ran.code in {0, 7 if "finite" in metadata else 0}, ran.err
-    (tmp_path / "elsewhere" / "kafka-tiered-storage").mkdir(parents=True)
-    ran = tierctl("sweep", "--metadata", place(metadata), "--remote", tmp_path / "elsewhere")
-    assert ran.code == 5, ran.err
-
-
-def test_few_requests_tell_a_tier(
-    template: World, s3_server: S3Server, tierctl: Tierctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check reads the layout, the identity and one segment, however many segments exist."""
-    shutil.copytree(template.metadata, tmp_path / "metadata")
-    site = Site(tmp_path / "metadata", template.logs, f"s3://{s3_server.bucket()}/tier")
-    copied(site, tierctl)
-    met: list[str] = []
-    for name in ("open", "sizes_bytes", "list_folder", "_objects_in"):
-        original = getattr(S3Store, name)
-
-        def counted(self: Any, *args: Any, _name: str = name, _original: Any = original) -> Any:
-            met.append(_name)
-            return _original(self, *args)
-
-        monkeypatch.setattr(S3Store, name, counted)
-    assert tierctl(*site.command("delete")).code == 0
-    assert met == ["_objects_in", "open", "sizes_bytes"]

@@ -14,7 +14,7 @@ import click
 
 import tierctl
 from tierctl.cli import options
-from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed
+from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed_for_later
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of, summarize
 from tierctl.cli.settings.run import RunSettings
@@ -112,18 +112,13 @@ def _checked(ctx: click.Context, words: Sequence[str], *, check: bool) -> _Sched
 
     With `check`, also raise the errors of `check_names`.
     """
-    root = ctx.find_root()
-    command, arguments = named_command(root.command, words)
+    command, arguments = named_command(ctx.find_root().command, words)
     path = words[: len(words) - len(arguments)]
     if isinstance(command, click.Group) or command.name == "schedule":
         what = " ".join(words[:2]) or "nothing"
         raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
-    given = parsed(root, command, arguments)
+    given = parsed_for_later(ctx, command, arguments)
     if isinstance(ctx.obj, RunSettings):
-        # The scheduled command may name another profile or another tierctl.toml.
-        ctx.obj.read_again()
-        given = parsed(root, command, arguments)
-        ctx.obj.require_valid()
         _note_variables(ctx, ctx.obj)
         chosen = choosing_profile(arguments, file=ctx.obj.file, profile=ctx.obj.profile)
         words = [*path, *chosen, *arguments]

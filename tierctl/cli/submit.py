@@ -9,7 +9,7 @@ import click
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed
+from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed, parsed_for_later
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of
 from tierctl.cli.request import request_of
@@ -155,12 +155,10 @@ def _checked(
     if isinstance(ctx.obj, RunSettings):
         chosen = choosing_profile(arguments, file=ctx.obj.config_file, profile=ctx.obj.profile)
         arguments = [*chosen, *arguments]
-    given = parsed(root, command, arguments)
-    if is_printed and check and isinstance(ctx.obj, RunSettings):
-        # The words may choose another profile, or another tierctl.toml.
-        ctx.obj.read_again()
+    if is_printed and check:
+        given = parsed_for_later(ctx, command, arguments)
+    else:
         given = parsed(root, command, arguments)
-        ctx.obj.require_valid()
     params = given.params
     if params["engine"] != EngineName.SPARK:
         raise UsageError("submit can't be used with --engine local", hint="run the command itself")

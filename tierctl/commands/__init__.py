@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.doctor import Diagnosis, DoctorRequest, doctor
     from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
-    from tierctl.commands.insight.names import NamesRequest, check_names
+    from tierctl.commands.insight.names import NamesRequest, NamesResult, check_names
     from tierctl.commands.insight.report.build import report
     from tierctl.commands.insight.report.rows import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
@@ -133,6 +133,7 @@ __all__ = [
     "MaterialiseRequest",
     "MutationResult",
     "NamesRequest",
+    "NamesResult",
     "NewIdsRequest",
     "ObjectBytes",
     "OffsetStep",
@@ -241,6 +242,7 @@ _MODULE_OF = {
     "MaterialiseRequest": "recovery.materialise",
     "MutationResult": "plans",
     "NamesRequest": "insight.names",
+    "NamesResult": "insight.names",
     "NewIdsRequest": "recovery.new_ids.restore",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",

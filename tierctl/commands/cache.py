@@ -217,9 +217,7 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
 
     Raise NotFoundError for a state directory without caches and without a manifest.
     """
-    for directory in request.log_dir:
-        if directory.exists():
-            locallog.require_log_dir(directory)
+    locallog.require_log_dirs(filter(Path.exists, request.log_dir))
     folders = [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
     if not request.files and not folders:
         raise UsageError("no cache file is named", hint="name files, --state-dir or --log-dir")

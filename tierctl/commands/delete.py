@@ -96,8 +96,7 @@ def delete(
 def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     if not request.mark:
         # To mark, the evidence that topics are deleted states which directory can't be used, and why.
-        for directory in request.log_dir:
-            locallog.require_log_dir(directory)
+        locallog.require_log_dirs(request.log_dir)
     state = run.metadata.refresh()
     run.resolve_selection(part.topic_id_partition for part in state)
     run.inspect_tier()

@@ -12,7 +12,7 @@ from tierctl.locallog import (
     LeftOutFolder,
     left_out_folders,
     read_log_dirs,
-    require_log_dir,
+    require_log_dirs,
 )
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
@@ -41,8 +41,7 @@ def read_local_logs(
 
     `on_error` as for `read_log_dirs`. NotFoundError for a folder that is no broker's log directory.
     """
-    for directory in dirs:
-        require_log_dir(directory)
+    require_log_dirs(dirs)
     logs = read_log_dirs(
         dirs,
         select=read or select,

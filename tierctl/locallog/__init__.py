@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         is_log_dir,
         left_out_folders,
         require_folder,
-        require_log_dir,
+        require_log_dirs,
     )
     from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
     from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
@@ -26,7 +26,7 @@ else:
         __name__,
         folders=(
             *("FolderKind", "LeftOutFolder", "is_log_dir", "left_out_folders", "require_folder"),
-            "require_log_dir",
+            "require_log_dirs",
         ),
         formatted_node=("FormattedNode", "read_formatted_node"),
         loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
@@ -49,7 +49,7 @@ __all__ = [
     "read_log_dirs",
     "read_topic_configs",
     "require_folder",
-    "require_log_dir",
+    "require_log_dirs",
     "require_own_log_dirs",
     "with_open_transaction",
 ]

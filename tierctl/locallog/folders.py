@@ -4,7 +4,7 @@ Source: LogManager.loadLog, LocalLog.parseTopicPartitionName, MetaProperties.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -74,14 +74,15 @@ def require_folder(directory: Path) -> None:
     raise NotFoundError(f"{directory}: no such folder", hint=_LOG_DIR_HINT)
 
 
-def require_log_dir(directory: Path) -> None:
+def require_log_dirs(directories: Iterable[Path]) -> None:
     """Raise NotFoundError if a folder is not a broker's log directory: its name may be mistyped."""
-    require_folder(directory)
-    if not is_log_dir(directory):
-        raise NotFoundError(
-            f"{directory} is no broker's log directory: it has neither partitions nor {META_PROPERTIES}",
-            hint=_LOG_DIR_HINT,
-        )
+    for directory in directories:
+        require_folder(directory)
+        if not is_log_dir(directory):
+            raise NotFoundError(
+                f"{directory} is no broker's log directory: it has neither partitions nor {META_PROPERTIES}",
+                hint=_LOG_DIR_HINT,
+            )
 
 
 def is_log_dir(directory: Path) -> bool:

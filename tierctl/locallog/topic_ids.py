@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tierctl.errors import CorruptInputError, NotFoundError
 from tierctl.locallog.files import parse_partition_folder, read_if_exists
-from tierctl.locallog.folders import parse_left_out_folder, require_log_dir
+from tierctl.locallog.folders import parse_left_out_folder, require_log_dirs
 from tierctl.model import LogDirFacts, Uuid
 from tierctl.model.selection import names_text
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
@@ -45,10 +45,9 @@ def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None
     """Raise NotFoundError if the log directories have no topic of these ids: another cluster has them.
 
     `topic_ids` are those that `owner` has, which the message names. Nothing is raised for topics without any,
-    or where the id of a topic in the log directories can't be read; NotFoundError as for `require_log_dir`.
+    or where the id of a topic in the log directories can't be read; NotFoundError as for `require_log_dirs`.
     """
-    for directory in dirs:
-        require_log_dir(directory)
+    require_log_dirs(dirs)
     facts = [read_log_dir_facts(directory) for directory in dirs]
     if not facts or not topic_ids or any(each.why_unreadable or each.unreadable_topics for each in facts):
         return

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.state.segments.arrays import stable_order
 from tierctl.wire.arrays import Int64s, are_given, array_of, distinct, take
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
-
-_FEW = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,7 @@ def rows_by_user_partition(table: pa.Table) -> UserPartitionRows:
     """Return the rows of each user partition, which is identified by topic id and number."""
     ids = _ids(table)
     known, indexes, distinct = _distinct(table, ids)
-    # NumPy sorts 16-bit numbers with a radix sort, in linear time.
-    order = np.argsort(indexes.astype(np.uint16) if distinct < _FEW else indexes, kind="stable")
+    order = stable_order(indexes, distinct)
     bounds = np.concatenate([[0], np.cumsum(np.bincount(indexes, minlength=distinct))])
     rows = known[order]
     firsts = rows[bounds[:-1]]

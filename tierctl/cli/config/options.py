@@ -52,6 +52,21 @@ def parsed(root: click.Context, command: click.Command, arguments: Sequence[str]
     return command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
 
 
+def parsed_for_later(ctx: click.Context, command: click.Command, arguments: Sequence[str]) -> click.Context:
+    """Return the context of a command that runs later, with the profile that its arguments choose.
+
+    Raise UsageError for a problem in that profile, in its tierctl.toml, or in the environment.
+    """
+    root = ctx.find_root()
+    given = parsed(root, command, arguments)
+    if isinstance(ctx.obj, RunSettings):
+        # The arguments may name another profile or another tierctl.toml than those of this run.
+        ctx.obj.read_again()
+        given = parsed(root, command, arguments)
+        ctx.obj.require_valid()
+    return given
+
+
 _MAKING = frozenset({"copy", "rebuild", "restore"})
 """Commands that create the metadata topic or the tier if they do not exist."""
 _FROM_TIER = frozenset({"rebuild", "restore"})

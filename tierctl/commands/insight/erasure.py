@@ -24,6 +24,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.selection import names_text
 from tierctl.read.key_search import KeyRecord, SearchedSegment, search_segment
 from tierctl.read.record_rows import parse_key
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -33,7 +34,6 @@ from tierctl.storage.base import RemoteObject
 
 _SEGMENTS_PER_JOB = 10_000
 """The segments whose results one Spark job returns."""
-_KEYS_SHOWN_MAX = 5
 
 SegmentKey = tuple[TopicIdPartition, Uuid]
 
@@ -96,11 +96,9 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[st
             f"searched {len(segments)} segments, {counts['records']} records, {bytes_text(total)}"
         )
         if not_found:
-            shown = ", ".join(sorted(not_found)[:_KEYS_SHOWN_MAX])
-            more = ", ..." if len(not_found) > _KEYS_SHOWN_MAX else ""
             resources.progress.note(
                 f"{len(not_found)} of {len(digests)} keys are in no record that was searched, "
-                f"by SHA-256: {shown}{more}"
+                f"by SHA-256: {names_text(not_found)}"
             )
         if counts["others"]:
             resources.progress.warn(

@@ -22,7 +22,7 @@ from tierctl.state.fold.outcomes import (
     decide,
 )
 from tierctl.state.fold.segment_writes import extend, kill, write_updates
-from tierctl.state.segments.arrays import Rows, ranges, view
+from tierctl.state.segments.arrays import Rows, ranges, stable_order, view
 from tierctl.state.segments.columns import POOLED_EPOCHS, WAS_FINISHED, SegmentColumns
 from tierctl.state.segments.epoch_index import FIRST_TABLE_SIZE
 from tierctl.state.segments.epoch_runs import epoch_runs
@@ -140,9 +140,7 @@ def _find_many_waiting(table: SegmentTable, decisions: Decisions, moves: _Moves)
 
 def _by_owner(owners: Int64s) -> Rows:
     """Return the order of `owners`, ascending and stable."""
-    # NumPy sorts 16-bit numbers with a radix sort, in linear time.
-    few = not len(owners) or int(owners.max()) < 1 << 16
-    return np.argsort(owners.astype(np.uint16) if few else owners, kind="stable")
+    return stable_order(owners, int(owners.max(initial=-1)) + 1)
 
 
 def _write(table: SegmentTable, events: EventColumns, decisions: Decisions, moves: _Moves) -> None:

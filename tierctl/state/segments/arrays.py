@@ -30,7 +30,8 @@ def stable_order(numbers: npt.NDArray[Any], count: int) -> Rows:
 
     NumPy sorts numbers of 16 bits by radix, several times as fast as larger ones.
     """
-    return np.argsort(numbers.astype(np.uint16) if count <= _UINT16_COUNT else numbers, kind="stable")
+    narrow = numbers.astype(np.uint16) if count <= _UINT16_COUNT else numbers
+    return np.argsort(narrow, kind="stable")
 
 
 def ranges(starts: Rows, lengths: Rows) -> Rows:

@@ -1,0 +1,69 @@
+"""Places where tierctl works: a metadata folder, log directories and the URI of a tier, with its objects."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.retry import object_tier
+
+from tests.cli.shell import Ran
+from tests.metadata.topics import topic_in
+from tests.support.topic_settings import enabled
+
+Tierctl = Callable[..., Ran]
+IDENTITY = ".tierctl-identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A metadata folder, log directories and the URI of a tier."""
+
+    metadata: Path
+    logs: Path
+    remote: str
+
+    def at(self, remote: str) -> "Site":
+        return replace(self, remote=remote)
+
+    def command(self, name: str, *more: object) -> tuple[object, ...]:
+        where = ("--metadata", self.metadata, "--remote", self.remote)
+        own: Sequence[object] = {
+            "copy": ("--log-dir", self.logs, *enabled(self.logs)),
+            "sweep": ("--log-dir", self.logs, "--topic-configs", self.logs / "configs"),
+            "segments": ("--sizes",),
+        }.get(name, ())
+        return (name, *where, *own, *more)
+
+
+MUTATING = ("copy", "sweep", "delete")
+READING = ("verify", "fetch", "segments")
+
+
+def keys(remote: str) -> list[str]:
+    """Return the key of every object in a tier, including those of tierctl."""
+    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
+    assert tier is not None
+    return [found.key for found in tier.store.list_objects("")]
+
+
+def body(remote: str) -> dict[str, Any]:
+    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
+    assert tier is not None
+    with tier.store.open(IDENTITY) as stream:
+        found: dict[str, Any] = json.loads(stream.read())
+    return found
+
+
+def copied(site: Site, tierctl: Tierctl, *more: object) -> Site:
+    ran = tierctl(*site.command("copy", "--layout", "kafka", "--apply", *more))
+    assert ran.code == 0, ran.err
+    return site
+
+
+def another(site: Site, folder: Path, place: str, tierctl: Tierctl) -> Site:
+    """Return a second metadata folder with the same log, and its own tier beside the first one."""
+    topic_in(folder, writable=True, partition_count=2).close()
+    return copied(Site(folder, site.logs, f"{place}/other"), tierctl)
