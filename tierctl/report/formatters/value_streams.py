@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tierctl.report.formatters.arriving import arriving_bytes
 from tierctl.report.formatters.records import EncodedRecords
 
-_READ_BYTES_MAX = 1 << 18
 _LENGTH = struct.Struct(">i")
 _NULL = -1
 # Kafka's message.max.bytes is 1 MiB by default; a greater length than this is damage.
@@ -28,7 +28,7 @@ def from_hex(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
 
 def _hex_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
     rest = b""
-    for data in _arriving_bytes(stream):
+    for data in arriving_bytes(stream):
         *lines, rest = (rest + data).split(b"\n")
         yield [_from_hex_line(line) for line in lines if line.strip()]
     yield [_from_hex_line(rest)] if rest.strip() else []
@@ -51,7 +51,7 @@ def from_framed(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
 
 def _frame_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
     rest = bytearray()
-    for data in _arriving_bytes(stream):
+    for data in arriving_bytes(stream):
         rest += data
         page: list[_Value] = []
         at = 0
@@ -87,12 +87,6 @@ def _torn_frame(rest: bytes) -> _Value:
         return _Value(None, f"torn frame: expected {_LENGTH.size} bytes of length, found {len(rest)}")
     (length,), value = _LENGTH.unpack_from(rest), rest[_LENGTH.size :]
     return _Value(None, f"torn frame: expected {length} bytes, found {len(value)}: {value[:80].hex()}")
-
-
-def _arriving_bytes(stream: BufferedIOBase) -> Iterator[bytes]:
-    """Yield bytes as soon as they arrive, so that the values of a pipe are printed before it ends."""
-    while data := stream.read1(_READ_BYTES_MAX):
-        yield data
 
 
 def _numbered(pages: Iterable[list[_Value]]) -> Iterator[EncodedRecords]:
