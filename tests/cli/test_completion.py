@@ -1,6 +1,7 @@
 """Real shells complete the names that the last run stored, whatever characters they contain."""
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from tierctl.model import Uuid
 from tierctl.wire.metadata import encode
 
 from tests.cli.shell import environment, tierctl
+from tests.docs.documents import DOCUMENTS
 from tests.metadata.events import started
 from tests.metadata.topics import topic_in
 from tests.support.interactive import SHELLS, Shell
@@ -27,16 +29,18 @@ HOSTILE = (
     *("*", "?wned", "[a-z]*", "~root", "{a,b}", "-e", "--apply", "a b", "a\rb", "\x1b[31mred", "!!", "é"),
     *("x" * 250, "$HOME", "${PATH:0}", "a[$(touch pwned)]", "=ls", "^a^b", "%1", "\\", ""),
 )
+PAGE = next(each for each in DOCUMENTS if each.name == "completion.md")
+COMPINIT = "autoload -Uz compinit; compinit -u -D; "
+(FPATH,) = (span for span in PAGE.spans if span.startswith("fpath="))
 INSTALLED = {
     "bash": "source {scripts}/tierctl.bash; ",
-    "zsh": "fpath=({scripts} $fpath); autoload -Uz compinit; compinit -u -D; ",
+    "zsh": FPATH.replace("~/.local/share/zsh/site-functions", "{scripts}") + "; " + COMPINIT,
     "fish": "source {scripts}/tierctl.fish; ",
 }
 SOURCED = {
-    "bash": "source <(_TIERCTL_COMPLETE=source_bash {python} -m tierctl); ",
-    "zsh": "autoload -Uz compinit; compinit -u -D; "
-    "source <(_TIERCTL_COMPLETE=source_zsh {python} -m tierctl); ",
-    "fish": "_TIERCTL_COMPLETE=source_fish {python} -m tierctl | source; ",
+    shell: f"{COMPINIT if shell == 'zsh' else ''}{before}{sys.executable} -m tierctl{after}; "
+    for block in PAGE.blocks("sh")
+    for before, shell, after in re.findall(r"^(.*_COMPLETE=source_(\w+) )tierctl(.*)$", block, re.MULTILINE)
 }
 """The lines of tierctl-completion(7) for the start-up files of shells."""
 RECORD = {
@@ -70,7 +74,7 @@ def forge(home: Path, *lines: str, kind: StoredNames = TOPICS) -> None:
 
 @pytest.mark.parametrize("shell_name", SHELLS)
 def test_a_shell_sources_what_tierctl_prints(shell_name: str, home: Path) -> None:
-    setup = SOURCED[shell_name].format(python=sys.executable) + RECORD[shell_name]
+    setup = SOURCED[shell_name] + RECORD[shell_name]
     with Shell(shell_name, home, environ(home) | {"PYTHONPATH": str(COMPLETIONS.parent)}) as shell:
         shell.type(setup)
         shell.wait_for(home / "ready")

@@ -140,13 +140,6 @@ def test_the_table_of_engines_has_every_command_and_is_right() -> None:
         assert choices == engines_of(" ".join(node.path)), node.path
 
 
-def test_every_option_the_readme_names_exists() -> None:
-    known = {name for command in everything(build()) for param in command.params for name in param.opts}
-    named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README))
-    # --formatter is an option of the console consumer.
-    assert named <= known | {"--help", "--formatter"}
-
-
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
 def test_every_file_that_a_document_names_exists(document: str) -> None:
     """A path with `<name>` stands for several files. Targets of links are paths, too."""
@@ -155,9 +148,3 @@ def test_every_file_that_a_document_names_exists(document: str) -> None:
     paths += re.findall(r"\]\(([^)#][^):]*)\)", text)
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
-
-
-def test_every_make_target_the_readme_names_exists() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"(?:\$ |`)make ([a-z]+)", README):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

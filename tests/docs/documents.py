@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from tierctl.cli.docs.manual_pages import SOURCES, with_lists
@@ -21,8 +22,8 @@ class Command:
 
     @property
     def asks_cluster(self) -> bool:
-        """Return whether the command line names a broker."""
-        return "broker1:9092" in self.line
+        """Return whether the command line needs a broker."""
+        return any(word in self.line for word in ("broker1:9092", "restore --check", "delete --find"))
 
     @property
     def runs_spark(self) -> bool:
@@ -52,6 +53,12 @@ class Document:
         tokens = MarkdownIt().parse(self.text)
         return [each.content for each in tokens if each.type == "fence" and each.info == language]
 
+    @property
+    def languages(self) -> list[str]:
+        """Return the language of each block of code."""
+        tokens = MarkdownIt().parse(self.text)
+        return [each.info for each in tokens if each.type in {"fence", "code_block"}]
+
     def section(self, title: str) -> str:
         """Return the text below the heading `title` of the second level."""
         (found,) = re.findall(
@@ -65,6 +72,14 @@ class Document:
         tokens = MarkdownIt().enable("table").parse(self.text)
         children = [child for each in tokens for child in each.children or ()]
         return [child.content for child in children if child.type == "code_inline"]
+
+    @property
+    def bold(self) -> list[str]:
+        """Return every bold text."""
+        tokens = MarkdownIt().enable("table").parse(self.text)
+        children = [child for each in tokens for child in each.children or ()]
+        pairs = pairwise(children)
+        return [text.content for mark, text in pairs if (mark.type, text.type) == ("strong_open", "text")]
 
     @property
     def prose(self) -> str:
@@ -90,4 +105,5 @@ DOCUMENTS = (
     README,
     *(Document(path.name, with_lists(path.read_text())) for path in sorted(SOURCES.glob("*.md"))),
 )
+CONTRIBUTING = Document("CONTRIBUTING.md", README_FILE.with_name("CONTRIBUTING.md").read_text())
 COMMANDS = [command for document in DOCUMENTS for command in document.commands]

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.examples import questions
 from tierctl.cli.help.node import load_commands
 
-from tests.cli.shell import tierctl
+from tests.cli.shell import environment, tierctl
 from tests.docs.documents import DOCUMENTS, README, Command, Document
+from tests.docs.lines import lines_of_texts
+from tests.docs.programs import run_tierctl
 from tests.docs.running import run_all, write_profile
 from tests.live.commands import assumed
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
@@ -75,12 +76,24 @@ def test_the_set_of_runs(names: Mapping[str, object], tmp_path: Path) -> None:
     run_all([Command(section.name, line, ()) for line in lines], names, tmp_path)
 
 
+def test_lines_in_texts_run(names: Mapping[str, object], tmp_path: Path) -> None:
+    """Run the lines in running text that need a broker: in prose, man pages, and shared files."""
+    (tmp_path / "state").mkdir()
+    names = {**names, "/var/lib/tierctl": tmp_path / "state"}
+    write_profile(README, names, tmp_path)
+    env = environment(HOME=str(tmp_path))
+    found = {line for lines in lines_of_texts().values() for line in lines if line.startswith("tierctl ")}
+    mine = sorted(line for line in found if Command("", line, ()).asks_cluster)
+    assert mine
+    for line in mine:
+        run_tierctl(line, names, tmp_path, env)
+
+
 @pytest.mark.matrix
-def test_examples_and_questions_run(names: Mapping[str, object], tmp_path: Path) -> None:
-    """Run the examples of the help and of the README's table that name a broker."""
+def test_examples_run(names: Mapping[str, object], tmp_path: Path) -> None:
+    """Run the examples of the help that name a broker."""
     examples = [each.command for node in load_commands().walk() for each in node.examples]
-    lines = [*examples, *(each.command for each in questions("first", "more"))]
-    commands = [Command("examples.toml", line, ()) for line in lines]
+    commands = [Command("examples.toml", line, ()) for line in examples]
     mine = [each for each in commands if each.asks_cluster]
     assert mine
     run_all(mine, names, tmp_path)

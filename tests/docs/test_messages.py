@@ -1,20 +1,17 @@
 """The errors in the man pages are those of the code, and every page has every exit code."""
 
-import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 import pytest
-import tierctl
 from tierctl.cli.docs.man import page
 from tierctl.cli.docs.messages import Message, sections
 from tierctl.cli.help.node import Node, load_commands
 from tierctl.cli.signals import PIPE_CLOSED
 from tierctl.errors import ExitCode
 
-SOURCE = Path(tierctl.__file__).parent
-VARIABLE = "\0"
+from tests.docs.lines import texts_of_code
 
 
 def nodes(node: Node) -> Iterator[Node]:
@@ -31,25 +28,9 @@ def documented() -> dict[str, Message]:
     return {row.text: row for node in NODES for section in sections(node) for row in section.messages}
 
 
-@pytest.fixture(scope="module")
-def texts() -> str:
-    """Return all texts in the code, with VARIABLE for the parts that are known at run time only."""
-    found = []
-    for file in SOURCE.rglob("*.py"):
-        if "docs" in file.parts:
-            continue
-        for node in ast.walk(ast.parse(file.read_text())):
-            match node:
-                case ast.Constant(value=str(text)):
-                    found.append(text.replace("{}", VARIABLE))
-                case ast.JoinedStr(values=parts):
-                    found.append(
-                        "".join(
-                            str(getattr(part, "value", "")) if isinstance(part, ast.Constant) else VARIABLE
-                            for part in parts
-                        )
-                    )
-    return "\n".join(found)
+@cache
+def joined_texts() -> str:
+    return "\n".join(texts_of_code())
 
 
 def fixed_parts(text: str) -> list[str]:
@@ -60,7 +41,8 @@ def fixed_parts(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", documented())
-def test_a_documented_error_is_in_the_code(text: str, texts: str) -> None:
+def test_a_documented_error_is_in_the_code(text: str) -> None:
+    texts = joined_texts()
     parts = fixed_parts(text)
     assert parts, "no part of the text is fixed"
     assert [part for part in parts if part not in texts] == []

@@ -17,16 +17,17 @@ from tierctl.cli.main import COMMANDS
 from tierctl.report.formatters.records import Records
 
 from tests.bench import report
-from tests.docs.documents import DOCUMENTS, README, Document
+from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Document
+from tests.docs.lines import in_spans
 from tests.wire.metadata.samples import golden
 
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _UNITS = r"[µmn]?s|seconds|[KMG]B|[MG]iB/s|times as|records/s|segments a second"
 _FIGURE = re.compile(rf"(?<![\w.-])\d[\d.,]*(?:×|%| (?:{_UNITS})\b)")
 """A number that states a speed, a duration, a size or a ratio, in units of the benchmark.
 
 Limits and values of options have other units: 10 MiB, 24 hours, 90s.
 """
+OPTIONS_OF_CONSUMER = {"--formatter", "--formatter-property"}
 _PAGE = re.compile(r"\b(tierctl-[a-z-]+)\((\d)\)")
 
 
@@ -60,25 +61,21 @@ def options_of(node: Node) -> set[str]:
     return {name for each in node.walk() for option in each.options for name in option.names}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_commands_in_the_text_exist(document: Document) -> None:
-    """Command lines in prose are not run; their commands and options must exist."""
-    for span in document.spans:
-        program, *words = span.replace("'", "").split() or [""]
-        if program == "tierctl" and words:
-            node = load_commands()
-            while words and (child := node.child(words[0])) is not None:
-                node, words = child, words[1:]
-            # The words after `--` are options of another command.
-            known = options_of(load_commands() if "--" in words else node)
-            named = {word for word in words if re.fullmatch(r"--[a-z][a-z-]+", word)}
-            assert span.startswith("tierctl COMMAND") or (node.path and named <= known), span
-        elif program == "man" and words:
-            pages = {path.name for path in generated()} | {path.stem for path in generated()}
-            assert words[-1].removeprefix("man/") in pages, span
-        elif program == "pip":
-            known = set(re.findall(r"^([a-z0-9]+) = \[", PYPROJECT.read_text(), re.MULTILINE))
-            assert set(",".join(re.findall(r"\[([a-z0-9,]+)\]", span)).split(",")) <= known | {""}, span
+@pytest.mark.parametrize("document", [*DOCUMENTS, CONTRIBUTING], ids=lambda document: document.name)
+def test_options_in_the_text_exist(document: Document) -> None:
+    """The options of other programs are parts of their command lines, which test_lines.py runs."""
+    others = {line for line in in_spans(document) if not line.startswith("tierctl")}
+    own = [span for span in document.spans if span not in others]
+    named = {word for span in own for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)}
+    assert named <= options_of(load_commands()) | {"--help", *OPTIONS_OF_CONSUMER}
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, CONTRIBUTING], ids=lambda document: document.name)
+def test_blocks_of_code_have_a_language_that_a_test_runs(document: Document) -> None:
+    """Blocks of `text` have formulas and stay without command lines."""
+    assert set(document.languages) <= {"console", "python", "sh", "sql", "text", "toml"}
+    assert not [block for block in document.blocks("text") if "tierctl " in block]
+    assert not document.blocks("sh") or document.name == "completion.md"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

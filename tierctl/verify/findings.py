@@ -280,15 +280,15 @@ class FindingKind(RowEnum):
         Severity.WARNING,
         "A topic was deleted and created again under the same name; the tier still has segments of the old "
         "topic.",
-        "if the old topic is deleted: tierctl delete --mark --topic-id, then tierctl delete",
-        command="delete --mark",
+        "if the old topic is deleted: tierctl delete --mark --topic-id ID, then tierctl delete",
+        command="delete --mark --topic-id ID",
     )
     UNKNOWN_TOPIC = Row(
         "unknown_topic",
         Severity.WARNING,
         "No broker has the topic, but the tier has segments of it.",
-        "if the topic was deleted: tierctl delete --mark --topic-id, then tierctl delete",
-        command="delete --mark",
+        "if the topic was deleted: tierctl delete --mark --topic-id ID, then tierctl delete",
+        command="delete --mark --topic-id ID",
     )
     NOT_READ = Row(
         "not_read",

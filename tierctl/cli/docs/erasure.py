@@ -4,9 +4,9 @@ from tierctl.read.record_rows import KEY_FORMS
 
 ERASURE = (
     f"""The file of --without-keys has one key per line, in UTF-8, and each line ends with a line feed:
-    {KEY_FORMS}, as for tierctl fetch --erase-report. A line that begins with hex: or base64: is a key in that
-    encoding; use these for binary keys, and hex: alone for the empty key. Empty lines and lines that end with
-    a carriage return are refused.""",
+    {KEY_FORMS}, as for tierctl fetch --erase-report KEY. A line that begins with hex: or base64: is a key in
+    that encoding; use these for binary keys, and hex: alone for the empty key. Empty lines and lines that end
+    with a carriage return are refused.""",
     """A record with one of the keys keeps its offset and its timestamp and loses its key, value and headers,
     so consumers read a record with null key and null value. This includes records of aborted transactions.
     The batch of the record is compressed again with the same codec, and gets a new length and a new CRC; its
@@ -22,7 +22,7 @@ ERASURE = (
     keys and a valid signature names it. Keys that no restored record has are reported at the end of the run,
     by the numbers of their lines.""",
     """The objects of the tier still contain the records: delete the old topic to erase them. tierctl fetch
-    --erase-report names the objects. --sign-with FILE is an Ed25519 private key in PEM (openssl genpkey
+    --erase-report KEY names the objects. --sign-with FILE is an Ed25519 private key in PEM (openssl genpkey
     -algorithm ed25519 -out key.pem). The signature is in TOPIC-PARTITION.jsonl.sig: 64 bytes over the whole
     list (RFC 8032). With the public key, OpenSSL 3 verifies the signature:""",
 )

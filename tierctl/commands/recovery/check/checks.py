@@ -63,7 +63,8 @@ class RestoreCheck(RowEnum):
         needs=_CLUSTER,
         why="A log start above the tier's makes brokers delete what is below it; a tiered offset below the "
         "tier's end leaves records out of range.",
-        fix="keep copying disabled; see DeleteRecords and retention first, then tierctl rebuild --log-start",
+        fix="keep copying disabled; see DeleteRecords and retention first, then "
+        "tierctl rebuild --log-start tier",
     )
     LEADER_EPOCHS = Row(
         "leader_epochs",

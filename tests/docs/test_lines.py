@@ -1,0 +1,134 @@
+"""Every command line in running text runs: in prose, tables, man pages, comments and unit files.
+
+A line of tierctl is either a mention, which names a command and has no option, or it runs with the README's
+profile on captured data. Lines of other programs run as `programs.PROGRAMS` states.
+"""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
+
+from tests.cli.shell import environment, tierctl
+from tests.docs import programs
+from tests.docs.documents import CONTRIBUTING, DOCUMENTS, Command, Document
+from tests.docs.lines import VARIABLE, in_spans, in_text, lines_of_texts, modes, texts_of_code
+from tests.docs.world import captured_files, profile_environment
+
+TEXTS = lines_of_texts()
+OTHERS = sorted({line for lines in TEXTS.values() for line in lines if not line.startswith("tierctl")})
+
+
+def of_files(lines: list[str]) -> list[str]:
+    """Return the lines of tierctl that run on files; tests/docs/test_cluster.py runs those with a broker."""
+    own = (line for line in lines if line.startswith("tierctl") and not programs.is_mention(line))
+    return [line for line in own if not Command("", line, ()).asks_cluster]
+
+
+@pytest.fixture
+def run(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], None]:
+    """Return a function that runs one line of tierctl."""
+    names = captured_files(capture, tmp_path)
+    env = profile_environment(names, tmp_path)
+    assert tierctl("cache", "build", cwd=tmp_path, env=env).code == 0
+    return lambda line: programs.run_tierctl(line, names, tmp_path, env)
+
+
+@pytest.mark.parametrize("text", [name for name, lines in TEXTS.items() if of_files(lines)])
+def test_lines_of_tierctl_run(text: str, run: Callable[[str], None]) -> None:
+    """Run the lines of one text in their order, in one folder."""
+    for line in of_files(TEXTS[text]):
+        run(line)
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_lines_of_other_programs_run(line: str) -> None:
+    program = line.split(maxsplit=1)[0]
+    assert program in programs.PROGRAMS, f"no test runs {line!r}"
+    programs.PROGRAMS[program](line)
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, CONTRIBUTING], ids=lambda document: document.name)
+def test_modes_of_commands_exist(document: Document) -> None:
+    """A span such as `verify --deep` names an option of a command, and need not be a whole command line."""
+    for line in modes(document):
+        programs.require_names(line)
+
+
+def test_hints_name_commands_and_options_that_exist() -> None:
+    found = [line for text in texts_of_code() for line in in_text(text)]
+    for line in found:
+        programs.require_names(line.replace(VARIABLE, "1"))
+    assert len(found) > 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`tierctl swep`",
+        "`tierctl sweep --aply`",
+        "`tierctl sweep --topic-configs`",
+        "`tierctl format --style kfka`",
+        "`tierctl segments --topic absent`",
+        "`tierctl explain orders`",
+        "`tierctl fetch --topic orders --partition 0 --offset 999999`",
+        "Run tierctl sweep --topic-configs, then the rest.",
+        "Run tierctl swep --apply.",
+        "`make nothing`",
+        "`make bench ROWS=nothing`",
+        "`pip install '.[nothing]'`",
+        "`man tierctl-nothing`",
+        "`python -m tests.nothing`",
+        "`docker run tierctl`",
+    ],
+)
+def test_a_wrong_line_fails(text: str, run: Callable[[str], None]) -> None:
+    (line,) = [*in_spans(Document("text", text)), *in_text(text if "`" not in text else "")]
+    runs = run if of_files([line]) else test_lines_of_other_programs_run
+    with pytest.raises((AssertionError, SystemExit, ValueError)):
+        runs(line)
+
+
+@pytest.mark.parametrize("text", ["`verify --depe`", "`verify --output kfka`", "`offsets chek`"])
+def test_a_wrong_mode_fails(text: str) -> None:
+    (line,) = modes(Document("text", text))
+    with pytest.raises(AssertionError):
+        programs.require_names(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("look at it with tierctl verify, and run tierctl copy.", ["tierctl verify", "tierctl copy"]),
+        ("tierctl deletes nothing; see tierctl-safety(7)", []),
+        ("for 'tierctl apply'. It drops steps", ["tierctl apply"]),
+        ("tierctl rebuild --log-start tier, or restore again", ["tierctl rebuild --log-start tier"]),
+        ("# tierctl schedule --cron COMMAND... prints", ["tierctl schedule --cron COMMAND..."]),
+        ("tierctl verify --deep names damaged objects", ["tierctl verify --deep"]),
+    ],
+)
+def test_lines_in_plain_text(text: str, expected: list[str]) -> None:
+    assert list(in_text(text)) == expected
+
+
+def test_openssl_verifies_a_list_of_erased_records(run: Callable[[str], None], tmp_path: Path) -> None:
+    """Run the lines of tierctl-restore(1), ERASURE, in their order."""
+    (made,) = re.findall(r"\((openssl [^)]+)\)", " ".join(" ".join(ERASURE).split()))
+    shell = partial(subprocess.run, cwd=tmp_path, check=True, env=environment(), capture_output=True)
+    shell(shlex.split(made))
+    (tmp_path / "keys").write_text("k\n")
+    run(
+        "tierctl restore --materialise --topic orders --partition 0 --log-dir new-broker "
+        "--as-id AAAAAAAAAAAAAAAAAAAAAQ --without-keys keys --left-out . --sign-with key.pem --apply"
+    )
+    for line in VERIFY_LIST:
+        shell(shlex.split(line))
+    listed = tmp_path / "orders-0.jsonl"
+    listed.write_bytes(listed.read_bytes().replace(b"orders", b"order5", 1))
+    with pytest.raises(subprocess.CalledProcessError):
+        shell(shlex.split(VERIFY_LIST[-1]))
