@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from tierctl.commands.recovery.tier_sets import derived_sets
+from tierctl.commands.recovery.tier_sets import TierSets
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.object_sets import derive_object_sets, list_object_sets
+from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
@@ -43,7 +45,7 @@ UNUSED = {"broker_id", "event_timestamp_ms", "state", "unknown_tags", "nested_ta
 
 def derived(folder: Path, **settings: Any) -> list[ObjectSet]:
     remote = open_tier(TierSpec(folder.as_uri(), **settings))
-    return list(derive_object_sets(remote, list_object_sets(remote), threads=2))
+    return list(read_each(remote, derived_set, list_object_sets(remote), threads=2))
 
 
 def published(*folders: Path) -> dict[Uuid, RemoteLogSegmentMetadata]:
@@ -94,13 +96,14 @@ def test_sets_beside_unknown_ones_have_their_lineage_although_their_metadata_are
 ) -> None:
     """The log start may be in the index of a known segment alone."""
     root = capture("tiered-cluster")
-    remote = open_tier(TierSpec((root / "before-remote").as_uri()))
-    listed = list_object_sets(remote)
+    request = Request(remote=str(root / "before-remote"))
+    tier = TierSets.of(Resources(request=request, progress=SilentProgress()))
+    listed = tier.listed()
     of_partition = [each for each in listed if str(each.partition.topic_partition) == "clicks-0"]
     own = of_partition[0].segment_id
     finished = [each for each in published(root / "before").values() if each.segment_id != own]
-    sets = derived_sets(remote, listed, SilentProgress(), threads=2, finished=finished, with_lineages=True)
-    assert sets != derived_sets(remote, listed, SilentProgress(), threads=2, finished=finished)
+    sets = tier.derived(listed, finished=finished, with_lineages=True)
+    assert sets != tier.derived(listed, finished=finished)
     whole = {each.listed.segment_id: each.lineage for each in derived(root / "before-remote")}
     assert {each.listed.segment_id: each.lineage for each in sets if each.lineage is not None} == {
         each.segment_id: whole[each.segment_id] for each in of_partition
@@ -202,7 +205,7 @@ class OpenedStore(MemoryStore):
 def test_a_manifest_is_read_once_for_its_metadata_and_the_lineage(capture: Capture) -> None:
     store = OpenedStore(capture("aiven-plain") / "bucket" / "tier")
     remote = ObjectTier(store, AivenLayout())
-    sets = list(derive_object_sets(remote, list_object_sets(remote), threads=1))
+    sets = list(read_each(remote, derived_set, list_object_sets(remote), threads=1))
     assert all(each.lineage for each in sets)
     manifests = {key: count for key, count in store.opened.items() if key.endswith(".rsm-manifest")}
     assert len(manifests) == len(sets) == 16
@@ -223,7 +226,7 @@ def test_a_set_that_is_deleted_after_the_listing_is_incomplete(capture: Capture,
     sets = list_object_sets(remote)
     victim = next(key for key in sorted(store.objects) if key.endswith(suffix))
     del store.objects[victim]
-    (half,) = [each for each in derive_object_sets(remote, sets, threads=1) if each.segment is None]
+    (half,) = [each for each in read_each(remote, derived_set, sets, threads=1) if each.segment is None]
     assert str(half.listed.segment_id) in victim
     assert f"{victim} is missing" in (half.why_incomplete or "")
 

@@ -170,7 +170,7 @@ def verify(
     read the topic earlier supplies the events that the topic has lost since. verify searches all of --remote
     for objects that no metadata record names. If a cluster is given, what its leaders report takes precedence
     over --log-dir. With --engine spark, executors list the store's folders and examine segments; with --deep
-    they must also be able to read --log-dir.
+    they must also be able to read --log-dir. For --plan-out they read the objects of unknown segments.
 
     If reading the whole tier costs too much, --sample 1% --budget 10GB reads a random part of it. The finding
     not_read names the part that was not read, and --state-dir stores which segments were read in the last 30

@@ -141,7 +141,7 @@ class Mutation:
 
     @property
     def _custom_metadata_layout(self) -> str:
-        return custom_metadata_layout(self.remote, self._tier_spec)
+        return custom_metadata_layout(self.remote, self.tier_spec)
 
     def removal_options(self) -> RunOptions:
         """Return the options of partition deletes."""
@@ -320,13 +320,13 @@ class Mutation:
             return LocalEngine(self.request.threads)
         from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
 
-        spec = SideEffectContextSpec(remote=self._tier_spec.resolved(self.remote), source=self.from_remote)
+        spec = SideEffectContextSpec(remote=self.tier_spec.resolved(self.remote), source=self.from_remote)
         return SparkEngine(self.resources.executors, spec, stop=stop, title=plan.command)
 
     @cached_property
     def remote(self) -> RemoteStorageManager:
         """The tier; failed calls are repeated according to the retry settings."""
-        return self.resources.open_tier(self._tier_spec)
+        return self.resources.open_tier(self.tier_spec)
 
     def inspect_tier(self, *, may_be_new: bool = False) -> None:
         """Call `require_own_tier` if the request names a tier that is changed."""
@@ -336,7 +336,8 @@ class Mutation:
             )
 
     @cached_property
-    def _tier_spec(self) -> TierSpec:
+    def tier_spec(self) -> TierSpec:
+        """How to open the tier."""
         settings = self.resources.broker_settings
         return self.resources.tier_spec(RetrySettings.from_settings(settings, attempts=self.request.attempts))
 

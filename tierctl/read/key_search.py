@@ -44,7 +44,7 @@ class SearchedSegment:
 
 
 def search_segment(
-    segment: RemoteLogSegmentMetadata | LocalSegment, remote: RemoteStorageManager, digests: frozenset[bytes]
+    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata | LocalSegment, digests: frozenset[bytes]
 ) -> SearchedSegment:
     """Search every record of a segment, also those of aborted transactions and outside of its offsets.
 

@@ -1,17 +1,37 @@
-"""Find the sets of objects in a tier, one per segment id, and derive the metadata of each."""
+"""Find the sets of objects in a tier, one per segment id, and derive the metadata of each.
+
+`derived_set`, `with_lineage` and `producer_snapshot` each read the objects of one segment; `read_each` calls
+one of them for many segments on threads of this process.
+"""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
+from typing import TypeVar
 
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.in_order import in_order
-from tierctl.model import ListedSet, ObjectPart, ObjectSet, TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model import (
+    IndexType,
+    ListedSet,
+    ObjectPart,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
 from tierctl.model.progress import Advance, no_op
 from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects
 from tierctl.storage.layouts.key_parser import SegmentStem, segment_stem, split_key
 from tierctl.storage.partition_listing import folders_of
 from tierctl.storage.retry import object_tier
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _KAFKA_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-\d{1,10}-[A-Za-z0-9_-]{22}/")
 _AIVEN_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-[A-Za-z0-9_-]{22}/")
@@ -47,17 +67,37 @@ def list_object_sets(
     *,
     others: Callable[[RemoteObject], object] = id,
 ) -> list[ListedSet]:
-    """Return every set of objects in the tier, by topic, topic id, partition, start offset and segment id.
+    """Return every set of objects in the tier, in the order of `ordered`.
 
-    With `partitions`, only the sets of these are listed, in their own folders. `others` receives what
-    belongs to no set: objects that no layout names, and links. `advance` receives the number of objects
-    listed since the last call. Raise RemoteStorageError for a folder that can't be listed.
+    With `partitions`, only the sets of these are listed, in their own folders. `others` and `advance` are as
+    for `sets_among`. Raise RemoteStorageError for a folder that can't be listed.
+    """
+    folders = [""] if partitions is None else folders_of(remote, partitions)
+    objects = chain.from_iterable(map(remote.list_objects, folders))
+    return ordered(sets_among(remote, objects, advance, others=others))
+
+
+def ordered(sets: Iterable[ListedSet]) -> list[ListedSet]:
+    """Return the sets by topic, topic id, partition, start offset and segment id."""
+    return sorted(sets, key=_order)
+
+
+def sets_among(
+    remote: RemoteStorageManager,
+    objects: Iterable[RemoteObject],
+    advance: Advance = no_op,
+    *,
+    others: Callable[[RemoteObject], object] = id,
+) -> list[ListedSet]:
+    """Return the sets that `objects`, the listing of whole folders of `remote`, belong to.
+
+    `others` receives what belongs to no set: objects that no layout names, and links. `advance` receives the
+    number of objects listed since the last call. Raise RemoteStorageError for a folder that can't be listed.
     """
     tier = object_tier(remote)
     base = "" if tier is None else tier.layout.base
     found: dict[str, _Growing] = {}
-    folders = [""] if partitions is None else folders_of(remote, partitions)
-    for each in plain_objects(chain.from_iterable(map(remote.list_objects, folders)), others):
+    for each in plain_objects(objects, others):
         advance(1)
         stem, suffix = split_key(each.key)
         if stem not in found:
@@ -71,7 +111,7 @@ def list_object_sets(
             found[stem].add(suffix, each)
         else:
             others(each)
-    return sorted((growing.listed() for growing in found.values()), key=_order)
+    return [growing.listed() for growing in found.values()]
 
 
 def _topic_of(parsed: SegmentStem, path: str) -> str | None:
@@ -92,16 +132,44 @@ def _order(listed: ListedSet) -> tuple[str, Uuid, int, int, Uuid]:
     )
 
 
-def derive_object_sets(
-    remote: RemoteStorageManager, sets: Sequence[ListedSet], *, threads: int, advance: Advance = no_op
-) -> Iterator[ObjectSet]:
-    """Yield each set with its derived metadata, in the order of `sets`; `threads` read several at a time.
+def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
+    """Return the set with its derived metadata; raise what the tier raises."""
+    return remote.derived(listed)
 
-    `advance` receives the number of sets read since the last call. Raise what the tier raises.
+
+def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
+    """Return the set with the lineage in its leader-epoch index; without it if the index can't be read."""
+    segment = known.segment
+    if segment is None:
+        return known
+    try:
+        with remote.fetch_index(segment, IndexType.LEADER_EPOCH) as stream:
+            return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
+    except (UsageError, RemoteResourceNotFound, CorruptInputError):
+        return known
+
+
+def producer_snapshot(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bytes | None:
+    """Return the producer snapshot of a segment; None if its private key is missing."""
+    try:
+        with remote.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) as stream:
+            return stream.read()
+    except UsageError:
+        return None
+
+
+def read_each(
+    remote: RemoteStorageManager,
+    read: Callable[[RemoteStorageManager, Item], Result],
+    items: Iterable[Item],
+    *,
+    threads: int,
+) -> Iterator[Result]:
+    """Yield the result of `read` for each item, in the order of `items`; `threads` read several at a time.
+
+    Raise what `read` raises when its item is reached.
     """
-    for derived in in_order(remote.derived, sets, threads=threads, ahead=threads * _WAITING_PER_THREAD):
-        advance(1)
-        yield derived
+    return in_order(partial(read, remote), items, threads=threads, ahead=threads * _WAITING_PER_THREAD)
 
 
 def by_partition(sets: Iterable[ObjectSet]) -> dict[TopicIdPartition, list[ObjectSet]]:

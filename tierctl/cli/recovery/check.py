@@ -87,7 +87,6 @@ _OF_OTHERS = (
         "after_hole",
         "apply",
         "plan_out",
-        "engine",
     ),
     *("without_keys", "left_out", "sign_with"),
     *("into", "topics_file", "publish_later", "topic_configs", "deletes_are_denied", "copy_of_objects"),

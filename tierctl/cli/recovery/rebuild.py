@@ -41,6 +41,7 @@ def register(app: click.Group) -> None:
     ...,
     rows,
     own.publishing,
+    options.engine,
     options.reading_throttle,
 )
 def rebuild(ctx: click.Context, log_start: LogStart = None) -> int:
@@ -58,7 +59,8 @@ def rebuild(ctx: click.Context, log_start: LogStart = None) -> int:
     brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
     local.retention.ms=-2 and local.retention.bytes=-2 on the topics, and a metadata topic with unlimited
     retention: one that was created by auto-creation loses its events after a week. Without brokers,
-    --metadata names a new folder, which fetch, segments and verify can read.
+    --metadata names a new folder, which fetch, segments and verify can read. With --engine spark, executors
+    read the metadata topic, list the tier and read its objects; this process decides and publishes.
     """
     request = request_of(commands.RebuildRequest, ctx)
     return show_mutation(ctx, lambda: commands.rebuild(request, console_of(ctx)))

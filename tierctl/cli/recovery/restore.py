@@ -269,6 +269,10 @@ def restore(
 
     --without-keys is for an erasure request; see ERASURE.
 
+    With --engine spark, executors list the tier and read its objects. With --materialise they also write the
+    logs, and with --new-ids they ask the store to copy the objects. With --into, and for the logs of
+    --new-ids, this process writes the files: run it on the node.
+
     All three ways abort a transaction that has no end below the end of the log: consumers would otherwise
     wait for its end. The abort marker takes one more offset. Offsets of consumer groups, ACLs and quotas are
     not in a tier and are not restored.
@@ -313,7 +317,7 @@ _OPTIONS_OF = {
     "--new-ids": ("from_id", "assume_enabled", "topic_configs", "metadata", "partition"),
     "--materialise": (
         *("metadata", "as_topic", "as_id", "until", "partition"),
-        *("without_keys", "left_out", "sign_with", "engine"),
+        *("without_keys", "left_out", "sign_with"),
     ),
 }
 """The ways to restore, with the options that have an effect only with some of them."""

@@ -5,13 +5,12 @@ did not finish, or one that an unclean election left behind, but its objects sti
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tierctl.apply.defaults import THREADS
-from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError
@@ -31,9 +30,6 @@ from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.tier_tables import KEY_OCCURRENCES
 from tierctl.report.units import bytes_text
 from tierctl.storage.base import RemoteObject
-
-_SEGMENTS_PER_JOB = 10_000
-"""The segments whose results one Spark job returns."""
 
 SegmentKey = tuple[TopicIdPartition, Uuid]
 
@@ -82,10 +78,11 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[st
     not_found = {digest.hex() for digest in digests}
     counts: Counter[str] = Counter()
     with resources:
-        segments = _segments(resources, counts)
+        tier = TierSets.of(resources)
+        segments = _segments(tier, counts)
         total = sum(each.size_bytes for each in segments)
         with resources.progress.bar("searching", unit="bytes", total=total) as advance:
-            for each, result in _searched(resources, segments, digests):
+            for each, result in _searched(tier, segments, digests):
                 counts["records"] += result.records
                 for error in result.errors:
                     resources.problems.report(error)
@@ -107,13 +104,14 @@ def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[st
     return resources.problems.exit_code
 
 
-def _segments(resources: Resources, counts: Counter[str]) -> list[_Segment]:
+def _segments(tier: TierSets, counts: Counter[str]) -> list[_Segment]:
     """Return the segments of the tier and of the log directories; report sets that can't be read."""
+    resources = tier.resources
 
     def count_other(_other: RemoteObject) -> None:
         counts["others"] += 1
 
-    listed = listed_sets(resources.remote, resources.progress, others=count_other)
+    listed = tier.listed(others=count_other)
     known = _known(resources)
     selection = resources.resolve_selection(
         (each.partition for each in listed),
@@ -121,7 +119,7 @@ def _segments(resources: Resources, counts: Counter[str]) -> list[_Segment]:
         list_partitions(resources.request.log_dir),
     )
     chosen = [each for each in listed if each.partition in selection and each.sizes_bytes.get(ObjectPart.LOG)]
-    found = list(_remote_segments(resources, chosen, known))
+    found = list(_remote_segments(tier, chosen, known))
     found += [
         _Segment(
             partition=log.topic_id_partition,
@@ -157,19 +155,19 @@ def _known(resources: Resources) -> dict[SegmentKey, RemoteLogSegmentMetadata]:
 
 
 def _remote_segments(
-    resources: Resources, listed: Sequence[ListedSet], known: dict[SegmentKey, RemoteLogSegmentMetadata]
+    tier: TierSets, listed: Sequence[ListedSet], known: dict[SegmentKey, RemoteLogSegmentMetadata]
 ) -> Iterator[_Segment]:
     own = [segment for each in listed if (segment := known.get((each.partition, each.segment_id)))]
-    for each in derived_sets(resources.remote, listed, resources.progress, threads=THREADS, finished=own):
+    for each in tier.derived(listed, finished=own):
         if each.segment is None:
-            resources.problems.report(_unreadable(each.listed, str(each.why_incomplete)))
+            tier.resources.problems.report(_unreadable(each.listed, str(each.why_incomplete)))
             continue
         segment = known.get((each.listed.partition, each.listed.segment_id))
         yield _Segment(
             partition=each.listed.partition,
             segment=each.segment,
             size_bytes=each.listed.sizes_bytes[ObjectPart.LOG],
-            object=resources.remote.name_of(each.segment),
+            object=tier.remote.name_of(each.segment),
             state=None if segment is None else segment.state.name,
         )
 
@@ -185,27 +183,14 @@ def _unreadable(listed: ListedSet, why: str) -> CorruptInputError:
 
 
 def _searched(
-    resources: Resources, segments: Sequence[_Segment], digests: frozenset[bytes]
-) -> Iterable[tuple[_Segment, SearchedSegment]]:
-    """Yield each segment with its result, in order; Spark executors search the segments of the tier."""
-    here: Sequence[_Segment] = segments
-    if resources.is_on_spark:
-        remote = [each for each in segments if isinstance(each.segment, RemoteLogSegmentMetadata)]
-        here = [each for each in segments if isinstance(each.segment, LocalSegment)]
-        yield from _searched_on_executors(resources, remote, digests)
-    for each in here:
-        yield each, search_segment(each.segment, resources.remote, digests)
-
-
-def _searched_on_executors(
-    resources: Resources, segments: Sequence[_Segment], digests: frozenset[bytes]
+    tier: TierSets, segments: Sequence[_Segment], digests: frozenset[bytes]
 ) -> Iterator[tuple[_Segment, SearchedSegment]]:
-    from tierctl.spark.executors.search import search_for, search_us
-
-    executors = resources.executors
-    spec = resources.tier_spec().resolved(resources.remote).shared(lambda: executors.slots)
-    for at in range(0, len(segments), _SEGMENTS_PER_JOB):
-        job = segments[at : at + _SEGMENTS_PER_JOB]
-        inputs = [each.segment for each in job if isinstance(each.segment, RemoteLogSegmentMetadata)]
-        results = executors.run(partial(search_for, spec, digests), inputs, cost=search_us)
-        yield from zip(job, results, strict=True)
+    """Yield each segment with its result: those of the tier first, on either engine, then the local ones."""
+    search = partial(search_segment, digests=digests)
+    stored = [(each, each.segment) for each in segments if isinstance(each.segment, RemoteLogSegmentMetadata)]
+    metadata = [segment for _, segment in stored]
+    results = tier.read(search, metadata, size_bytes=lambda each: each.segment_size_in_bytes, threads=1)
+    yield from zip((each for each, _ in stored), results, strict=True)
+    for each in segments:
+        if isinstance(each.segment, LocalSegment):
+            yield each, search(tier.remote, each.segment)

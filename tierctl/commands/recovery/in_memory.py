@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS
-from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
+from tierctl.apply.defaults import NOT_A_BROKER_ID
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError
 from tierctl.model import (
@@ -46,10 +46,11 @@ def derive_state(
     resources: Resources, logs: Callable[[], Sequence[LocalLog]], on_decision: OnDecision
 ) -> TierState:
     """Return the state that `read_rebuilt` describes; `logs` decide, `on_decision` receives the decisions."""
-    listed = listed_sets(resources.remote, resources.progress)
+    tier = TierSets.of(resources)
+    listed = tier.listed()
     selection = resources.resolve_selection(each.partition for each in listed)
     chosen = [each for each in listed if each.partition in selection]
-    sets = derived_sets(resources.remote, chosen, resources.progress, threads=THREADS)
+    sets = tier.derived(chosen)
     state = TierState()
     for event in _events(sets, logs(), on_decision):
         # All events are put in metadata partition 0: nobody reads these events from a topic.

@@ -285,9 +285,7 @@ def _check(run: Mutation, request: MaterialiseRequest, plan: Plan, found: Materi
         raise refusal_of(sorted(found.refused.items()), hint)
     for folder in request.log_dir:
         ensure_stopped(Path(folder))
-    # Planning alone must not start a Spark session.
-    on_executors = run.resources.is_on_spark and request.apply and bool(plan.steps)
-    tasks = run.resources.executors.slots if on_executors else request.threads
+    tasks = run.resources.executors.slots if run.resources.is_on_spark and plan.steps else request.threads
     needed: dict[int, int] = {}
     dirs: dict[int, str] = {}
     for step in plan.steps:

@@ -15,7 +15,7 @@ from tierctl.commands.recovery.metadata_folder import folder_of, folder_settings
 from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
 from tierctl.commands.recovery.refused_partitions import refusal_of
-from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
@@ -90,7 +90,8 @@ def rebuild(request: RebuildRequest, progress: Progress | None = None) -> Mutati
 
 def _decide(run: Mutation, request: RebuildRequest) -> Decision:
     state = run.metadata.refresh()
-    listed = listed_sets(run.remote, run.progress)
+    tier = TierSets.to_change(run)
+    listed = tier.listed()
     logs = run.read_logs()
     in_tier = {each.partition for each in listed}
     if run.cluster is None:
@@ -100,11 +101,8 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
     deleted = _deleted(run, chosen)
     wanted = set(chosen) - deleted.keys()
     deciding = DecidingLogs.of(run, sorted(wanted), logs)
-    sets = derived_sets(
-        run.remote,
+    sets = tier.derived(
         [each for each in listed if each.partition in wanted],
-        run.progress,
-        threads=request.threads,
         finished=list(_finished(state, wanted)) if deciding.leaders else (),
         with_lineages=True,
     )

@@ -1,131 +1,188 @@
-"""List the sets of objects in a tier, and derive the metadata of the selected sets."""
+"""List the sets of objects in a tier, and derive the metadata of the selected sets, on either engine."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from functools import partial
+from __future__ import annotations
 
-from tierctl.errors import CorruptInputError, NotFoundError, RemoteResourceNotFound, UsageError
-from tierctl.in_order import in_order
-from tierctl.model import (
-    IndexType,
-    ListedSet,
-    ObjectSet,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-    Uuid,
-)
-from tierctl.model.progress import Progress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from tierctl.apply.defaults import THREADS
+from tierctl.errors import NotFoundError
+from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.tier_identity import WRONG_TIER
-from tierctl.storage import RemoteStorageManager
-from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import tier_name
-from tierctl.storage.object_sets import derive_object_sets, list_object_sets
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.storage.object_sets import (
+    derived_set,
+    list_object_sets,
+    producer_snapshot,
+    read_each,
+    with_lineage,
+)
+
+if TYPE_CHECKING:
+    from tierctl.commands.mutation import Mutation
+    from tierctl.commands.resources import Resources
+    from tierctl.model.progress import Advance
+    from tierctl.storage import RemoteStorageManager, TierSpec
+    from tierctl.storage.base import RemoteObject
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def listed_sets(
-    remote: RemoteStorageManager, progress: Progress, *, others: Callable[[RemoteObject], object] = id
-) -> list[ListedSet]:
-    """Return every set of objects in the tier; raise NotFoundError if the tier has no set.
+def _small(_item: object) -> int:
+    """Return 0: the time of a request does not depend on the size of a small object."""
+    return 0
 
-    `others` is called with each object that belongs to no set.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierSets:
+    """The sets of objects of `remote`, which executors open by `spec`.
+
+    With `--engine spark`, executors list the tier and read its objects; otherwise `threads` of this process
+    read them. Results and errors are the same.
     """
-    with progress.bar("listing the tier", unit="objects") as advance:
-        found = list_object_sets(remote, advance, others=others)
-    if not found:
-        raise NotFoundError(f"{tier_name(remote)} has no object of a segment", hint=WRONG_TIER)
-    return found
 
+    resources: Resources
+    remote: RemoteStorageManager
+    spec: TierSpec
+    threads: int = THREADS
 
-def derived_sets(
-    remote: RemoteStorageManager,
-    listed: Sequence[ListedSet],
-    progress: Progress,
-    *,
-    threads: int,
-    finished: Collection[RemoteLogSegmentMetadata] = (),
-    with_lineages: bool = False,
-) -> list[ObjectSet]:
-    """Return the sets with their metadata, in the order of `listed`.
+    @classmethod
+    def of(cls, resources: Resources) -> Self:
+        """Return the sets of the tier of a reading command."""
+        return cls(resources=resources, remote=resources.remote, spec=resources.tier_spec())
 
-    The objects of `finished` segments are not read, since their metadata are known; only with `with_lineages`
-    are their leader-epoch indexes read, in partitions that also have other sets: one of them may be the only
-    object that has the log start. The number of sets whose leader-epoch index can't be read without a private
-    key is reported to `progress`.
-    """
-    # The objects of a topic may have been copied under another topic id: segment ids alone are not unique.
-    known = {(s.topic_id_partition.key, s.segment_id, s.start_offset): s for s in finished}
-    unknown = [each for each in listed if _key(each) not in known]
-    found = {_key(each.listed): each for each in _read(remote, unknown, progress, threads)}
-    incomplete = {each.partition for each in unknown} if with_lineages else set()
-    own = {
-        _key(each): ObjectSet(listed=each, segment=known[_key(each)])
-        for each in listed
-        if _key(each) in known
-    }
-    beside = [each for each in own.values() if each.listed.partition in incomplete]
-    read = in_order(partial(_with_lineage, remote), beside, threads=threads, ahead=threads)
-    own |= {_key(each.listed): each for each in read}
-    sealed = sum(each.segment is not None and each.lineage is None for each in found.values())
-    if sealed:
-        progress.note(
-            f"{sealed} sets are encrypted and no --aiven-private-key is given: their lineage is taken from "
-            "the leader epochs of the segments alone, and the log start from the first segment"
+    @classmethod
+    def to_change(cls, run: Mutation) -> Self:
+        """Return the sets of the tier of a command that may change it."""
+        threads = run.request.threads
+        return cls(resources=run.resources, remote=run.remote, spec=run.tier_spec, threads=threads)
+
+    def listed(self, *, others: Callable[[RemoteObject], object] = id) -> list[ListedSet]:
+        """Return every set of objects in the tier; raise NotFoundError if the tier has no set.
+
+        `others` is called with each object that belongs to no set.
+        """
+        with self.resources.progress.bar("listing the tier", unit="objects") as advance:
+            found = self._list(advance, others=others)
+        if not found:
+            raise NotFoundError(f"{tier_name(self.remote)} has no object of a segment", hint=WRONG_TIER)
+        return found
+
+    def listed_of(self, partitions: Collection[tuple[Uuid, int]]) -> list[ListedSet]:
+        """Return the sets of these partitions, by topic id and partition."""
+        with self.resources.progress.bar("listing partitions", unit="objects") as advance:
+            return self._list(advance, partitions)
+
+    def derived(
+        self,
+        listed: Sequence[ListedSet],
+        *,
+        finished: Collection[RemoteLogSegmentMetadata] = (),
+        with_lineages: bool = False,
+    ) -> list[ObjectSet]:
+        """Return the sets with their metadata, in the order of `listed`.
+
+        The objects of `finished` segments are not read, since their metadata are known; only with
+        `with_lineages` are their leader-epoch indexes read, in partitions that also have other sets: one of
+        them may be the only object that has the log start. The number of sets whose leader-epoch index can't
+        be read without a private key is reported.
+        """
+        # The objects of a topic may have been copied under another topic id: segment ids alone are not
+        # unique.
+        known = {(s.topic_id_partition.key, s.segment_id, s.start_offset): s for s in finished}
+        unknown = [each for each in listed if _key(each) not in known]
+        found = {_key(each.listed): each for each in self._derive(unknown)}
+        incomplete = {each.partition for each in unknown} if with_lineages else set()
+        own = {
+            _key(each): ObjectSet(listed=each, segment=known[_key(each)])
+            for each in listed
+            if _key(each) in known
+        }
+        beside = [each for each in own.values() if each.listed.partition in incomplete]
+        own |= {_key(each.listed): each for each in self.read(with_lineage, beside)}
+        sealed = sum(each.segment is not None and each.lineage is None for each in found.values())
+        if sealed:
+            self.resources.progress.note(
+                f"{sealed} sets are encrypted and no --aiven-private-key is given: their lineage is taken "
+                "from the leader epochs of the segments alone, and the log start from the first segment"
+            )
+        found |= own
+        return [found[_key(each)] for each in listed]
+
+    def producer_snapshots(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> dict[TopicIdPartition, bytes | None]:
+        """Return the producer snapshot of each partition's last segment; None if its private key is missing.
+
+        The number of unreadable snapshots is reported.
+        """
+        fetched = self.read(producer_snapshot, segments)
+        found = dict(zip((each.topic_id_partition for each in segments), fetched, strict=True))
+        missing = sum(each is None for each in found.values())
+        if missing:
+            self.resources.progress.warn(
+                f"the producer snapshots of {missing} partitions can't be read without --aiven-private-key: "
+                "read_committed serves the records of transactions that have no end in the tier; with it "
+                "they are aborted"
+            )
+        return found
+
+    def read(
+        self,
+        read: Callable[[RemoteStorageManager, Item], Result],
+        items: Sequence[Item],
+        *,
+        size_bytes: Callable[[Item], int] = _small,
+        threads: int | None = None,
+    ) -> Iterator[Result]:
+        """Yield the result of `read` for each item, in the order of `items`; `threads` read some at a time.
+
+        `size_bytes` returns how many bytes `read` reads of an item: executors get about equal shares. Raise
+        what `read` raises when its item is reached.
+        """
+        threads = self.threads if threads is None else threads
+        if not self.resources.is_on_spark:
+            return read_each(self.remote, read, items, threads=threads)
+        from tierctl.spark.executors import tier
+
+        return tier.read_each(
+            self.resources.executors,
+            self.spec.resolved(self.remote),
+            read,
+            items,
+            size_bytes=size_bytes,
+            threads=threads,
         )
-    found |= own
-    return [found[_key(each)] for each in listed]
+
+    def _list(
+        self,
+        advance: Advance,
+        partitions: Collection[tuple[Uuid, int]] | None = None,
+        *,
+        others: Callable[[RemoteObject], object] = id,
+    ) -> list[ListedSet]:
+        if not self.resources.is_on_spark:
+            return list_object_sets(self.remote, advance, partitions, others=others)
+        from tierctl.spark.executors import tier
+
+        executors, spec = self.resources.executors, self.spec.resolved(self.remote)
+        return tier.list_object_sets(executors, spec, self.remote, advance, partitions, others=others)
+
+    def _derive(self, listed: Sequence[ListedSet]) -> Iterator[ObjectSet]:
+        total = len(listed)
+        with self.resources.progress.bar("reading segments", unit="segments", total=total) as advance:
+            for each in self.read(derived_set, listed, size_bytes=_derived_from_bytes):
+                advance(1)
+                yield each
 
 
-def _with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
-    """Return the set with the lineage in its leader-epoch index; without it if the index can't be read."""
-    segment = known.segment
-    if segment is None:
-        return known
-    try:
-        with remote.fetch_index(segment, IndexType.LEADER_EPOCH) as stream:
-            return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
-    except (UsageError, RemoteResourceNotFound, CorruptInputError):
-        return known
+def _derived_from_bytes(listed: ListedSet) -> int:
+    """Return the number of bytes from which the metadata of a set are derived; a manifest states them all."""
+    return 0 if listed.parts & ObjectPart.MANIFEST else listed.sizes_bytes.get(ObjectPart.LOG, 0)
 
 
 def _key(listed: ListedSet) -> tuple[tuple[Uuid, int], Uuid, int]:
     """Return the key of a set; misplaced objects may have the id of a segment at another offset."""
     return (listed.partition.key, listed.segment_id, listed.start_offset)
-
-
-def _read(
-    remote: RemoteStorageManager, listed: Sequence[ListedSet], progress: Progress, threads: int
-) -> list[ObjectSet]:
-    with progress.bar("reading segments", unit="segments", total=len(listed)) as advance:
-        return list(derive_object_sets(remote, listed, threads=threads, advance=advance))
-
-
-def producer_snapshots(
-    remote: RemoteStorageManager,
-    segments: Sequence[RemoteLogSegmentMetadata],
-    progress: Progress,
-    *,
-    threads: int,
-) -> dict[TopicIdPartition, bytes | None]:
-    """Return the producer snapshot of each partition's last segment; None if its private key is missing.
-
-    The number of unreadable snapshots is reported to `progress`.
-    """
-    fetched = in_order(partial(_snapshot, remote), segments, threads=threads, ahead=threads)
-    found = dict(zip((each.topic_id_partition for each in segments), fetched, strict=True))
-    missing = sum(each is None for each in found.values())
-    if missing:
-        progress.warn(
-            f"the producer snapshots of {missing} partitions can't be read without --aiven-private-key: "
-            "read_committed serves the records of transactions that have no end in the tier; with it "
-            "they are aborted"
-        )
-    return found
-
-
-def _snapshot(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bytes | None:
-    try:
-        with remote.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) as stream:
-            return stream.read()
-    except UsageError:
-        return None

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 from uuid import uuid4
 
 import numpy as np
@@ -14,6 +13,7 @@ from tierctl.metadata.deleted_segments import deleted_segment_ids
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.resources import shared_tier, shared_topic
+from tierctl.spark.executors.tier import REQUEST_US, folders_to_list
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage import TierSpec
@@ -26,11 +26,9 @@ from tierctl.verify.tasks import PartitionTask, SegmentsTask, Task, TaskRunner
 
 SEGMENTS_AT_ONCE = 1_000_000
 """The number of segments that one job sends to executors; each takes about 100 bytes."""
-FOLDERS_PER_SLOT: Final = 4
-"""With fewer folders per slot executors would be idle, so that the folders inside them are listed instead."""
 _OBJECTS_PER_SEGMENT = 5
 # Approximate microseconds on an executor: tasks are combined by their estimated duration.
-_OBJECT_US, _REQUEST_US, _SEGMENT_US, _BYTES_PER_US = 10, 20_000, 20, 200
+_OBJECT_US, _SEGMENT_US, _BYTES_PER_US = 10, 20, 200
 _LEAST_US = 100_000
 
 
@@ -106,7 +104,7 @@ class SparkRunner:
         assert self.remote is not None
         assert self.spec is not None
         keys = _by_topic(tally.keys())
-        listing = self._folders(self.remote)
+        listing = folders_to_list(self.executors, self.remote)
         parts = (
             FolderPart(each, tally.expected(_keys_in(each, keys)))
             for each in listing
@@ -128,18 +126,6 @@ class SparkRunner:
             self.advance(found.objects)
             for key, size_bytes, modified_ms, problem in found.others:
                 yield RemoteObject(key, size_bytes, modified_ms, problem)
-
-    def _folders(self, remote: RemoteStorageManager) -> list[str | RemoteObject]:
-        """Return the folders to list, and the objects outside of folders, ordered by key."""
-        listing = remote.list_folder().by_key()
-        if len(listing) >= FOLDERS_PER_SLOT * self.executors.slots:
-            return listing
-        inner: list[str | RemoteObject] = []
-        for each in listing:
-            owner = owner_of_folder(each) if isinstance(each, str) else None
-            is_topic = owner is not None and owner[1] is None
-            inner += remote.list_folder(each).by_key() if isinstance(each, str) and is_topic else [each]
-        return inner
 
     def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
         """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""
@@ -171,13 +157,13 @@ def _segments_of(task: Task) -> int:
 
 
 def _listing_us(part: FolderPart) -> int:
-    return _REQUEST_US + part.segments * _OBJECTS_PER_SEGMENT * _OBJECT_US
+    return REQUEST_US + part.segments * _OBJECTS_PER_SEGMENT * _OBJECT_US
 
 
 def _checking_us(task: Task) -> int:
     if isinstance(task, PartitionTask):
-        return _REQUEST_US * task.reads_store + len(task.readable.cache) * _SEGMENT_US
-    return len(task.segments) * _REQUEST_US + task.size_bytes // _BYTES_PER_US
+        return REQUEST_US * task.reads_store + len(task.readable.cache) * _SEGMENT_US
+    return len(task.segments) * REQUEST_US + task.size_bytes // _BYTES_PER_US
 
 
 def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:

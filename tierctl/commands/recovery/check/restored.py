@@ -24,7 +24,7 @@ from tierctl.commands.recovery.check.published import PublishedLog, check_publis
 from tierctl.commands.recovery.check.records import check_records, check_seeks
 from tierctl.commands.recovery.check.results import CheckResult, Results, exit_code_of
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
-from tierctl.commands.recovery.tier_sets import listed_sets
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
@@ -144,7 +144,7 @@ class _Run:
         check_broker_logs(self.results, request.broker_log, expendable=expendable)
 
     def _listing(self) -> Listing:
-        return Listing.of(listed_sets(self.resources.remote, self.resources.progress))
+        return Listing.of(TierSets.of(self.resources).listed())
 
     def _expect(self, cluster: Cluster | None) -> None:
         """Derive the logs that brokers must serve from the objects of the tier."""

@@ -24,7 +24,6 @@ from tierctl.files import exclusive
 from tierctl.locallog import FormattedNode, ensure_stopped, list_partitions, read_formatted_node
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import TopicIdPartition
-from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.plan.restore.plan import RESTORE, RestorePlan, RestorePlanner, TopicSource
@@ -55,11 +54,6 @@ class RestoreRequest(MutationRequest):
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
-        if self.engine is EngineName.SPARK:
-            raise UsageError(
-                "--into can't be used with --engine spark: it writes directories of this machine",
-                hint="leave --engine spark out, and run it on the node",
-            )
         if not self.log_dir:
             raise UsageError("--log-dir is missing", hint="name the log directories of the formatted broker")
         if self.partition:
@@ -244,7 +238,6 @@ def _decide(run: Mutation, request: RestoreRequest) -> Decision:
     metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
     finder = TopicFinder(
         run=run,
-        threads=request.threads,
         log_dirs=list(node.directories),
         saved=read_saved_topics(request.topics_file),
         configs=run.resources.topic_configs(),

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets, producer_snapshots
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.locallog.files import read_if_exists
 from tierctl.model import (
     ListedSet,
-    ObjectSet,
     TopicConfig,
     TopicIdPartition,
     Uuid,
@@ -34,7 +33,6 @@ class TopicFinder:
     """Find the selected topics; `saved` is the file of `backup-config`, `configs` that of --topic-configs."""
 
     run: Mutation
-    threads: int
     log_dirs: Sequence[Path]
     saved: SavedTopics
     configs: Mapping[str, TopicConfig]
@@ -46,11 +44,13 @@ class TopicFinder:
         Raise SafetyRefusal if the id or the settings of a topic are unknown, NotFoundError for a selected
         topic that is neither in the tier nor saved, and the errors of the tier.
         """
-        self._listed = listed_sets(self.run.remote, self.run.progress)
+        tier = TierSets.to_change(self.run)
+        self._listed = tier.listed()
         in_tier = {each.partition for each in self._listed}
         self.run.resources.resolve_selection(in_tier, self._in_file())
         chosen = self._chosen(in_tier)
-        sets = self._sets(set(chosen.values()))
+        ids = set(chosen.values())
+        sets = tier.derived([each for each in self._listed if each.partition.topic_id in ids])
         state = self.run.metadata.refresh()
         decided = []
         for partition, own in by_partition(sets).items():
@@ -59,7 +59,7 @@ class TopicFinder:
             known = {segment.segment_id: segment.state for segment in segments}
             inputs = PartitionInputs(partition=partition, sets=own, known=known)
             decided.append((inputs, decide_partition(inputs)))
-        sources = self._sources(decided)
+        sources = self._sources(tier, decided)
         return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]
 
     def _in_file(self) -> Iterator[TopicIdPartition]:
@@ -98,15 +98,11 @@ class TopicFinder:
             raise NotFoundError("no selected topic is tiered")
         return {name: next(iter(found)) for name, found in ids.items()}
 
-    def _sets(self, chosen: set[Uuid]) -> list[ObjectSet]:
-        listed = [each for each in self._listed if each.partition.topic_id in chosen]
-        return derived_sets(self.run.remote, listed, self.run.progress, threads=self.threads)
-
     def _sources(
-        self, decided: Sequence[tuple[PartitionInputs, PartitionDecision]]
+        self, tier: TierSets, decided: Sequence[tuple[PartitionInputs, PartitionDecision]]
     ) -> dict[TopicIdPartition, PartitionSource]:
         last = [decision.choice.chain[-1] for _, decision in decided if decision.choice.chain]
-        snapshots = producer_snapshots(self.run.remote, last, self.run.progress, threads=self.threads)
+        snapshots = tier.producer_snapshots(last)
         return {
             inputs.partition: PartitionSource(
                 inputs=inputs,

@@ -19,7 +19,6 @@ from tierctl.commands.request import MutationRequest
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped
 from tierctl.model import Uuid
-from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.copy.enabled import require_enabled
@@ -44,11 +43,6 @@ class NewIdsRequest(MutationRequest):
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
-        if self.engine is EngineName.SPARK:
-            raise UsageError(
-                "--new-ids can't be used with --engine spark: it writes directories of this machine",
-                hint="leave --engine spark out, and run it on the node",
-            )
         if not self.topic:
             raise UsageError("--topic is missing", hint="name the topics to restore")
         if not self.log_dir:
@@ -84,7 +78,6 @@ def restore_new_ids(request: NewIdsRequest, progress: Progress | None = None) ->
 def _decide(run: Mutation, request: NewIdsRequest) -> Decision:
     finder = SourceFinder(
         run=run,
-        threads=request.threads,
         log_dirs=[Path(each) for each in request.log_dir],
         from_ids=request.from_ids(),
     )

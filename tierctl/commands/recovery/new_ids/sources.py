@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tierctl.apply.materialise.new_folder import former_folder
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets, producer_snapshots
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal
 from tierctl.locallog.files import list_segments, read_if_exists
 from tierctl.model import ListedSet, TopicIdPartition, TopicPartition, Uuid
@@ -31,7 +31,6 @@ class SourceFinder:
     """Find the selected partitions; if several lost topics have the same name, `from_ids` says which one."""
 
     run: Mutation
-    threads: int
     log_dirs: Sequence[Path]
     from_ids: Sequence[Uuid]
     _targets: dict[TopicPartition, list[Target]] = field(default_factory=dict, init=False)
@@ -43,18 +42,19 @@ class SourceFinder:
         name and `from_ids` names none of them, and the errors of the tier.
         """
         self.run.metadata.refresh()
-        listed = listed_sets(self.run.remote, self.run.progress)
+        tier = TierSets.to_change(self.run)
+        listed = tier.listed()
         self.run.resolve_selection({each.partition for each in listed})
         chosen = list(self._chosen(listed))
         if not chosen:
             raise NotFoundError("the tier has no object of the selected topics under another topic id")
-        sets = derived_sets(self.run.remote, chosen, self.run.progress, threads=self.threads)
+        sets = tier.derived(chosen)
         decided: list[tuple[PartitionInputs, PartitionDecision]] = []
         for partition, own in by_partition(sets).items():
             inputs = PartitionInputs(partition=partition, sets=own)
             decided.append((inputs, decide_partition(inputs)))
         last = [decision.choice.chain[-1] for _, decision in decided if decision.choice.chain]
-        snapshots = producer_snapshots(self.run.remote, last, self.run.progress, threads=self.threads)
+        snapshots = tier.producer_snapshots(last)
         return [
             self._source(inputs, decision, snapshots.get(inputs.partition)) for inputs, decision in decided
         ]

@@ -7,8 +7,8 @@ from tierctl.commands.plans import MutationResult
 from tierctl.commands.recovery.repairs.indexes import SegmentName
 from tierctl.commands.recovery.repairs.repair import PLANNER, RepairRequest, Unrepaired, partition_text
 from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
 from tierctl.model import TopicIdPartition
-from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.severity import Severity
 from tierctl.verify.findings import Finding, FindingKind
@@ -58,21 +58,28 @@ def with_repairs(
 ) -> Iterator[Finding]:
     """Yield all findings, then plan their repairs with `request` and pass the planned result to `keep`."""
     collected = _Collected()
-    for finding in findings:
-        collected.add(finding)
-        yield finding
-    if collected.more:
-        progress.say(f"{collected.more} more findings without a repair: see their hints")
+    with Resources(request=request, progress=progress) as resources:
+        if resources.is_on_spark:
+            # Both parts of the run use this session: not every driver can start a second one.
+            _ = resources.spark
+        for finding in findings:
+            collected.add(finding)
+            yield finding
+        if collected.more:
+            progress.say(f"{collected.more} more findings without a repair: see their hints")
+        keep(PLANNER.run(_repair_request(collected, request), progress))
+
+
+def _repair_request(collected: _Collected, request: Request) -> RepairRequest:
     shared = {each.name for each in fields(RepairRequest)} & {each.name for each in fields(request)}
     values = {name: getattr(request, name) for name in shared} | {
-        "engine": EngineName.LOCAL,
         "orphans_of": tuple(collected.orphans_of),
         "indexes_of": tuple(collected.indexes_of),
         "offset_files": tuple(collected.offset_files),
         "unrepaired": tuple(collected.unrepaired),
         "meter": None,
     }
-    keep(PLANNER.run(RepairRequest(**values), progress))
+    return RepairRequest(**values)
 
 
 def _partition_of(finding: Finding) -> TopicIdPartition | None:

@@ -12,6 +12,7 @@ from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.repairs.indexes import decide_indexes
 from tierctl.commands.recovery.repairs.offsets import lower_offset_steps
 from tierctl.commands.recovery.repairs.sets import SetExaminer
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -25,7 +26,6 @@ from tierctl.plan.repair.plan import RepairInputs, has_unfinished, plan_repair
 from tierctl.plan.retention.leaders import knows_log_start
 from tierctl.plan.steps import VERIFY, Action, Plan, Skip
 from tierctl.state.tier import TierState
-from tierctl.storage.object_sets import list_object_sets
 from tierctl.verify.findings import FindingKind
 
 _Key = tuple[Uuid, int]
@@ -154,8 +154,7 @@ def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[Lis
     keys |= {part.topic_id_partition.key for part in state if has_unfinished(part)}
     if not keys:
         return []
-    with run.progress.bar("listing partitions", unit="objects") as advance:
-        return list_object_sets(run.remote, advance, keys)
+    return TierSets.to_change(run).listed_of(keys)
 
 
 def _unexamined(

@@ -8,7 +8,7 @@ from functools import cached_property
 from tierctl.apply.copy.source import check_and_hash
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.recovery.logs import DecidingLogs
-from tierctl.commands.recovery.tier_sets import derived_sets
+from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import (
@@ -52,8 +52,7 @@ class SetExaminer:
         finished = [
             s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
         ]
-        progress, threads = self.run.progress, self.run.request.threads
-        sets = derived_sets(self.run.remote, placed, progress, threads=threads, finished=finished)
+        sets = TierSets.to_change(self.run).derived(placed, finished=finished)
         of_partition = by_partition(sets)
         for partition in sorted(partitions):
             found = self._examined(partition, of_partition.get(partition, ()), known[partition])

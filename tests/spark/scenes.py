@@ -1,0 +1,211 @@
+"""A run of each command that has both engines, with its lasting effects: the cells of the table of engines.
+
+Nothing here imports PySpark, so that the local engine can be tried without it.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tierctl.metadata.state_dir.manifest import MANIFEST
+
+from tests.cli.shell import Ran, tierctl
+from tests.pipeline.tables import rows_of
+from tests.spark import recovery
+from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered
+from tests.support.signing import signing_key
+
+Capture = Callable[[str], Path]
+Run = Callable[..., Ran]
+Scene = Callable[[Run, Capture, Path], Any]
+LAST_RUNS = "last-successful-runs.json"
+_TIME_NS = re.compile(rb"\b1[0-9]{18}\b")
+STATE = "state"
+"""A relative path: executors work in another folder."""
+
+
+def reading(*words: object) -> Scene:
+    """Return a test case that runs one command over a captured tier; {} is the folder of the capture."""
+
+    def scene(run: Run, capture: Capture, folder: Path) -> Any:
+        configs = folder / "topics.properties"
+        configs.write_text("clicks.retention.bytes=2097152\norders.remote.storage.enable=true\n")
+        root = capture("tiered-cluster")
+        ran = run(*(str(word).format(root=root, configs=configs) for word in words))
+        assert ran.out.strip()
+        return ran
+
+    return scene
+
+
+_METADATA = "--metadata={root}/before"
+_TIER = (_METADATA, "--remote={root}/before-remote")
+_LOGS = ("--log-dir={root}/before", "--topic-configs={configs}", "--now", NOW_MS, "-o", "json")
+
+
+def copies(run: Run, capture: Capture, folder: Path) -> Any:
+    world = untiered(capture, folder / "world")
+    return end_of(run(*copying(world)), world)
+
+
+def sweeps(run: Run, capture: Capture, folder: Path) -> Any:
+    world = tiered(capture, folder / "world")
+    return end_of(run(*sweeping(world)), world)
+
+
+def deletes(run: Run, capture: Capture, folder: Path) -> Any:
+    world = tiered(capture, folder / "world")
+    return end_of(run(*marking(world)), world), end_of(run(*deleting(world)), world)
+
+
+def applies(run: Run, capture: Capture, folder: Path) -> Any:
+    """Carry out a plan that this test made."""
+    world = tiered(capture, folder / "world")
+    planned = [word for word in sweeping(world) if word != "--apply"]
+    assert tierctl(*planned, "--plan-out", folder / "plan").code == 0
+    inputs = ("--log-dir", world.logs, "--topic-configs", world.logs / "configs")
+    end = end_of(run("apply", folder / "plan", *world.where, *inputs, "-o", "json", "--apply"), world)
+    # The time of the run, as of which apply decides again.
+    return replace(end, printed=_without("cutoff_ms", end.printed))
+
+
+def _without(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without(name, each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without(name, each) for key, each in value.items() if key != name}
+    return value
+
+
+def state_directory(capture: Capture, folder: Path, spoil: bool = True) -> None:
+    """Return a state directory with a damaged and a missing cache, and two offsets that are too high."""
+    metadata = capture("tiered-cluster") / "after"
+    assert tierctl("cache", "build", "--metadata", metadata, "--state-dir", folder / STATE).code == 0
+    if spoil:
+        first, second, *_ = sorted((folder / STATE).glob("*.rlmcache"))
+        first.write_bytes(first.read_bytes()[:-3])
+        second.unlink()
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file, without the times in a manifest, and without times of runs."""
+    found = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith((".lock", LAST_RUNS))
+    }
+    return {name: _TIME_NS.sub(b"0", data) if MANIFEST in name else data for name, data in found.items()}
+
+
+def over_state(*words: object, spoil: bool = True) -> Scene:
+    """Return a test case that runs one command over a state directory and returns its files."""
+
+    def scene(run: Run, capture: Capture, folder: Path) -> Any:
+        state_directory(capture, folder, spoil)
+        metadata = capture("tiered-cluster") / "before"
+        ran = run(*(str(word).format(metadata=metadata) for word in words), cwd=folder)
+        assert ran.out.strip()
+        return ran, files_in(folder / STATE)
+
+    return scene
+
+
+def builds(run: Run, capture: Capture, folder: Path) -> Any:
+    where = ("cache", "build", "--metadata", capture("tiered-cluster") / "after", "-o", "json")
+    ran = [run(*where, "--state-dir", STATE, cwd=folder), run(*where, "--out", "flat", cwd=folder)]
+    assert [each.code for each in ran] == [0, 0]
+    return ran, files_in(folder)
+
+
+def writes_tables(run: Run, capture: Capture, folder: Path) -> Any:
+    where = ("--metadata", capture("tiered-cluster") / "before", "--warehouse", folder / "tables")
+    ran = run("pipeline", "run", *where, "--now", NOW_MS, "-o", "json")
+    return ran, rows_of(folder / "tables")
+
+
+def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
+    """Calculate a change of all topics from the pipeline's tables; the result equals that of the topic."""
+    root, configs, tables = capture("tiered-cluster"), folder / "topics.properties", folder / "tables"
+    configs.write_text("clicks.retention.bytes=2097152\norders.retention.ms=172800000\n")
+    metadata = ("--metadata", root / "before")
+    made = tierctl(
+        *("pipeline", "run", "--engine", "local", "--warehouse", tables, "--now", NOW_MS), *metadata
+    )
+    assert made.code == 0, made.err
+    found = []
+    for logs in ((), ("--log-dir", root / "before")):
+        change = ("report", "--what-if", "*.retention.ms=2d", "--what-if", "*.retention.bytes=1M")
+        where = ("--remote", root / "before-remote", *logs, "--topic-configs", configs, "--now", NOW_MS)
+        asked = (
+            *change,
+            *where,
+            "--price-per-gb-month",
+            23,
+            "--price-per-1000-requests",
+            0.005,
+            "-o",
+            "json",
+        )
+        ran = run(*asked, "--tables", tables)
+        of_topic = tierctl(*asked, *metadata)
+        assert (ran.out, ran.code) == (of_topic.out, of_topic.code)
+        assert len(ran.json) == 6
+        found.append(ran)
+    return found
+
+
+def restores(run: Run, capture: Capture, folder: Path) -> Any:
+    """Write local logs, one without the records of a key; return their files and a list."""
+    broker, remote = folder / "broker", capture("tiered-cluster") / "before-remote"
+    broker.mkdir()
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    (folder / "keys").write_text("1\nnobody\n")
+    lists = ("--left-out", folder / "lists", "--sign-with", signing_key(folder / "key.pem"))
+    ran = []
+    for topic, new_id, more in (
+        ("orders", "AAAAAAAAAAAAAAAAAAAAAQ", ("--without-keys", folder / "keys", *lists)),
+        ("payments", "AAAAAAAAAAAAAAAAAAAAAg", ("--until", "payments-0=1234")),
+    ):
+        where = ("--materialise", "--remote", remote, "--topic", topic, "--log-dir", broker)
+        ran.append(run("restore", *where, "--as-id", new_id, *more, "--apply", "-o", "jsonl"))
+        assert ran[-1].code == 0, ran[-1].err
+    rows = [
+        line for path in sorted(folder.glob("lists/*.jsonl")) for line in path.read_text().splitlines()[1:]
+    ]
+    assert rows
+    return [each.out for each in ran], files_in(broker), rows
+
+
+SCENES: dict[str, Scene] = {
+    "copy": copies,
+    "sweep": sweeps,
+    "delete": deletes,
+    "apply": applies,
+    "restore --materialise": restores,
+    "format": reading("format", _METADATA, "--style", "json"),
+    "segments": reading("segments", *_TIER, "-o", "json"),
+    "fetch": reading("fetch", *_TIER, "--topic=payments", "--partition=0", "-o", "jsonl"),
+    "fetch --erase-report": reading("fetch", *_TIER, "--erase-report", "1", "-o", "jsonl"),
+    "verify": reading("verify", *_TIER, "--deep", *_LOGS),
+    "status": reading("status", *_TIER, *_LOGS),
+    "explain": reading("explain", "orders", 1, *_TIER, *_LOGS),
+    "report": reading("report", *_TIER, *_LOGS, "--show", "growth", "-o", "json"),
+    "report --what-if": changes_of_tables,
+    "cache show": over_state("cache", "show", "--state-dir", STATE, "-o", "json"),
+    "cache verify": over_state("cache", "verify", "--state-dir", STATE, "-o", "json"),
+    "cache build": builds,
+    "cache compact": over_state("cache", "compact", "--state-dir", STATE, "-o", "json", "--apply"),
+    "offsets show": over_state("offsets", "show", "--state-dir", STATE, "-o", "json"),
+    "offsets check": over_state(
+        "offsets", "check", "--state-dir", STATE, "--metadata={metadata}", "-o", "json"
+    ),
+    "offsets repair": over_state(
+        "offsets", "repair", "--state-dir", STATE, "--metadata={metadata}", "-o", "json", "--apply"
+    ),
+    "pipeline run": writes_tables,
+    "fetch --rebuild": reading("fetch", "--rebuild", "--remote={root}/before-remote", "-o", "jsonl"),
+    **recovery.SCENES,
+}
+CODES = {"cache show": 7, "cache verify": 7, "cache compact": 7, "offsets check": 7}
