@@ -36,7 +36,7 @@ def succeeds(*words: object) -> scenes.Scene:
     """Return a test case that runs a command without the option --engine; {root} is that of a capture."""
 
     def scene(_run: scenes.Run, capture: scenes.Capture, folder: Path) -> Ran:
-        (folder / "server.properties").write_text("remote.log.storage.system.enable=true\n")
+        (folder / "server.properties").write_text("log.retention.ms=-1\n")
         places = {"root": capture("tiered-cluster"), "folder": folder}
         ran = tierctl(*(str(word).format(**places) for word in words))
         assert ran.code == 0, ran.err

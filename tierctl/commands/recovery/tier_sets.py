@@ -10,6 +10,7 @@ from tierctl.apply.defaults import THREADS
 from tierctl.errors import NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.tier_identity import WRONG_TIER
+from tierctl.spark import executors as spark_jobs
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import (
     derived_set,
@@ -145,9 +146,7 @@ class TierSets:
         threads = self.threads if threads is None else threads
         if not self.resources.is_on_spark:
             return read_each(self.remote, read, items, threads=threads)
-        from tierctl.spark.executors import tier
-
-        return tier.read_each(
+        return spark_jobs.read_each(
             self.resources.executors,
             self.spec.resolved(self.remote),
             read,
@@ -165,10 +164,8 @@ class TierSets:
     ) -> list[ListedSet]:
         if not self.resources.is_on_spark:
             return list_object_sets(self.remote, advance, partitions, others=others)
-        from tierctl.spark.executors import tier
-
         executors, spec = self.resources.executors, self.spec.resolved(self.remote)
-        return tier.list_object_sets(executors, spec, self.remote, advance, partitions, others=others)
+        return spark_jobs.list_object_sets(executors, spec, self.remote, advance, partitions, others=others)
 
     def _derive(self, listed: Sequence[ListedSet]) -> Iterator[ObjectSet]:
         total = len(listed)

@@ -10,7 +10,12 @@ from tierctl.lazy import exports
 
 if TYPE_CHECKING:
     from tierctl.spark.executors.cache_files import find_missing, read_files
+    from tierctl.spark.executors.tier import list_object_sets, read_each
 else:
-    __getattr__ = exports(__name__, cache_files=("find_missing", "read_files"))
+    __getattr__ = exports(
+        __name__,
+        cache_files=("find_missing", "read_files"),
+        tier=("list_object_sets", "read_each"),
+    )
 
-__all__ = ["find_missing", "read_files"]
+__all__ = ["find_missing", "list_object_sets", "read_each", "read_files"]
