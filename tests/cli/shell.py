@@ -57,7 +57,8 @@ def _as_text(line: str) -> str:
     if kind == "summary":
         following = f"; next: {facts['next']}" if facts["next"] else ""
         return f"{facts['command']}: {facts['message']} ({facts['seconds']:.1f} s){following}\n"
-    return f"{'note: ' if kind == 'note' else ''}{facts['message']}\n"
+    prefix = {"note": "note: ", "message": "note: ", "warning": "warning: "}.get(kind, "")
+    return f"{prefix}{facts['message']}\n"
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -114,7 +114,7 @@ def test_a_bad_record_has_its_line_and_the_rest_goes_on(style: str) -> None:
     ran = tierctl("format", "--input", "hex", "--style", style, stdin=stdin)
     assert ran.code == 7
     assert len(ran.lines) == 4
-    assert ran.err == "2 records could not be read\n"
+    assert ran.err == "warning: 2 records could not be read\n"
     assert "rror" in ran.lines[1]
     assert "rror" in ran.lines[2]
     assert all(line.isprintable() for line in ran.lines)

@@ -88,7 +88,7 @@ def test_a_value_that_is_cut_by_the_end_has_its_line() -> None:
         [b" offset: 1", b" value: null"],
         [b" offset: 2", b" error: torn frame: expected 6 bytes", b" found 4: 31323334", b" bytes: "],
     ]
-    assert err.startswith(b"1 record could not be read\nformat: ")
+    assert err.startswith(b"warning: 1 record could not be read\nformat: ")
 
 
 def test_many_values_come_whole_through_a_pipe() -> None:

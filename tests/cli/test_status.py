@@ -51,7 +51,7 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     ledger = next(topic for topic in found if topic["topic"] == "ledger")
     assert ledger["lag_since_ms"] == 1795257348120
     ran = tierctl(*map(str, ("status", *where)))
-    assert re.search(r": 2 topics, .*; no problems .*; next: tierctl explain ledger 0$", ran.summary)
+    assert re.search(r": 2 topics, .*; no problems .*; next: tierctl explain ledger 0 ", ran.summary)
 
 
 def test_the_metadata_are_folded_once(
@@ -99,7 +99,7 @@ def test_an_operator_must_act_on_a_deleted_topic(capture: Capture) -> None:
     }
     assert "shortlived-0: the log directories hold no topic of this id" in ran.out
     assert f"tierctl delete --mark --topic-id {topic_id}" in ran.out
-    assert re.search(r"; 1 problem .*; next: tierctl verify$", ran.summary)
+    assert re.search(r"; 1 problem .*; next: tierctl verify --metadata ", ran.summary)
 
 
 def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
@@ -135,6 +135,26 @@ def test_a_directory_that_does_not_exist_is_not_made(capture: Capture, tmp_path:
     assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
     assert f"--state-dir {tmp_path / 'none'}: no such folder" in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "header"),
+    [
+        (("--columns", "topic,segments"), ["topic", "segments"]),
+        (("--columns", "findings,message", "--sort", "-kind"), ["findings", "message"]),
+        (("--columns", "topic", "--sort", "-log_bytes"), ["topic"]),
+    ],
+)
+def test_named_columns_choose_the_table(
+    options: tuple[str, ...], header: list[str], capture: Capture
+) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", root / "before", "--log-dir", root / "after")
+    ran = tierctl("status", *where, *options)
+    assert (ran.code, ran.lines[0].split()) == (ExitCode.PARTIAL, header), ran.err
+    assert "" not in ran.lines
+    unknown = tierctl("status", *where, "--columns", "topic,kind")
+    assert (unknown.code, unknown.out) == (ExitCode.USAGE, "")
 
 
 def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,4 +96,6 @@ def test_examples_run(names: Mapping[str, object], tmp_path: Path) -> None:
     commands = [Command("examples.toml", line, ()) for line in examples]
     mine = [each for each in commands if each.asks_cluster]
     assert mine
+    (tmp_path / "state").mkdir()
+    write_profile(README, {**names, "/var/lib/tierctl": tmp_path / "state"}, tmp_path)
     run_all(mine, names, tmp_path)

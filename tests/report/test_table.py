@@ -103,6 +103,23 @@ def test_rows_share_the_notes_that_do_not_fit_beside_them(columns: int, width: A
         assert lines[at[2] - 2 : at[2]] == ["    hint: look for it", ""]
 
 
+def test_an_object_of_no_topic_is_named(width: Any) -> None:
+    key = f"kafka-tiered-storage/orders-0-{'A' * 22}/{'0' * 10}"
+    orphan = {
+        "severity": "warning",
+        "kind": "orphan",
+        "key": key,
+        "message": "an object of 9 bytes",
+        "hint": "h",
+    }
+    rows = [{**dict.fromkeys(FINDING), **orphan}, FINDING]
+    width(80)
+    lines = at_terminal(rows, tables.FINDINGS)
+    assert [line for line in lines if "key: " in line] == [f"    key: {key}"]
+    width(300)
+    assert [key in line for line in at_terminal(rows, tables.FINDINGS)] == [False, True, False]
+
+
 def test_two_sentences_fit_beside_long_offsets(width: Any) -> None:
     width(80)
     row = {

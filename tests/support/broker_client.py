@@ -174,12 +174,22 @@ class StockClient(ABC):
 
     @contextmanager
     def transaction(
-        self, topic: str, count: int, *, transactional_id: str, partition: int = 0, size: int = 1000
+        self,
+        topic: str,
+        count: int,
+        *,
+        transactional_id: str,
+        partition: int = 0,
+        size: int = 1000,
+        **settings: str,
     ) -> Iterator[Any]:
-        """Produce within a transaction; the body receives the producer and may end the transaction."""
+        """Produce within a transaction; the body receives the producer and may end the transaction.
+
+        Brokers abort it after a minute, unless `transaction_timeout_ms` is given.
+        """
         from confluent_kafka import Producer
 
-        config = {"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 5}
+        config = {"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 5, **dotted(settings)}
         producer = Producer({**config, "transactional.id": transactional_id})
         producer.init_transactions(CLIENT_TIMEOUT_S)
         producer.begin_transaction()

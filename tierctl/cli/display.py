@@ -10,6 +10,7 @@ import click
 
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
+from tierctl.cli.settings.following import with_places
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode
 from tierctl.report.columns import Columns
@@ -103,12 +104,16 @@ class TablesPrinter(Generic[Kind]):
     def of(cls, ctx: click.Context, columns: Mapping[Kind, Columns], show: Kind | None) -> Self:
         """Return the printer of the rows of kind `show`.
 
-        If `show` is None, tables have all kinds in `columns`, and the other formats the first one. Raise
-        UsageError for unknown columns.
+        If `show` is None, tables have all kinds in `columns`, and the other formats the first one. Columns
+        that the command line names choose the first kind that has all of them. Raise UsageError for unknown
+        columns.
         """
         kinds = list(columns) if show is None else [show]
         if display_of(ctx).output is not OutputFormat.TABLE:
             kinds = kinds[:1]
+        view = view_of(ctx)
+        if len(kinds) > 1 and (view.columns or view.sort):
+            kinds = [kind for kind in kinds if view.fits(columns[kind])][:1] or kinds[:1]
         return cls({kind: Printer.of(ctx, columns[kind]) for kind in kinds})
 
     def show(self, rows: Mapping[Kind, Sequence[object]]) -> None:
@@ -142,13 +147,16 @@ def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console
 
 
 def summarize(ctx: click.Context, text: str, *, following: str | None = None) -> None:
-    """Print the line that ends a run; `following` is the command that can be run next."""
+    """Print the line that ends a run; `following` is the command that can be run next.
+
+    It is printed with the places that the command line names, so that it can be run as it is printed.
+    """
     started_s = getattr(ctx.obj, "started_s", None)
     seconds = 0.0 if started_s is None else time.monotonic() - started_s
     waited_s = ctx.obj.throttle.elapsed_s if isinstance(ctx.obj, RunSettings) else 0.0
     if waited_s >= _THROTTLED_FROM_S:
         text += f", throttled {waited_s:.0f} s"
-    console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=following)
+    console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=with_places(following, ctx))
 
 
 def _command(ctx: click.Context) -> str:
@@ -160,27 +168,32 @@ def view_of(ctx: click.Context) -> View:
     return request_of(View, ctx)
 
 
-def show_mutation(ctx: click.Context, mutate: "Callable[[], MutationResult]") -> int:
+def show_mutation(
+    ctx: click.Context, mutate: "Callable[[], MutationResult]", *, if_empty: str | None = None
+) -> int:
     """Call `mutate` and print its result; return the exit code.
 
-    Raise UsageError, and change nothing, if the options about output contradict each other.
+    `if_empty` is the command that can be run next if there is nothing to do. Raise UsageError, and change
+    nothing, if the options about output contradict each other.
     """
     check_view(display_of(ctx).output, view_of(ctx))
-    return print_mutation(ctx, mutate())
+    return print_mutation(ctx, mutate(), if_empty=if_empty)
 
 
-def print_mutation(ctx: click.Context, result: "MutationResult") -> int:
+def print_mutation(ctx: click.Context, result: "MutationResult", *, if_empty: str | None = None) -> int:
     """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
         show_plan(result.saved, display.output, view)
         text, following = plan_summary(result.plan.steps, ctx.params.get("plan_out"))
+        following = None if result.is_refused else following
     else:
         rows = [outcome.to_json() for outcome in result.outcomes]
         show_outcomes(result.saved, rows, display.output, view)
         for outcome in result.outcomes:
             _warn_of_failure(console_of(ctx), outcome)
         text, following = outcomes_summary(rows)
+    following = following if result.plan.steps else if_empty
     summarize(ctx, text + skipped_text(result.plan), following=following)
     return display.exit_code(result.exit_code, is_pending=result.is_pending)
 

@@ -250,7 +250,9 @@ def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; no other function catches every exception."""
     known = load_commands()
     root = build(_named(args, known))
-    settings = RunSettings(option_names=known.option_keys - {"apply"}, environ=os.environ, args=args)
+    settings = RunSettings(
+        option_names=known.option_keys - {"apply"}, environ=os.environ, args=args, known=known
+    )
     error: BaseException | None = None
     try:
         code = until_unlocked(settings, lambda: _invoked(root, args, settings))

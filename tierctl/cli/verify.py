@@ -1,5 +1,6 @@
 """`tierctl verify`: compare metadata, store and logs."""
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -208,7 +209,7 @@ def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]
 def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> str | None:
     """Return the command that repairs a finding, or without any the one that examines more."""
     if findings.plan is not None:
-        return f"tierctl apply {plan_out}" if findings.plan.steps else None
+        return f"tierctl apply {shlex.quote(str(plan_out))}" if findings.plan.steps else None
     if findings.repairs:
         return f"tierctl {findings.repairs[0]}"
     is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects

@@ -222,14 +222,14 @@ class Mutation:
         """Return the decision's plan, or with `apply` carry it out and return its outcomes too.
 
         `planned_by` are the planning command's own options, which are saved with the plan. Without `apply`,
-        the reason why the plan may not be carried out is only reported. With `stop` the caller already
-        listens to signals.
+        the reason for a refusal is only reported. With `stop` the caller already listens to signals.
         """
         plan = decision.plan
         if self._tier_contents is not None:
             require_deletable(plan, self._tier_contents, self.request)
-        damaged = self.histories.report(self.metadata.state)
-        damaged = damaged or bool(self.unreadable) or self.is_source_damaged
+        damaged = (
+            self.histories.report(self.metadata.state) or bool(self.unreadable) or self.is_source_damaged
+        )
         for line in skip_lines(self.histories.unreported(plan.skipped)):
             self.progress.say(line)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by)
@@ -240,10 +240,9 @@ class Mutation:
             result = self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
             decision.conclude(result.outcomes or ())
             return result
-        self._warn(decision)
         self._measure(plan, None)
-        code = ExitCode.CORRUPT if damaged else ExitCode.OK
-        return MutationResult(saved=saved, outcomes=None, exit_code=code)
+        code, is_refused = ExitCode.CORRUPT if damaged else ExitCode.OK, self._warn(decision)
+        return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=is_refused)
 
     def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
         if self.request.meter is not None:
@@ -347,11 +346,14 @@ class Mutation:
             open_lease(self.remote, is_optional=self.request.no_lease)
         decision.check(decision.plan)
 
-    def _warn(self, decision: Decision) -> None:
+    def _warn(self, decision: Decision) -> bool:
+        """Report why `--apply` would refuse the decision; return whether it would."""
         try:
             self._check(decision)
         except (LimitExceeded, SafetyRefusal) as e:
             self.progress.say(f"--apply would refuse this: {e.message}")
+            return True
+        return False
 
 
 @contextmanager

@@ -32,6 +32,8 @@ class MutationResult(TableResult):
     outcomes: Sequence[Outcome] | None
     """None if the plan was only made."""
     exit_code: int
+    is_refused: bool = False
+    """Whether `--apply` would refuse the plan, which was only made."""
 
     @property
     def plan(self) -> Plan:

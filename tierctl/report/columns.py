@@ -90,6 +90,8 @@ class Columns:
     notes: tuple[str, ...] = ()
     """Columns of sentences that a terminal shows below a row where they don't fit beside the others; the
     first has no label, and rows that follow each other with the same notes share them."""
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are dropped, but shown below each row with an empty cell in the other column."""
     substitutes: Mapping[str, str] = field(default_factory=dict)
     """Columns that a terminal shows instead of empty cells of a column, by its name."""
     is_worst_first: bool = False

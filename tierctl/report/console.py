@@ -67,7 +67,7 @@ class Console:
 
     def say(self, text: str) -> None:
         """Implement `Progress.say`."""
-        self._print("message", text)
+        self._print("message", text, prefix="note: ")
 
     def detail(self, text: str) -> None:
         """Implement `Progress.detail`."""
@@ -75,7 +75,7 @@ class Console:
 
     def warn(self, text: str) -> None:
         """Implement `Progress.warn`."""
-        self._print("warning", text, is_urgent=True)
+        self._print("warning", text, prefix="warning: ", is_urgent=True)
 
     def problem(self, error: TierctlError) -> None:
         """Implement `Progress.problem`: print message and hint as for an error that ends the run."""
@@ -95,24 +95,30 @@ class Console:
 
     def summary(self, command: str, text: str, *, seconds: float, next_command: str | None) -> None:
         """Print the last line of a run: the work done, the time it took, and the next command."""
-        following = f"; next: {next_command}" if next_command else ""
-        line = f"{command}: {text} ({seconds:.1f} s){following}"
         if self.is_json and not self.is_quiet:
             facts = {"command": command, "message": text, "seconds": round(seconds, 3), "next": next_command}
             self._write({"summary": facts})
-        self._print("summary", line, is_shown=not self.is_json)
+        line, following = f"{command}: {text} ({seconds:.1f} s)", next_command
+        self._print("summary", line, following=following, is_shown=not self.is_json)
 
     def _print(
-        self, key: str, text: str, *, prefix: str = "", is_urgent: bool = False, is_shown: bool = True
+        self,
+        key: str,
+        text: str,
+        *,
+        prefix: str = "",
+        following: str | None = None,
+        is_urgent: bool = False,
+        is_shown: bool = True,
     ) -> None:
         if self.log is not None:
-            self.log.write(_LEVELS.get(key, "info"), text)
+            self.log.write(_LEVELS.get(key, "info"), _with_next(text, following))
         if not is_shown or (self.is_quiet and not is_urgent):
             return
         if self.is_json:
             self._write({key: {"message": text}})
         else:
-            _print_text(f"{prefix}{text}")
+            _print_text(f"{prefix}{text}", following=following)
 
     def _write(self, message: dict[str, Any]) -> None:
         print(json.dumps(message), file=sys.stderr, flush=True)
@@ -139,10 +145,21 @@ class Console:
             self._has_bar = False
 
 
-def _print_text(text: str) -> None:
-    """Print one message on stderr: on one line, which a terminal gets wrapped at blanks."""
-    lines = [printable(text)]
+def _with_next(text: str, following: str | None) -> str:
+    """Return `text` with the command `following` that can be run next, if there is one."""
+    return f"{text}; next: {following}" if following else text
+
+
+def _print_text(text: str, *, following: str | None = None) -> None:
+    """Print one message on stderr: on one line, which a terminal gets wrapped at blanks.
+
+    At a terminal, a command `following` that does not fit has its own line, which is not wrapped: a wrapped
+    command can't be copied and run.
+    """
+    lines = [printable(_with_next(text, following))]
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-        lines = textwrap.wrap(lines[0], width, break_long_words=False, break_on_hyphens=False)
+        alone = [printable(f"next: {following}")] if following and len(lines[0]) > width else []
+        wrapped = printable(text) if alone else lines[0]
+        lines = [*textwrap.wrap(wrapped, width, break_long_words=False, break_on_hyphens=False), *alone]
     print("\n".join(lines), file=sys.stderr, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import UsageError
@@ -54,16 +55,23 @@ def plan_summary(steps: Iterable[Step], plan_out: object) -> tuple[str, str | No
         pass
     if not tally.rows:
         return "nothing to do", None
-    following = "the same command with --apply" if plan_out is None else f"tierctl apply {plan_out}"
+    following = "the same command with --apply"
+    if plan_out is not None:
+        following = f"tierctl apply {quote(str(plan_out))}"
     return f"a plan, nothing changed: {tally.text}", following
 
 
 def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | None]:
-    """Return the counts of outcomes for the line that ends a run, and the command that checks the result."""
-    tally = Tally(OUTCOMES)
-    for _ in tally.of(outcomes):
-        pass
-    return (tally.text, "tierctl verify") if tally.rows else ("nothing to do", None)
+    """Return the counts of outcomes for the line that ends a run, and the command that can be run next.
+
+    The command deletes the topics that the run marked, or otherwise checks the result.
+    """
+    tally, actions = Tally(OUTCOMES), set()
+    for row in tally.of(outcomes):
+        actions.add(row["action"])
+    if not tally.rows:
+        return "nothing to do", None
+    return tally.text, "tierctl delete" if actions == {"mark_partition"} else "tierctl verify"
 
 
 def skipped_text(plan: Plan) -> str:

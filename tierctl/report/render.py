@@ -225,5 +225,6 @@ def _terminal(
         sample=[[row[i] for i in kept] for row in sample],
         has_header=not view.no_header,
         notes=() if names else columns.notes,
+        subjects={} if names else columns.subjects,
     )
     return table.write(([row[i] for i in kept] for row in more), out)

@@ -2,8 +2,8 @@
 
 import shutil
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, groupby, zip_longest
 from typing import TextIO
 
@@ -33,7 +33,7 @@ class TerminalTable:
     """A table at a terminal: columns with their ranks, and the first rows, from which widths follow.
 
     The sentences of the columns in `notes` are printed below their row where they do not fit beside its other
-    cells.
+    cells. A dropped column in `subjects` is printed there, too, in rows without a cell of the other column.
     """
 
     columns: Sequence[Column]
@@ -41,6 +41,7 @@ class TerminalTable:
     sample: Sequence[Cells]
     has_header: bool
     notes: Collection[str] = ()
+    subjects: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, more: Iterable[Cells], out: TextIO) -> tuple[str, ...]:
         """Write the header, the sample and `more` rows; return the names of the columns that do not fit.
@@ -55,9 +56,10 @@ class TerminalTable:
             headings = [column.heading for column in fitted.columns]
             line = _line(headings, fitted.columns, fitted.widths).rstrip("\n")
             out.write(f"{coloured(line, Colour.BOLD) if is_coloured else line}\n")
-        names = [self.columns[i].name for i in below]
+        subjects = self._subjects(fitted.dropped)
+        names = [self.columns[i].name for i in [*below, *subjects]]
         is_after_notes = False
-        for notes, rows in groupby(chain(self.sample, more), lambda row: [row[i] for i in below]):
+        for notes, rows in groupby(chain(self.sample, more), lambda row: _below(row, below, subjects)):
             if is_after_notes:
                 out.write("\n")
             for row in rows:
@@ -68,6 +70,12 @@ class TerminalTable:
             out.writelines(_sentences(names, notes))
             is_after_notes = any(notes)
         return fitted.dropped
+
+    def _subjects(self, dropped: Sequence[str]) -> dict[int, int]:
+        """Return the indexes of the dropped columns in `subjects`, each with that of its other column."""
+        at = {column.name: i for i, column in enumerate(self.columns)}
+        pairs = ((name, other) for name, other in self.subjects.items() if name in dropped)
+        return {at[name]: at[other] for name, other in pairs if other in at}
 
     def _fitted(self, available: int) -> tuple[Fitted, list[int]]:
         """Return the columns side by side, and the indexes of those whose cells are printed below."""
@@ -84,6 +92,11 @@ class TerminalTable:
             return fitted, below
         whole = tuple(self.columns[i] for i in beside)
         return Fitted(columns=whole, widths=widths, dropped=fitted.dropped), []
+
+
+def _below(row: Cells, notes: Sequence[int], subjects: Mapping[int, int]) -> list[str]:
+    """Return the cells below a row: its notes, and its subjects if the other cell is empty."""
+    return [*(row[i] for i in notes), *("" if row[other] else row[i] for i, other in subjects.items())]
 
 
 def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_coloured: bool = False) -> str:

@@ -85,6 +85,7 @@ FINDINGS = Columns(
         "hint:0"
     ),
     notes=names("message hint"),
+    subjects={"key": "topic"},
 )
 _EVENT = (
     "topic~ topic_id~ partition~ segment_id~ start_offset~ end_offset~ broker_id~ leader_epoch~ epoch~ "

@@ -57,6 +57,11 @@ class View:
         self.chosen(columns)
         self._sort_names(columns)
 
+    def fits(self, columns: Columns) -> bool:
+        """Return whether `columns` have all names of --columns and --sort."""
+        names = (*self.columns, *(text.removeprefix("-") for text in self.sort))
+        return all(columns.find(name) is not None for name in names)
+
     def _sort_names(self, columns: Columns) -> list[str]:
         return [_name(columns, text.removeprefix("-"), "--sort") for text in self.sort]
 

@@ -397,7 +397,8 @@ def test_a_segment_that_stalls_retention_is_named(first_ms: int, wrong: str) -> 
     assert numbers(plan) == []
     [note] = [skip.reason for skip in plan.skipped if "stalled" in skip.reason]
     assert (
-        f"retention.ms is stalled (since {OLD_MS + 1 + DAY_MS}) by segment {segments[0].segment_id}" in note
+        f"retention.ms is stalled (since {iso_utc(OLD_MS + 1 + DAY_MS)}) by segment {segments[0].segment_id}"
+        in note
     )
     assert f"from offset 0: its largest timestamp {wrong}" in note
 

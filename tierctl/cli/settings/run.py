@@ -22,6 +22,7 @@ from tierctl.model.settings.stated import Origin
 from tierctl.storage.throttle import Throttle
 
 if TYPE_CHECKING:
+    from tierctl.cli.help.node import Node
     from tierctl.report.log_file import LogFile, LogFormat
     from tierctl.report.metrics import Meter
 
@@ -51,6 +52,8 @@ class RunSettings:
     """The command line."""
     verbosity: int = 0
     is_quiet: bool = False
+    known: "Node | None" = None
+    """The tree of all commands, also of those that this run does not import."""
     command: str = ""
     """The words of the command, without `tierctl`."""
     unattended: set[str] = field(default_factory=set)

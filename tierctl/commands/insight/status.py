@@ -159,7 +159,8 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         else:
             plan = explained(run, copying, state)
             topics.add_lag(plan, run.read_logs())
-            _note_unknown_settings(plan, run.progress)
+            if run.resources.cluster is None:
+                _note_unknown_settings(plan, run.progress)
             if request.meter is not None:
                 scope = Scope.of(run.resources.selection_request)
                 measure_copy_lag(request.meter, plan, topics.with_known_lag(), scope)
@@ -178,7 +179,10 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
 
 
 def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
-    """Report the topics in log directories whose copy lag is unknown because their settings are unknown."""
+    """Report the topics in log directories whose copy lag is unknown because no file states their settings.
+
+    A cluster states the settings of all its topics, so it leaves none unknown.
+    """
     configs = plan.basis.configs
     unknown = {
         skip.topic

@@ -51,7 +51,7 @@ class StalledRetention:
         """The stall in words, with the segment's id and the time since which segments behind it are due."""
         since, due = "no segment behind it is due yet", ""
         if self.since_ms is not None:
-            since = f"since {self.since_ms}"
+            since = f"since {iso_utc(self.since_ms)}"
             due = f"; the first segment behind it has been due since {iso_utc(self.since_ms)}"
         segment = self.segment
         return (
