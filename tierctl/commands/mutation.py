@@ -227,9 +227,8 @@ class Mutation:
         plan = decision.plan
         if self._tier_contents is not None:
             require_deletable(plan, self._tier_contents, self.request)
-        damaged = (
-            self.histories.report(self.metadata.state) or bool(self.unreadable) or self.is_source_damaged
-        )
+        damaged = self.histories.report(self.metadata.state)
+        damaged = damaged or bool(self.unreadable) or self.is_source_damaged
         for line in skip_lines(self.histories.unreported(plan.skipped)):
             self.progress.say(line)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by)
@@ -241,8 +240,8 @@ class Mutation:
             decision.conclude(result.outcomes or ())
             return result
         self._measure(plan, None)
-        code, is_refused = ExitCode.CORRUPT if damaged else ExitCode.OK, self._warn(decision)
-        return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=is_refused)
+        code, refused = ExitCode.CORRUPT if damaged else ExitCode.OK, self._is_refused(decision)
+        return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=refused)
 
     def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
         if self.request.meter is not None:
@@ -346,8 +345,7 @@ class Mutation:
             open_lease(self.remote, is_optional=self.request.no_lease)
         decision.check(decision.plan)
 
-    def _warn(self, decision: Decision) -> bool:
-        """Report why `--apply` would refuse the decision; return whether it would."""
+    def _is_refused(self, decision: Decision) -> bool:
         try:
             self._check(decision)
         except (LimitExceeded, SafetyRefusal) as e:

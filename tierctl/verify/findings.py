@@ -355,9 +355,9 @@ class Finding:
     def command(self) -> str | None:
         """The words after `tierctl` that repair what was found; None if no command does."""
         command = self.kind.row.command
-        if command is None or self.topic_id is None or not command.endswith("--mark"):
+        if command is None or self.topic_id is None:
             return command
-        return f"{command} --topic-id {self.topic_id}"
+        return command.replace("--topic-id ID", f"--topic-id {self.topic_id}")
 
 
 def finding_of(

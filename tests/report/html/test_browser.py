@@ -41,6 +41,11 @@ def violations(page: Any) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
 
 
+LINES = """(cell) => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  return range.getClientRects().length;
+}"""
 OVERLAPS = """(() => {
   const boxes = [...document.querySelectorAll(".chart text")].map((each) => each.getBoundingClientRect());
   const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
@@ -133,6 +138,10 @@ def test_a_colour_mode_can_be_chosen_and_paper_is_white(browser: "Browser", tmp_
         # Lanes that were never visible are printed, too, and so are closed parts.
         assert lanes_drawn(found) == 80
         assert not page.locator("#controls").is_visible()
+        # The other columns of the findings need much space, but no word of a severity is split.
+        page.set_viewport_size({"width": 900, "height": 600})
+        cells = page.locator("#findings-list tbody th")
+        assert [cell.evaluate(LINES) for cell in cells.all()] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
