@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import click
@@ -52,6 +53,7 @@ class Display:
 
     output: OutputFormat = OutputFormat.TABLE
     detailed_exitcode: bool = False
+    plan_out: Path | None = None
 
     def exit_code(self, code: int, *, is_pending: bool) -> int:
         """Return 9 instead of 0 for a plan with something to do, if `--detailed-exitcode` asks for that."""
@@ -201,7 +203,7 @@ def _named(root: Node, words: list[str]) -> Node:
 def _typed(ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
     """Yield the key and the values of each option about places that the command line has."""
     for part in (ctx.find_root(), ctx):
-        for param in part.command.params:
+        for param in part.command.get_params(part):
             name = param.name or ""
             is_place = getattr(param, "panel", None) in _PANELS or name in _CHOOSE_PROFILE
             if is_place and options.is_typed(part, name):
@@ -237,7 +239,7 @@ def print_mutation(ctx: click.Context, result: "MutationResult", *, if_empty: st
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
         show_plan(result.saved, display.output, view)
-        text, following = plan_summary(result.plan.steps, ctx.params.get("plan_out"))
+        text, following = plan_summary(result.plan.steps, display.plan_out)
         following = None if result.is_refused else following
     else:
         rows = [outcome.to_json() for outcome in result.outcomes]

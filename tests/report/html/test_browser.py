@@ -139,7 +139,7 @@ def test_a_colour_mode_can_be_chosen_and_paper_is_white(browser: "Browser", tmp_
         assert lanes_drawn(found) == 80
         assert not page.locator("#controls").is_visible()
         # The other columns of the findings need much space, but no word of a severity is split.
-        page.set_viewport_size({"width": 900, "height": 600})
+        page.set_viewport_size({"width": 320, "height": 600})
         cells = page.locator("#findings-list tbody th")
         assert [cell.evaluate(LINES) for cell in cells.all()] == [1, 1, 1]
 
