@@ -44,6 +44,22 @@ _FORMER_MARKER: Final = "_warehouse.json"
 _STATE_COLUMNS: Final = tuple(name for name in STATE_SCHEMA.names if not name.startswith("snapshot"))
 
 
+class FormerWarehouseError(UsageError):
+    """The tables in the folder of `--warehouse` are of an earlier version of tierctl, and no Delta tables."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"{uri} has the tables of an earlier version of tierctl, which are no Delta tables",
+            hint="tierctl pipeline run with this warehouse prints the command that rebuilds them",
+        )
+
+
+def require_no_former_tables(warehouse: Warehouse) -> None:
+    """Raise FormerWarehouseError if the folder has the tables of an earlier version of tierctl."""
+    if _FORMER_MARKER in warehouse.keys(_FORMER_MARKER):
+        raise FormerWarehouseError(warehouse.uri)
+
+
 def latest_commit(state: LakeTable) -> Commit:
     """Return the last commit in the table `state`; its number is 0 before the first."""
     try:
@@ -75,7 +91,8 @@ class Commits:
     def begin(self) -> None:
         """Open the tables; create those that do not exist.
 
-        Raise UsageError if the location has other content, or a warehouse of an earlier format.
+        Raise FormerWarehouseError if the location has tables of an earlier version of tierctl, and UsageError
+        if it has other content.
         """
         if not self._state.refresh():
             self._require_free()
@@ -91,14 +108,8 @@ class Commits:
         table.refresh()
 
     def _require_free(self) -> None:
-        keys = list(self._warehouse.keys(""))
-        if _FORMER_MARKER in keys:
-            raise UsageError(
-                "--warehouse has the tables of an earlier version of tierctl, which are no Delta tables",
-                hint="rebuild them: `tierctl pipeline run --metadata URI --warehouse NEW_FOLDER` reads the "
-                "whole metadata topic; then delete the old folder",
-            )
-        others = [key for key in keys if not key.startswith(f"{STATE}/_delta_log/")]
+        require_no_former_tables(self._warehouse)
+        others = [key for key in self._warehouse.keys("") if not key.startswith(f"{STATE}/_delta_log/")]
         if others:
             raise UsageError(
                 f"--warehouse is not empty and not a warehouse: it has {others[0]}",

@@ -92,6 +92,11 @@ class Warehouse:
         return self._lease is not None and self._lease.is_lost()
 
     @property
+    def uri(self) -> str:
+        """Return the URI of the location."""
+        return self._spec.uri
+
+    @property
     def tables_uri(self) -> str:
         """Return the location of the tables for deltalake: a path, or the URI of a bucket's folder."""
         return str(self._root) if self._root is not None else self._spec.uri.rstrip("/")
