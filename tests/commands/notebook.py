@@ -1,4 +1,4 @@
-"""A notebook as a script: the results of commands as tables of Arrow, in pandas, polars, DuckDB and Spark.
+"""A notebook as a script: the results of commands as tables of Arrow, in pandas, polars and DuckDB.
 
 The folders of the metadata topic and of the tier are its arguments. Each `# %%` begins a cell.
 """

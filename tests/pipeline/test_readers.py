@@ -15,6 +15,7 @@ import pytest
 from tierctl.cli.docs.manual_pages import SOURCES
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
 
+from tests.docs.documents import DOCUMENTS
 from tests.metadata.events import OTHER_ID, started, update
 from tests.pipeline.tables import TABLES, delta, read, run, write
 
@@ -78,12 +79,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
+    (extension,) = Path(duckdb_extension_delta.__file__).parent.glob("extensions/*/delta.duckdb_extension")
+    connection.execute(f"LOAD '{extension}'")
+
+
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     """Return DuckDB with the extension installed from a package, whose signature DuckDB checks."""
     connection = duckdb.connect()
-    (extension,) = Path(duckdb_extension_delta.__file__).parent.glob("extensions/*/delta.duckdb_extension")
-    connection.execute(f"LOAD '{extension}'")
+    load_extension(connection)
     # A time zone far from UTC, in which the tables count days.
     connection.execute("SET TimeZone = 'Pacific/Auckland'")
     yield connection
@@ -121,6 +126,23 @@ def test_spark_reads_the_files(folder: Path, spark: "SparkSession") -> None:
         found = spark.read.parquet(*delta(folder / "warehouse", table).file_uris())
         assert found.columns == expected.column_names
         assert found.count() == expected.num_rows
+
+
+def test_the_examples_of_the_manual_run(
+    folder: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run the block of Python, and the line that reads the files with Spark."""
+    (page,) = (each for each in DOCUMENTS if each.name == "warehouse.md")
+    (block,) = page.blocks("python")
+    (line,) = (span for span in page.spans if span.startswith("spark.read.parquet("))
+    monkeypatch.chdir(folder)
+    load_extension(duckdb.default_connection())
+    found: dict[str, Any] = {"spark": spark}
+    exec(block, found)
+    expected = read(folder / "warehouse", "segments")
+    assert eval(line, found).columns == expected.column_names
+    *_, last = block.strip().splitlines()
+    assert len(eval(last, found)) == expected.num_rows
 
 
 @pytest.fixture

@@ -1,18 +1,22 @@
 """A warehouse in a bucket has the same tables as one in a folder, after any interruption of a run."""
 
+import os
 import pickle
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from deltalake import DeltaTable
+from polars.testing import assert_frame_equal
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse import open as warehouse_open
 from tierctl.pipeline.warehouse.delta import LakeTable
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
-from tests.pipeline.tables import lives, pipeline, rows_of, run, write
+from tests.pipeline.tables import TABLES, lives, pipeline, read, rows_of, run, write
 from tests.pipeline.test_warehouse import Killed
 from tests.pipeline.test_warehouse_changes import race
 from tests.support.servers import SECRET, S3Server
@@ -114,6 +118,28 @@ def test_of_two_writers_one_commits(
         assert race(topic, uri) == [0, number]
     run(topic, tmp_path / "once")
     assert rows_of(uri) == rows_of(tmp_path / "once")
+
+
+def test_readers_of_a_bucket(topic: Path, s3_server: S3Server) -> None:
+    """Programs read the tables as they are stored, with their own credentials, and earlier versions, too."""
+    uri = f"s3://{s3_server.bucket()}/warehouse"
+    run(topic, uri)
+    write(topic, lives(range(80, 82)))
+    run(topic, uri)
+    own = {
+        name.lower(): os.environ[name]
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+    }
+    own |= {"aws_endpoint_url": s3_server.endpoint, "aws_allow_http": "true"}
+    for table in TABLES:
+        expected = read(uri, table)
+        by_polars = pl.scan_delta(f"{uri}/{table}", storage_options=own).collect()
+        assert_frame_equal(by_polars, pl.DataFrame(expected), check_row_order=False)
+        by_pandas = DeltaTable(f"{uri}/{table}", storage_options=own).to_pandas()
+        assert by_pandas.columns.tolist() == expected.column_names
+        assert len(by_pandas) == expected.num_rows
+    first = pl.scan_delta(f"{uri}/events", version=1, storage_options=own).collect()
+    assert 0 < first.height < read(uri, "events").num_rows
 
 
 def test_no_secret_leaves_the_process(topic: Path, s3_server: S3Server, tmp_path: Path) -> None:

@@ -35,6 +35,20 @@ def test_command_lines_run(spark: "SparkSession", names: Mapping[str, object], t
     run_all(mine.values(), names, tmp_path)
 
 
+def test_the_tables_of_the_python_api(
+    spark: "SparkSession", names: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run the example of tierctl-python(7) that passes a result to pandas, polars, DuckDB and Spark."""
+    (page,) = (each for each in DOCUMENTS if each.name == "python.md")
+    (example,) = (each for each in page.blocks("python") if "to_arrow" in each)
+    (tmp_path / "metadata").symlink_to(str(names["/var/lib/kafka/data"]))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {"spark": spark}
+    exec(example, found)
+    *_, last = example.strip().splitlines()
+    assert eval(last, found).count() == found["listed"].num_rows > 0
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_of_the_data_sources_run(
     example: str, spark: "SparkSession", names: Mapping[str, object]

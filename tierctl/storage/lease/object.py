@@ -93,7 +93,7 @@ class ObjectLease:
         if found is not None and found.age_s < TAKE_OVER_S and not has_ended(holder):
             who = f"process {holder.get('pid', '?')} on {ascii(holder.get('host', '?'))[:200]}"
             raise LockedError(
-                f"another tierctl changes this tier: {who} renewed {self._key} {found.age_s:.0f} s ago",
+                f"another tierctl holds the lease: {who} renewed {self._key} {found.age_s:.0f} s ago",
                 hint=f"wait for it to end; the lease of a killed run expires after {TAKE_OVER_S:.0f} s",
             )
         if not self._write(None if found is None else found.tag):
