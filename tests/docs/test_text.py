@@ -5,15 +5,12 @@ import re
 from functools import cache
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pyarrow as pa
 import pytest
-import tierctl
 from tierctl.cli.docs.manual_pages import names
 from tierctl.cli.docs.write import PICTURE, files
 from tierctl.cli.help.node import Node, load_commands
-from tierctl.cli.main import COMMANDS
 from tierctl.report.formatters.records import Records
 
 from tests.bench import report
@@ -94,17 +91,6 @@ def test_the_readme_begins_with_the_purpose_three_commands_and_a_picture() -> No
     assert re.findall(r"^!\[[^]]+\]\(([^)]+)\)", first, re.MULTILINE) == [str(PICTURE)]
     assert len(first.splitlines()) <= 30
     assert second.startswith("Which question, which command\n")
-
-
-def test_the_picture_has_every_command_and_the_steps_of_the_flow() -> None:
-    root = ET.fromstring(generated()[PICTURE])
-    texts: dict[str, list[str]] = {}
-    for element in root.iter("{http://www.w3.org/2000/svg}text"):
-        texts.setdefault(element.get("class") or "", []).append(element.text or "")
-    assert sorted(texts["command"]) == sorted(COMMANDS)
-    packages = {path.name for path in Path(tierctl.__file__).parent.rglob("*") if path.is_dir()}
-    assert {"read", "fold", "plan", "apply", "report"} <= packages & set(texts["title"])
-    assert set(texts["option"]) <= options_of(load_commands())
 
 
 def test_the_formatter_of_the_manual_prints_records() -> None:

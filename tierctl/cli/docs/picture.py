@@ -1,11 +1,13 @@
 """Draw the picture of the README: what tierctl reads, the steps of its flow, and the commands by group."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
 
 _WIDTH, _MARGIN, _LINE = 960, 20, 18
 _GROUPS_TOP: Final = 324
+_TITLE_CHARACTERS, _NAME_CHARACTERS = 21, 10
 _STYLE: Final = """
   .ground { fill: #ffffff; stroke: #d0d7de }
   .outside { fill: #f6f8fa; stroke: #8c959f }
@@ -46,8 +48,9 @@ _HEADS: Final = ("head", "changing-head")
 
 def picture(groups: Mapping[str, Sequence[str]]) -> str:
     """Return the picture as SVG; `groups` has the names of commands by title."""
-    rows = max((len(names) + 1) // 2 for names in groups.values())
-    height = _GROUPS_TOP + 46 + rows * _LINE
+    titles = max(len(_folded(title)) for title in groups)
+    rows = max(-(-len(names) // _columns(names)) for names in groups.values())
+    height = _GROUPS_TOP + 28 + (titles + rows) * _LINE
     view = f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="title description"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
@@ -93,14 +96,26 @@ def _flow() -> Iterator[str]:
 
 def _groups(groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield a column for each group of commands: the title up to its semicolon, and the commands."""
-    columns = len(groups)
-    width = (_WIDTH - _MARGIN * (columns + 1)) / columns
+    width = (_WIDTH - _MARGIN * (len(groups) + 1)) / len(groups)
+    top = _GROUPS_TOP + 28 + max(len(_folded(title)) for title in groups) * _LINE
     for i, (title, names) in enumerate(groups.items()):
         x = _MARGIN + i * (width + _MARGIN)
         yield f'<path class="arrow" d="M{x:g} {_GROUPS_TOP}H{x + width:g}"/>'
-        yield _text("title", x, _GROUPS_TOP + 22, title.partition(";")[0])
+        for j, line in enumerate(_folded(title)):
+            yield _text("title", x, _GROUPS_TOP + 22 + j * _LINE, line)
+        columns = _columns(names)
         for j, name in enumerate(names):
-            yield _text("command", x + j % 2 * width / 2, _GROUPS_TOP + 46 + j // 2 * _LINE, name)
+            yield _text("command", x + j % columns * width / 2, top + j // columns * _LINE, name)
+
+
+def _folded(title: str) -> list[str]:
+    """Return the lines of the title of a group, up to its semicolon."""
+    return wrap(title.partition(";")[0], _TITLE_CHARACTERS)
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Return in how many columns the names of a group's commands fit."""
+    return 1 if max(map(len, names)) > _NAME_CHARACTERS else 2
 
 
 def _labelled(kind: str, x: int, y: int, width: int, labels: Sequence[str], height: int = 0) -> Iterator[str]:

@@ -1,0 +1,73 @@
+"""The README's picture: its texts are legible in a browser, and name the real flow and all commands."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+import tierctl
+from tierctl.cli.docs.picture import picture
+from tierctl.cli.docs.write import PICTURE, files
+from tierctl.cli.help.node import load_commands
+from tierctl.cli.main import COMMANDS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+TEXTS_AND_BOXES = """() => {
+  const box = element => { const b = element.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height] };
+  const all = [...document.querySelectorAll('text')];
+  const rects = [...document.querySelectorAll('rect')].map(box);
+  return [all.map(text => [text.textContent, ...box(text)]), rects];
+}"""
+
+
+def test_it_has_every_command_and_the_steps_of_the_flow() -> None:
+    root = ET.fromstring(files()[PICTURE])
+    texts: dict[str, list[str]] = {}
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        texts.setdefault(element.get("class") or "", []).append(element.text or "")
+    assert sorted(texts["command"]) == sorted(COMMANDS)
+    packages = {path.name for path in Path(tierctl.__file__).parent.rglob("*") if path.is_dir()}
+    assert {"read", "fold", "plan", "apply", "report"} <= packages & set(texts["title"])
+    known = {name for node in load_commands().walk() for option in node.options for name in option.names}
+    assert set(texts["option"]) <= known
+
+
+def faults(svg: str, browser: "Browser", folder: Path) -> list[str]:
+    """Return the texts that overlap another text, or cross the edge of a box, in a browser."""
+    file = folder / "picture.svg"
+    file.write_text(svg)
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        texts, boxes = page.evaluate(TEXTS_AND_BOXES)
+    found = []
+    for (one, *a), (other, *b) in combinations(texts, 2):
+        if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]:
+            found.append(f"{one!r} overlaps {other!r}")
+    for text, left, top, right, bottom in texts:
+        for x, y, to_x, to_y in boxes:
+            is_inside = x <= left and right <= to_x and y <= top and bottom <= to_y
+            is_outside = right <= x or to_x <= left or bottom <= y or to_y <= top
+            if not is_inside and not is_outside:
+                found.append(f"{text!r} crosses the edge of a box")
+    return found
+
+
+def test_no_text_is_hidden(browser: "Browser", tmp_path: Path) -> None:
+    assert faults(files()[PICTURE], browser, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {"One": ["a-very-long-name-of-a-command", "x"], "Two": ["y"], **{f"T{i}": ["z"] for i in range(4)}},
+        {f"Title-without-any-space-{i}" * 2: ["a"] for i in range(5)},
+    ],
+)
+def test_a_text_that_is_too_long_is_found(
+    groups: dict[str, list[str]], browser: "Browser", tmp_path: Path
+) -> None:
+    assert faults(picture(groups), browser, tmp_path)
