@@ -8,7 +8,7 @@ import pytest
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import Ran
-from tests.live.commands import base_offsets, tierctl, where
+from tests.live.commands import base_offsets, rows, tierctl, where
 from tests.live.test_leaks import leak
 from tests.support.broker import Brokers
 
@@ -49,6 +49,8 @@ def test_lag_leaks_and_runs(brokers: Brokers, tmp_path: Path) -> None:
     assert ran.code == ExitCode.PARTIAL
     assert "unknown_topic" in ran.out
     assert f"tierctl delete --mark --topic-id {topic_id}" in ran.out
+    explained = rows("explain", "leaked", 0, *status[1:-2])
+    assert {(row["next_action"], row["reason_kind"]) for row in explained} == {("none", "leaked")}
     two_days = tierctl(*status, "--now", "+2d", "--output", "json")
     assert shown(two_days)["leaked"]["stuck_deletes"] == len(base_offsets(broker, "leaked")) == 5
     for step in ("--mark", None):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tierctl.locallog import read_log_dirs, read_topic_configs
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicPartition
 from tierctl.model.configs import CopyLag
+from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.sweep import plan_retention
@@ -47,23 +48,59 @@ def check_times(plan: Plan) -> None:
             assert each.reason.facts["expires_at_ms"] > NOW_MS
 
 
-def sweep(world: World, *, explained: Selection | None) -> Plan:
+VERSIONS = st.sampled_from([KafkaVersion.parse(text) for text in ("3.6", "3.9", "4.2", "4.3", "4.4")])
+
+
+def sweep(world: World, *, explained: Selection | None, now_ms: int = NOW_MS) -> Plan:
     return plan_retention(
         world.state,
         [world.log],
         {"orders": world.config},
-        now_ms=NOW_MS,
+        now_ms=now_ms,
         log_start_offsets={TopicPartition("orders", 0): world.raised_to},
         explained=explained,
     )
 
 
 @MANY
-@given(st.one_of(histories(), chains()))
-def test_every_remote_segment_has_a_step_or_a_reason(world: World) -> None:
+@given(st.one_of(histories(), chains()), VERSIONS)
+def test_every_remote_segment_has_a_step_or_a_reason(world: World, version: KafkaVersion) -> None:
+    """The tiers have deletes in progress, unfinished copies, and segments of other leaders and topic ids."""
+    world = replace(world, config=replace(world.config, kafka_version=version))
     plan = sweep(world, explained=EVERYTHING)
     assert plan == sweep(world, explained=None)
     check_remote(plan, world.state)
+
+
+def carried_out(plan: Plan, world: World) -> World:
+    """Return the world after the steps of `plan`."""
+    by_id = {s.segment_id: s for s in world.segments}
+    for step in plan.steps:
+        advance(
+            world.state, by_id[step.segment_id or ""], S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
+        )
+    moved = max((step.details.get("new_log_start_offset", 0) for step in plan.steps), default=0)
+    return replace(world, raised_to=max(world.raised_to, moved))
+
+
+@MANY
+@given(chains(), VERSIONS, st.sampled_from([DAY_MS, 3 * DAY_MS]))
+def test_a_segment_is_deleted_at_the_explained_time(
+    world: World, version: KafkaVersion, retention_ms: int
+) -> None:
+    config = replace(world.config, kafka_version=version, retention_ms=retention_ms)
+    world = replace(world, config=config)
+    plan = sweep(world, explained=EVERYTHING)
+    world = carried_out(plan, world)
+    for each in plan.kept:
+        if each.reason.kind is not K.WILL_EXPIRE:
+            continue
+        at_ms = each.reason.facts["expires_at_ms"]
+        before, then = (sweep(world, explained=None, now_ms=now_ms) for now_ms in (at_ms - 1, at_ms))
+        assert each.segment_id not in {step.segment_id for step in before.steps}
+        # A run stops before a hole; the next one begins after it.
+        is_after_hole = any("a hole" in skip.reason for skip in then.skipped)
+        assert each.segment_id in {step.segment_id for step in then.steps} or is_after_hole
 
 
 @MANY

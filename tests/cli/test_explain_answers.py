@@ -1,0 +1,177 @@
+"""Each answer of `explain` on captured data: the next action, Kafka's rule, and the settings that decide."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import tierctl
+
+Capture = Callable[..., Path]
+LAG, CLUSTER, EPOCHS = ("copy-lag", "4.4.0"), ("tiered-cluster", "4.3.0"), ("delete-across-epoch", "4.3.0")
+UNCLEAN, UNTIERED = ("unclean-leader", "4.3.0"), ("untiered-broker", "4.3.0")
+FOLDERS = {
+    LAG: ("tiered-metadata", "local"),
+    CLUSTER: ("after", "after"),
+    EPOCHS: ("before", "before"),
+    UNCLEAN: ("before/broker-1", "before/broker-1"),
+    UNTIERED: ("tiered-metadata", "local"),
+}
+"""The folders of the metadata topic and of the log in each capture."""
+FILE, DEFAULT = "topic settings file", "default"
+CANDIDATES, BY_TIME = "RLMCopyTask, candidate segments", "RLMExpirationTask, by retention time"
+LOOKED_AT_MS = "1795332948011"
+"""When the copy lag was captured."""
+HOUR = {"remote.storage.enable": "true", "retention.ms": "3600000"}
+LAGGING = {"remote.storage.enable": "true", "remote.copy.lag.ms": "7200000", "remote.copy.lag.bytes": "-1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An answer: where it is given, and what the row says."""
+
+    kind: str
+    of: tuple[str, str]
+    topic: str
+    location: str
+    action: str = "none"
+    rule: str
+    sources: dict[str, str] = field(default_factory=dict)
+    words: str
+    now: str = "2026-11-22T08:00:00Z"
+    settings: dict[str, str] = field(default_factory=lambda: HOUR)
+
+
+CASES = (
+    Case(
+        kind="not_rolled",
+        of=LAG,
+        topic="future",
+        location="local",
+        rule=CANDIDATES,
+        sources={"segment.bytes": DEFAULT, "segment.ms": DEFAULT},
+        words="the active segment is not rolled yet",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="open_transaction",
+        of=UNTIERED,
+        topic="ledger",
+        location="local",
+        rule=CANDIDATES,
+        words="open by producer 1000 since 2026-11-21T10:35:48Z at the last stable offset 3280",
+    ),
+    Case(
+        kind="copy_lag",
+        of=LAG,
+        topic="latecomer",
+        location="local",
+        rule=CANDIDATES,
+        sources={"remote.copy.lag.ms": FILE, "remote.copy.lag.bytes": FILE},
+        words="its newest record is 96258 ms old, remote.copy.lag.ms is 7200000",
+        settings=LAGGING,
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="rolled",
+        of=LAG,
+        topic="future",
+        location="local",
+        action="copy",
+        rule="RLMCopyTask",
+        sources={"remote.storage.enable": FILE},
+        words="rolled, below the last stable offset 744",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="retention_ms",
+        of=LAG,
+        topic="future",
+        location="tier",
+        action="delete",
+        rule=BY_TIME,
+        sources={"retention.ms": FILE},
+        words="retention.ms 3600000: its newest record is of 2026-11-22T00:28:41Z, before 2026-11-22T06:",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="will_expire",
+        of=CLUSTER,
+        topic="metrics",
+        location="tier",
+        rule=BY_TIME,
+        sources={"retention.ms": FILE, "retention.bytes": DEFAULT},
+        words="expires at 2026-11-21T11:30:23Z: its newest record is of 2026-11-21T10:30:23Z",
+        now="2026-11-21T11:00:00Z",
+    ),
+    Case(
+        kind="stalled",
+        of=LAG,
+        topic="future",
+        location="tier",
+        rule=BY_TIME,
+        sources={"retention.ms": FILE},
+        words="is in the future, so neither it nor any behind it expires by retention.ms",
+        now=LOOKED_AT_MS,
+    ),
+    Case(
+        kind="off_lineage",
+        of=UNCLEAN,
+        topic="payouts",
+        location="tier",
+        rule="RLMExpirationTask, within leader epochs",
+        words="off the lineage: its epochs 0@432 are not those of the log: 0@0, 4@520, 5@1220",
+    ),
+    Case(
+        kind="log_start_offset",
+        of=EPOCHS,
+        topic="ledger",
+        location="tier",
+        action="delete",
+        rule="RLMExpirationTask, by log start offset",
+        words="below the log start offset 313",
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
+def test_an_answer(case: Case, capture: Capture, tmp_path: Path) -> None:
+    root, file = capture(*case.of), tmp_path / "topics.properties"
+    metadata, log = (root / folder for folder in FOLDERS[case.of])
+    file.write_text("".join(f"{case.topic}.{name}={value}\n" for name, value in case.settings.items()))
+    where = ("--metadata", metadata, "--log-dir", log, "--topic-configs", file, "--now", case.now)
+    found = rows("explain", case.topic, 0, *where)
+    own = [row for row in found if (row["reason_kind"], row["location"]) == (case.kind, case.location)]
+    assert own, [(row["reason_kind"], row["location"], row["reason"]) for row in found]
+    assert case.words in own[0]["reason"]
+    for row in own:
+        assert (row["next_action"], row["rule"]) == (case.action, case.rule)
+        assert {each["name"]: each["source"] for each in row["settings"]} == case.sources
+        stated = (f"{each['name']}={each['value']} ({each['source']})" for each in row["settings"])
+        assert row["decided_by"] == "; ".join([case.rule, *stated])
+
+
+def rows(*args: object) -> list[dict[str, Any]]:
+    ran = tierctl(*args, "--output", "jsonl")
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
+def test_segments_of_a_marked_topic_are_deleted_by_delete(writable: Callable[[str], Path]) -> None:
+    """A leaked topic is marked: explain and delete agree about each of its segments."""
+    metadata, remote = writable("tiered-cluster/before"), writable("tiered-cluster/before-remote")
+    where = ("--metadata", metadata, "--remote", remote)
+    (topic_id,) = {row["topic_id"] for row in rows("segments", *where, "--topic", "shortlived")}
+    named = ("--topic-id", topic_id, "--i-know-it-is-deleted", topic_id)
+    marked = tierctl("delete", *where, "--mark", *named, "--apply", "--yes", "--allow-live-brokers")
+    assert marked.code == 0, marked.err
+    steps = rows("delete", *where)
+    planned = {step["segment_id"] for step in steps if step["segment_id"] and step["partition"] == 0}
+    found = rows("explain", "shortlived", 0, *where)
+    assert planned
+    assert {row["segment_id"] for row in found if row["next_action"] == "delete"} == planned
+    assert {row["reason_kind"] for row in found} == {"topic_deleted"}
+    assert {row["rule"] for row in found} == {"RemotePartitionRemover (KIP-405)"}
