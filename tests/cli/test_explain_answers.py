@@ -71,7 +71,7 @@ CASES = (
         location="local",
         rule=CANDIDATES,
         sources={"remote.copy.lag.ms": FILE, "remote.copy.lag.bytes": FILE},
-        words="its newest record is 96258 ms old, remote.copy.lag.ms is 7200000",
+        words="its newest record is 96258 ms old, the limit by remote.copy.lag.ms is 7200000",
         settings=LAGGING,
         now=LOOKED_AT_MS,
     ),

@@ -161,10 +161,12 @@ def _copy_lag(facts: Mapping[str, Any]) -> str:
     limits = []
     if facts["lag_ms"] is not None:
         age_ms, lag_ms = facts["age_ms"], facts["lag_ms"]
-        limits.append(f"its newest record is {age_ms} ms old, {topic.COPY_LAG_MS.name} is {lag_ms}")
+        limits.append(
+            f"its newest record is {age_ms} ms old, the limit by {topic.COPY_LAG_MS.name} is {lag_ms}"
+        )
     if facts["lag_bytes"] is not None:
         following, lag_bytes = facts["following_bytes"], facts["lag_bytes"]
-        limits.append(f"{following} bytes follow it, {topic.COPY_LAG_BYTES.name} is {lag_bytes}")
+        limits.append(f"{following} bytes follow it, the limit by {topic.COPY_LAG_BYTES.name} is {lag_bytes}")
     waiting = " and ".join(limits) or "both copy lags are unlimited, so no segment is ever copied"
     return f"segments from offset {facts['from_offset']} on wait for the copy lag of that segment: {waiting}"
 
