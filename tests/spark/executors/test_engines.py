@@ -12,8 +12,9 @@ COMMANDS = {
     "format": ("format", "--style", "json", "--order", "time"),
     "segments": ("segments", "--all", "-o", "json"),
     "verify": ("verify", "--deep", "--now", NOW_MS, "-o", "json"),
+    "rebuild": ("rebuild", "-o", "jsonl"),
 }
-CODES = {"format": 7, "segments": 7, "verify": 7}
+CODES = {"format": 7, "segments": 7, "verify": 7, "rebuild": 0}
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,9 @@ def here(spoilt: Spoilt) -> dict[str, Ran]:
 
 def _words(name: str, tier: Spoilt) -> tuple[object, ...]:
     command, *more = COMMANDS[name]
-    remote = ("--remote", tier.remote) if name == "verify" else ()
-    return (command, "--metadata", tier.metadata, *remote, *more)
+    metadata = tier.metadata.with_name("new") if name == "rebuild" else tier.metadata
+    remote = ("--remote", tier.remote) if name in {"verify", "rebuild"} else ()
+    return (command, "--metadata", metadata, *remote, *more)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

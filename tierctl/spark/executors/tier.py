@@ -62,7 +62,7 @@ def read_each(
     def cost_of_group(group: Sequence[Item]) -> int:
         return sum(map(cost_us, group))
 
-    for job in grouped(items, lambda each: max(cost_us(each), job_us // ITEMS_PER_JOB), job_us):
+    for job in grouped(items, lambda each: max(cost_us(each), -(-job_us // ITEMS_PER_JOB)), job_us):
         groups = list(grouped(job, cost_us, group_us))
         for results in executors.run(function, groups, cost=cost_of_group, min_task_cost=_LEAST_US):
             yield from results
