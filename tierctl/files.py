@@ -227,7 +227,7 @@ def exclusive(folder: Path, name: str = OWN_LOCK, *, timeout_s: float = 0) -> It
 
     Raise LockedError if another tierctl holds the lock longer than `timeout_s`.
     """
-    fd = _locked(folder / name, time.monotonic() + timeout_s)
+    fd = _locked_file(folder / name, time.monotonic() + timeout_s)
     try:
         yield
     finally:
@@ -241,20 +241,25 @@ def exclusive_replacement(path: Path, *, timeout_s: float) -> Iterator[None]:
     Raise LockedError as `exclusive`. All processes that use the lock must use this function.
     """
     lock = path.with_name(f".{path.name}.lock")
-    deadline_s = time.monotonic() + timeout_s
-    fd = _locked(lock, deadline_s)
-    # The previous holder may have removed the file before this process got the lock of it.
-    while not _is_file_of(fd, lock):
-        os.close(fd)
-        fd = _locked(lock, deadline_s)
+    fd = _locked_file(lock, time.monotonic() + timeout_s)
     try:
         yield
     finally:
         # The file is removed while the lock is held. A process that waits for the lock then gets it on a
-        # removed file, finds that out with `_is_file_of`, and opens the new file.
+        # removed file, finds that out in `_locked_file`, and opens the new file.
         with suppress(OSError):
             lock.unlink()
         os.close(fd)
+
+
+def _locked_file(path: Path, deadline_s: float) -> int:
+    """Return what `_locked` returns, of the file that `path` names while the lock is held."""
+    fd = _locked(path, deadline_s)
+    # The previous holder may have removed the file before this process got the lock of it.
+    while not _is_file_of(fd, path):
+        os.close(fd)
+        fd = _locked(path, deadline_s)
+    return fd
 
 
 def _locked(path: Path, deadline_s: float) -> int:

@@ -10,6 +10,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.cli.shell import tierctl
 from tests.commands.test_rebuild import digests, lose, metadata_bytes, offline
+from tests.metadata.topics import topic_in
 from tests.support.broker_lock import can_start, running_broker
 
 Writable = Callable[[str], Path]
@@ -117,3 +118,30 @@ def test_the_configured_number_of_metadata_partitions(root: Path, tmp_path: Path
         ran = tierctl(*offline(root), "--config", config)
         assert ran.code == code, ran.err
         assert (f"has {count} partitions" in ran.err and f"states {stated}" in ran.err) == bool(code)
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty folder"])
+def test_a_refused_run_leaves_no_metadata_topic(is_there: bool, root: Path, tmp_path: Path) -> None:
+    """The log directories of one broker lack a partition of the tier, so that its log start is unknown."""
+    new = tmp_path / "new"
+    if is_there:
+        new.mkdir()
+    broken = next(brokers_of(root)[0].glob("payouts-*")) / "leader-epoch-checkpoint"
+    broken.write_text("damaged")
+    where = ("--metadata", new, "--remote", root / "remote", "--log-dir", brokers_of(root)[0])
+    ran = tierctl("rebuild", *where, "--apply")
+    assert ran.code == 4, ran.err
+    assert new.exists() is is_there
+    assert list(new.glob("*")) == []
+    ran = tierctl("rebuild", "--metadata", new, "--remote", root / "remote", "--apply")
+    assert ran.code == 0, ran.err
+    assert len(list(new.glob(f"{METADATA_TOPIC}-*"))) == 50
+
+
+def test_a_topic_that_was_there_before_a_refused_run_stays(root: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    topic_in(new, writable=True, partition_count=3).close()
+    before = digests(new)
+    ran = tierctl("rebuild", "--metadata", new, "--remote", tmp_path / "none", "--apply")
+    assert ran.code != 0
+    assert digests(new) == before

@@ -1,7 +1,7 @@
 """The planner of a mutating command: how its plan is decided, again and again from the current state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +11,8 @@ from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.topic import topic_location
+from tierctl.metadata.topic.creation import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.saved import refusal
@@ -65,18 +67,25 @@ class Planner(Generic[R]):
         Raises UsageError for fields that contradict each other, and the errors of `mutation`.
         """
         request.validate()
-        with mutation(
-            request.target,
-            progress or SilentProgress(),
-            logs_decide=self.logs_decide,
-            writes_logs=self.writes_logs,
-            may_be_new=self.may_be_new and not must_exist,
-            make_topic=self.makes_topic(request) and not must_exist,
-            changes_tier=self.changes_tier,
-            folder=lambda resources: self.folder(request, resources),
-            reader=self.reader,
-        ) as run:
-            yield run
+        with ExitStack() as opened:
+            # A command that changes the tier may have stored the id of a new topic there: such a topic stays.
+            if self.may_be_new and not self.changes_tier and request.apply and request.metadata is not None:
+                location = topic_location("--metadata", request.metadata)
+                if location.is_local:
+                    opened.enter_context(removed_if_unused(location.path))
+            yield opened.enter_context(
+                mutation(
+                    request.target,
+                    progress or SilentProgress(),
+                    logs_decide=self.logs_decide,
+                    writes_logs=self.writes_logs,
+                    may_be_new=self.may_be_new and not must_exist,
+                    make_topic=self.makes_topic(request) and not must_exist,
+                    changes_tier=self.changes_tier,
+                    folder=lambda resources: self.folder(request, resources),
+                    reader=self.reader,
+                )
+            )
 
     def run(self, request: R, progress: Progress | None, *, stop: Stop | None = None) -> MutationResult:
         """Decide the plan, and with `apply` carry it out; with `stop` the caller listens to signals."""

@@ -1,10 +1,15 @@
 """Creates the metadata topic's partition folders; an interrupted creation is completed by the next call."""
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tierctl.files import TEMP_SUFFIX, FileSystem, write_durably
+from tierctl.errors import LockedError
+from tierctl.files import TEMP_SUFFIX, FileSystem, exclusive, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.metadata.topic.folder_writer import LOCK
 from tierctl.model import EpochEntry, Uuid
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
@@ -31,6 +36,37 @@ def make_topic(
     # Partition 0 is created last: if it exists, all partitions exist.
     for partition in range(highest, -1, -1):
         _make_partition(folder / f"{METADATA_TOPIC}-{partition}", topic_id, fs)
+
+
+@contextmanager
+def removed_if_unused(folder: Path) -> Iterator[None]:
+    """Remove a topic that the block made in `folder`, if the block raises before it has written an event.
+
+    The folder is removed, too, if it did not exist. A topic that existed before the block stays.
+    """
+    is_new = not folder.exists()
+    had_topic = folder.is_dir() and bool(partitions_in(folder))
+    try:
+        yield
+    except BaseException:
+        if not had_topic and folder.is_dir():
+            # The operator needs the error of the block, not that of the removal.
+            with suppress(OSError, LockedError):
+                _remove_unused(folder, with_folder=is_new)
+        raise
+
+
+def _remove_unused(folder: Path, *, with_folder: bool) -> None:
+    with exclusive(folder, LOCK):
+        partitions = [folder / f"{METADATA_TOPIC}-{number}" for number in partitions_in(folder)]
+        if not all(map(_is_empty, partitions)):
+            return
+        # Partition 0 is removed first: after a crash the next `make_topic` completes the topic.
+        for partition in partitions:
+            shutil.rmtree(partition)
+        (folder / LOCK).unlink()
+    if with_folder:
+        folder.rmdir()
 
 
 def _is_unfinished(folder: Path, found: Sequence[int]) -> bool:
