@@ -196,3 +196,57 @@ def test_an_error_names_the_line(folder: Path) -> None:
     ran = tierctl("segments", "--metadata", folder, cwd=folder)
     assert ran.code == 2
     assert "server.properties, line 2: log.cleanup.policy='x'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "found", "message"),
+    [
+        (("--master", "foo"), "master", "foo", "no master of Spark"),
+        (("--spark-conf", "a=b"), "spark-conf", "a=b", "expected spark.KEY=VALUE"),
+        (
+            ("--spark-conf", f"spark.my.password={SECRET}"),
+            "spark-conf",
+            "spark.my.password=[hidden]",
+            "must not contain credentials",
+        ),
+        (
+            ("--spark-conf", f"spark.x=-Dpassword={SECRET}"),
+            "spark-conf",
+            "spark.x=[hidden]",
+            "must not contain credentials",
+        ),
+        (
+            ("--master", "sc://h", "--spark-conf", "spark.executor.cores=1"),
+            "spark-conf",
+            "spark.executor.cores=1",
+            "has its own value",
+        ),
+    ],
+)
+def test_spark_settings_that_are_refused_before_spark_starts(
+    options: tuple[str, ...], setting: str, found: str, message: str, tmp_path: Path
+) -> None:
+    ran = tierctl("config", "check", "--engine", "spark", *options, "-o", "json", cwd=tmp_path)
+    assert ran.code == 2
+    (problem,) = ran.json
+    assert (problem["kind"], problem["setting"], problem["found"]) == ("refused", setting, found)
+    assert message in problem["message"]
+    assert SECRET not in ran.out + ran.raw_err
+
+
+def test_every_refused_spark_setting_is_found_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text(
+        f'[profiles.default]\nmaster = "foo"\nspark-conf = ["a=b", "spark.my.token={SECRET}"]\n'
+    )
+    ran = tierctl("config", "check", "--engine", "spark", "-o", "json", cwd=tmp_path)
+    assert [(each["setting"], each["line"]) for each in ran.json] == [
+        ("master", 2),
+        ("spark-conf", 3),
+        ("spark-conf", 3),
+    ]
+    assert SECRET not in ran.out + ran.raw_err
+
+
+def test_options_of_spark_need_the_engine_of_config_itself(tmp_path: Path) -> None:
+    ran = tierctl("config", "show", "--master", "local", "sweep", "--engine", "spark", cwd=tmp_path)
+    assert (ran.code, "--master needs --engine spark" in ran.err) == (2, True)

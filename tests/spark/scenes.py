@@ -4,7 +4,7 @@ Nothing here imports PySpark, so that the local engine can be tried without it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,37 @@ def restores(run: Run, capture: Capture, folder: Path) -> Any:
     return [each.out for each in ran], files_in(broker), rows
 
 
+def besides_spark(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of doctor or of config show without those about Spark, of which none may be a fault."""
+    about_spark = [each for each in rows if each.get("check", "").startswith("spark_")]
+    assert {each["outcome"] for each in about_spark} <= {"ok", "not_checked"}
+    of_session = [each for each in rows if each.get("scope") == "spark"]
+    options = [each for each in rows if each.get("setting") in {"engine", "master"}]
+    return [each for each in rows if each not in [*about_spark, *of_session, *options]]
+
+
+def checks_files(run: Run, capture: Capture, folder: Path) -> Any:
+    del folder
+    root = capture("tiered-cluster")
+    where = (f"--metadata={root}/before", f"--remote={root}/before-remote", f"--log-dir={root}/before")
+    ran = run("doctor", *where, "-o", "json")
+    return ran.code, besides_spark(ran.json)
+
+
+def shows_settings(run: Run, capture: Capture, folder: Path) -> Any:
+    del capture
+    (folder / "topics.properties").write_text("clicks.retention.bytes=2097152\n")
+    ran = run("config", "show", "--topic-configs", "topics.properties", "-o", "json", cwd=folder)
+    return ran.code, besides_spark(ran.json)
+
+
+def checks_settings(run: Run, capture: Capture, folder: Path) -> Any:
+    del capture
+    (folder / "topics.properties").write_text("clicks.retention.byts=1\n")
+    ran = run("config", "check", "--topic-configs", "topics.properties", "-o", "json", cwd=folder)
+    return ran.code, ran.json
+
+
 SCENES: dict[str, Scene] = {
     "copy": copies,
     "sweep": sweeps,
@@ -205,7 +236,10 @@ SCENES: dict[str, Scene] = {
         "offsets", "repair", "--state-dir", STATE, "--metadata={metadata}", "-o", "json", "--apply"
     ),
     "pipeline run": writes_tables,
+    "doctor": checks_files,
+    "config show": shows_settings,
+    "config check": checks_settings,
     "fetch --rebuild": reading("fetch", "--rebuild", "--remote={root}/before-remote", "-o", "jsonl"),
     **recovery.SCENES,
 }
-CODES = {"cache show": 7, "cache verify": 7, "cache compact": 7, "offsets check": 7}
+CODES = {"cache show": 7, "cache verify": 7, "cache compact": 7, "offsets check": 7, "config check": 2}

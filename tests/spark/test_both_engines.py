@@ -1,10 +1,8 @@
 """Every cell of the table of engines: output and files are the same on both engines."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,23 @@ from tierctl.metadata.cache_files.rows import entry_rows
 from tierctl.model.engine import WORK_ON_EXECUTORS, EngineName, engines_of
 from tierctl.spark.executors import cache_files as spark_files
 from tierctl.spark.executors import fold, tier
-from tierctl.spark.executors.transport import Executors
 
-from tests.cli.shell import Ran, environment, tierctl
-from tests.spark import recovery
+from tests.cli.shell import environment, tierctl
+from tests.spark import recovery, test_engines_beside_brokers
 from tests.spark.clusters import ROOT
+from tests.spark.on_engines import Run, require_same_on_both_engines
 from tests.spark.scenes import CODES, SCENES, STATE, files_in, state_directory
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
 
 Capture = Callable[[str], Path]
-SPARK = ("--engine", "spark", "--master", "local[2]")
 
 
 def test_every_command_has_a_scene() -> None:
     commands = {command for command in WORK_ON_EXECUTORS if EngineName.SPARK in engines_of(command)}
-    assert {command.partition(" --")[0] for command in SCENES} == commands
-    # tests/live/test_backup_config.py and tests/spark/session/test_submit.py run the others.
-    assert commands | ONLY_LOCAL.keys() | {"backup-config", "submit"} == WORK_ON_EXECUTORS.keys()
+    scenes = {*SCENES, *test_engines_beside_brokers.SCENES}
+    assert {command.partition(" --")[0] for command in scenes} == commands
+    # tests/spark/session/test_submit.py runs the other one.
+    assert commands | ONLY_LOCAL.keys() | {"submit"} == WORK_ON_EXECUTORS.keys()
     assert not commands & ONLY_LOCAL.keys()
 
 
@@ -48,33 +46,10 @@ def small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_engines_print_and_write_the_same(
     command: str, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs: list[object] = []
-    functions: list[object] = []
-    collect, read = Executors._collect, Executors.run
+    def scene(run: Run, folder: Path) -> Any:
+        return SCENES[command](run, capture, folder)
 
-    def counted(self: Executors, *args: Any, **more: Any) -> Any:
-        jobs.append(args)
-        return collect(self, *args, **more)
-
-    def noted(self: Executors, function: Any, *args: Any, **more: Any) -> Any:
-        functions.append(getattr(function, "func", function))
-        return read(self, function, *args, **more)
-
-    monkeypatch.setattr(Executors, "_collect", counted)
-    monkeypatch.setattr(Executors, "run", noted)
-    found = []
-    for engine in EngineName:
-        more = SPARK if engine is EngineName.SPARK else ("--engine", "local")
-        codes: list[int] = []
-        # In the same folder, because its path is printed.
-        folder = tmp_path / "here"
-        folder.mkdir()
-        found.append(SCENES[command](partial(run_noting, codes, more), capture, folder))
-        shutil.rmtree(folder)
-        assert codes[-1] == CODES.get(command, codes[-1])
-        assert codes[-1] != 1
-        assert bool(jobs) is (engine is EngineName.SPARK), "executors did nothing"
-    assert found[0] == found[1]
+    functions = require_same_on_both_engines(scene, tmp_path, monkeypatch, code=CODES.get(command))
     if command in recovery.SCENES:
         assert tier._list_folder in functions, "executors did not list the tier"
         assert tier._read_group in functions, "executors read no object"
@@ -92,12 +67,6 @@ def test_the_local_engine_needs_no_spark(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [*LOCAL]
-
-
-def run_noting(codes: list[int], more: tuple[str, ...], *words: object, cwd: Path | None = None) -> Ran:
-    ran = tierctl(*words, *more, cwd=cwd)
-    codes.append(ran.code)
-    return ran
 
 
 @pytest.mark.parametrize("command", [name for name, work in WORK_ON_EXECUTORS.items() if work is None])

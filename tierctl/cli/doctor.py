@@ -46,7 +46,7 @@ def _narrowed(topic: options.Topics = None, state_dir: options.StateDir = None) 
     """Group: the topics whose settings and rights are checked, and the state directory."""
 
 
-@with_options(options.where, options.private_keys, _narrowed, ..., output_options.rows)
+@with_options(options.where, options.private_keys, _narrowed, ..., options.engine, output_options.rows)
 def doctor(
     ctx: click.Context,
     probe_writes: ProbeWrites = False,
@@ -62,6 +62,10 @@ def doctor(
     lifecycle rules of the store, the state directory, and readable files with secrets. doctor checks only
     what the options name; other checks are listed as not checked and never count as ok. It changes nothing,
     except with --probe-writes.
+
+    With --engine spark, doctor starts Spark and checks each executor: its versions of Python and of
+    libraries, its disk space, and whether it reaches the cluster, the metadata topic and the store with its
+    own credentials. Executors also read the metadata topic.
 
     Exit 0 if every check that was made is ok. Exit 3 if a problem or a warning needs an operator, or if a
     requested check could not be made. If no check could be made, the exit code is that of the first error.

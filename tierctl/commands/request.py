@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Self
 from tierctl import locallog
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.errors import NotFoundError
+from tierctl.metadata.topic import topic_location
 from tierctl.model.engine import EngineName
-from tierctl.model.location import TruncatedMetadata
+from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
@@ -165,3 +166,13 @@ def require_named_files(request: Request) -> None:
     for file in private_keys_of(request.aiven_private_key).values():
         if not file.is_file():
             raise NotFoundError(f"--aiven-private-key {file}: no such file")
+
+
+def cluster_location(request: Request) -> TopicLocation | None:
+    """Return the location of the cluster that has the topics, for executors; None without a cluster."""
+    servers = request.bootstrap_server
+    uri = request.metadata if servers is None else f"kafka://{servers}"
+    if uri is None or not uri.startswith("kafka:"):
+        return None
+    option = "--metadata" if servers is None else "--bootstrap-server"
+    return topic_location(option, uri, command_config=request.command_config, config=request.config)

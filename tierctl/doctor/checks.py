@@ -13,6 +13,7 @@ store_probe     the same, by writing probe objects
 state_dir       the state directory
 secrets         files with passwords and keys
 log_dirs        brokers' log directories
+executors       the Spark session and its executors
 """
 
 from tierctl.doctor.result import Outcome, Row
@@ -21,6 +22,7 @@ from tierctl.row_enum import RowEnum
 _CLUSTER = "--bootstrap-server, or --metadata kafka://..."
 _REMOTE = "--remote"
 _PROBE = "--remote and --probe-writes"
+_SPARK = "--engine spark"
 
 
 class Check(RowEnum):
@@ -273,4 +275,53 @@ class Check(RowEnum):
         "later segment of the partition (segments written before Kafka 2.8 may have no snapshot).",
         fix="wait until retention has deleted the segment, or raise the log start offset above it "
         "(DeleteRecords)",
+    )
+    SPARK_SESSION = Row(
+        "spark_session",
+        Outcome.PROBLEM,
+        needs=_SPARK,
+        why="Every command with --engine spark starts this session, and ends with the same error.",
+        fix="correct --master and --spark-conf, or start the Spark master",
+    )
+    SPARK_PYTHON = Row(
+        "spark_python",
+        Outcome.PROBLEM,
+        needs=_SPARK,
+        why="Executors run tierctl's functions in their own Python: with another minor version of Python, "
+        "another tierctl, or without a library, every job fails.",
+        fix="give executors the driver's Python: 'tierctl submit --python-archive', or "
+        "--spark-conf spark.pyspark.python=...",
+    )
+    SPARK_SCRATCH = Row(
+        "spark_scratch",
+        Outcome.PROBLEM,
+        needs=_SPARK,
+        why="verify --deep and copies between tiers store whole segments in the executor's folder for "
+        "temporary files, one for each task.",
+        fix="free space on the executor, or set TMPDIR in the environment of the Spark workers",
+    )
+    SPARK_CLUSTER = Row(
+        "spark_cluster",
+        Outcome.PROBLEM,
+        needs=f"{_SPARK}, and a cluster",
+        why="Executors connect to the brokers themselves: an address such as localhost is another machine "
+        "there, and files with credentials must have the same path.",
+        fix="use addresses and listeners that executors reach, and copy the file of --command-config to them",
+    )
+    SPARK_METADATA = Row(
+        "spark_metadata",
+        Outcome.PROBLEM,
+        needs=f"{_SPARK} and --metadata",
+        why="Executors read the metadata topic themselves; with other files than the driver's, or without "
+        "the right to read, every command that reads the topic fails.",
+        fix="use a shared file system for folders, or grant the right to read with kafka-acls",
+    )
+    SPARK_STORE = Row(
+        "spark_store",
+        Outcome.PROBLEM,
+        needs=f"{_SPARK} and --remote",
+        why="Executors read, store and delete objects with the credentials of their own environment, which "
+        "may differ from those of the driver.",
+        fix="give executors an instance role, a profile or their own environment; use a shared file system "
+        "for folders",
     )

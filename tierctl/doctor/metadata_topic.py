@@ -9,7 +9,8 @@ from tierctl.doctor.result import Outcome
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.cluster import PartitionFacts, TopicFacts
 from tierctl.model.conflicts import metadata_topic_conflicts
-from tierctl.model.settings import topic
+from tierctl.model.settings import broker, topic
+from tierctl.model.settings import metadata_manager as manager
 
 _SHOWN = 5
 
@@ -53,6 +54,14 @@ def check_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Result]:
 def fewest_replicas(partitions: tuple[PartitionFacts, ...]) -> int:
     """Return the number of replicas of the partition that has the fewest."""
     return min(len(each.replicas) for each in partitions)
+
+
+def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:
+    """Return the number of metadata partitions that a broker's settings state, None if they state none."""
+    prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
+    name = manager.TOPIC_PARTITIONS.name
+    own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
+    return manager.TOPIC_PARTITIONS.given(own, source)
 
 
 def check_partitions(found: int, expected: int) -> Iterator[Result]:

@@ -14,7 +14,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "status": "read the metadata topic; check partitions",
     "explain": "read the metadata topic",
     "report": "read the metadata topic or the tables, also for growth; list the store; check partitions",
-    "doctor": None,
+    "doctor": "report versions, disk space and the sources that they reach; read the metadata topic",
     "segments": "read the metadata topic",
     "verify": "read the metadata topic; list the store; examine segments, and for repairs derive metadata",
     "format": "read and print ranges of the metadata topic",
@@ -23,7 +23,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "sweep": "read the metadata topic; delete segments",
     "delete": "read the metadata topic; delete segments",
     "apply": "all that they do for the command that made the plan; store or delete segments",
-    "backup-config": None,
+    "backup-config": "read the settings of topics",
     "rebuild": "read the metadata topic; list the tier and derive metadata from its objects",
     "restore": "list the tier and derive metadata from its objects; fetch and write segments "
     "(--materialise); copy objects (--new-ids)",
@@ -31,8 +31,8 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "submit": None,
     "pipeline run": "read the metadata topic; write the tables' files",
     "pipeline plan": None,
-    "config show": None,
-    "config check": None,
+    "config show": "report their versions, beside the settings of the Spark session",
+    "config check": "report versions and disk space, after Spark accepted its settings",
     "cache show": "read and decode cache files",
     "cache verify": "read and check cache files",
     "cache build": "read the metadata topic",
@@ -45,6 +45,13 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
 
 Decisions, and writes to the metadata topic, to caches and to files of offsets, stay in the local process.
 """
+
+WITHOUT_ENGINE = {
+    "schedule": "reads nothing of a tier but the names that it prints",
+    "submit": "reads nothing of a tier but the names that it prints; starts a command by spark-submit",
+    "pipeline plan": "reads nothing; calculates from measured costs",
+}
+"""Why a command has only the local engine."""
 
 
 def engines_of(command: str) -> tuple[EngineName, ...]:

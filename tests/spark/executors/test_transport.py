@@ -13,7 +13,7 @@ import tierctl
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, EngineError, StoreWriteFailed, UsageError
-from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, require_usable
+from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, probed, require_usable
 from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
 from tierctl.spark.executors.transport import Executors, balanced, grouped, input_results
 
@@ -94,10 +94,10 @@ def test_an_executor_that_cannot_work_is_refused(check: Any, version: str, expec
     assert [part.split()[0] for part in PROBES_DDL.split(", ")] == list(row)
     row |= {"version": version}
     if expected is None:
-        require_usable(row)
+        require_usable(probed(row))
         return
     with pytest.raises(type(expected), match=expected.message) as e:
-        require_usable(row)
+        require_usable(probed(row))
     assert row["host"] in f"{e.value.message} {e.value.hint}"
 
 

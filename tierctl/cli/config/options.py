@@ -265,6 +265,30 @@ def in_force(
     return [of_command], typed, request
 
 
+def spark_fields(
+    ctx: click.Context, settings: RunSettings, of_command: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fields of ConfigRequest that state whether and with which settings Spark is started.
+
+    Only `--engine spark` on the command line of `config` itself starts Spark: the engine of a profile or of
+    a COMMAND is a setting to show. Options of the COMMAND, `of_command`, have precedence.
+    """
+    typed = of_command or {}
+    own = request_of(commands.ConfigRequest, ctx)
+    if not options.is_typed(ctx, "engine") or own.engine is EngineName.LOCAL:
+        return {"engine": EngineName.LOCAL}
+    fields: dict[str, Any] = {"engine": own.engine, "master": own.master, "spark_conf": own.spark_conf}
+    origins: dict[str, Origin] = {}
+    for param in _options(ctx):
+        name = str(param.name)
+        if name in {"master", "spark_conf"}:
+            source = ctx.get_parameter_source(name) or ParameterSource.DEFAULT
+            if name in typed:
+                source, fields[name] = ParameterSource.COMMANDLINE, typed[name]
+            origins[name] = _origin(param, settings_key(param.opts), source, settings)
+    return fields | {"origins": origins}
+
+
 def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesToCheck:
     """Return the files that profiles name, and the problems of tierctl.toml and of the environment."""
     problems = list(settings.environment_problems())

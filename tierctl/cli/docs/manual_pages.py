@@ -11,7 +11,7 @@ from typing import Final
 from tierctl import __version__
 from tierctl.cli.docs.roff import escaped, from_markdown
 from tierctl.errors import ExitCode
-from tierctl.model.engine import WORK_ON_EXECUTORS, engines_of
+from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
 from tierctl.model.settings.table import Scope, Setting
 from tierctl.report.metrics.families import FAMILIES
@@ -109,7 +109,7 @@ def _metrics(_: str) -> Iterator[str]:
 def _engines(_: str) -> Iterator[str]:
     """Yield every command with its engines, from the table in `model.engine`."""
     for command, work in WORK_ON_EXECUTORS.items():
-        text = "no work for executors." if work is None else f"executors {work}."
+        text = f"{WITHOUT_ENGINE[command]}." if work is None else f"executors {work}."
         yield f"- **{command}** *{', '.join(engines_of(command))}*: {_plain(text)}"
 
 

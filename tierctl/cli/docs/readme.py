@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tierctl.cli.docs.examples import questions
-from tierctl.model.engine import WORK_ON_EXECUTORS, EngineName, engines_of
+from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, EngineName, engines_of
 
 README: Final = Path(__file__).parents[3] / "README.md"
 BEGIN: Final = "<!-- The table to the next mark is written by `make docs` from {source}. -->"
@@ -36,7 +36,7 @@ def _engines() -> str:
     rows = []
     for command, work in WORK_ON_EXECUTORS.items():
         cells = " | ".join("yes" if engine in engines_of(command) else "–" for engine in engines)
-        rows.append(f"| `{command}` | {cells} | {work or '–'} |")
+        rows.append(f"| `{command}` | {cells} | {work or f'none: {WITHOUT_ENGINE[command]}'} |")
     header = " | ".join(f"`{engine}`" for engine in engines)
     return "\n".join(
         (f"| command | {header} | work of executors |", "|---" * (len(engines) + 2) + "|", *rows)

@@ -41,7 +41,7 @@ def _where(
     """Group: the cluster and the topics that are saved."""
 
 
-@with_options(_where, ..., rows)
+@with_options(_where, ..., options.engine, rows)
 def backup_config(ctx: click.Context, output_file: OutputFile) -> ExitCode:
     """Save the topic ids and settings of a running cluster that a tier's objects do not contain.
 
@@ -50,6 +50,9 @@ def backup_config(ctx: click.Context, output_file: OutputFile) -> ExitCode:
     lost, no other source has this data. Run the command from cron, and keep the file outside the cluster.
     Internal topics are left out. ACLs, quotas, users, delegation tokens, offsets of consumer groups and
     broker settings are not saved: back them up by other means.
+
+    With --engine spark, executors read the settings of the topics. They connect to the brokers themselves,
+    and need the file of --command-config under the same path.
     """
     printer = Printer.of(ctx, tables.SAVED_TOPICS)
     console = console_of(ctx)

@@ -6,7 +6,6 @@ without a source are reported as not checked.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tierctl.commands.broker_settings import stated_in_file, valid_in_file
+from tierctl.commands.broker_settings import stated_in_file
+from tierctl.commands.insight.executors import check_spark
+from tierctl.commands.insight.secret_files import secret_files
 from tierctl.commands.insight.topic_names import require_topics_of_files
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
@@ -22,30 +23,29 @@ from tierctl.doctor import brokers, clocks, log_dirs, metadata_topic, rights, se
 from tierctl.doctor.brokers import Broker
 from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, prevented
-from tierctl.doctor.secrets import SecretFile
 from tierctl.doctor.settings_files import check_file
 from tierctl.doctor.store import REFUSALS, examine_store
 from tierctl.doctor.store_probe import probe_store
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.locallog import read_topic_configs
 from tierctl.metadata.recent_writers import recent_writers
-from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.cluster import TopicFacts
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.private_keys import private_keys_of
+from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
-from tierctl.model.settings import broker, topic
-from tierctl.model.settings import metadata_manager as manager
+from tierctl.model.settings import topic
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.stated import StatedSettings
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.spark import inspection
+from tierctl.spark.session import SparkSettings
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.schemes import store_uri
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
-from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
@@ -99,6 +99,7 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosi
     run = _Run(request=request, progress=progress or SilentProgress())
     run.check_settings_files()
     with run:
+        run.check_spark()
         run.check_topic_names()
         run.check_cluster()
         run.check_metadata()
@@ -109,7 +110,7 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosi
 
 
 def _validate(request: DoctorRequest) -> None:
-    """Raise UsageError if the request names no source to check, or an invalid tier."""
+    """Raise UsageError if the request names no source to check, or an invalid tier or Spark setting."""
     named = (
         request.metadata,
         request.bootstrap_server,
@@ -120,7 +121,7 @@ def _validate(request: DoctorRequest) -> None:
         request.state_dir,
         request.kafka_version,
     )
-    if not any(named) and not request.log_dir:
+    if not any(named) and not request.log_dir and request.engine is EngineName.LOCAL:
         raise UsageError(
             "there is nothing to check",
             hint="name a cluster (--bootstrap-server), a tier (--remote), or files (--config, "
@@ -131,6 +132,8 @@ def _validate(request: DoctorRequest) -> None:
     if request.remote is not None:
         # A mistyped option is an error, not a check that could not be made.
         store_uri("--remote", request.remote)
+    if request.engine is EngineName.SPARK:
+        SparkSettings.of(request.master, request.spark_conf)
 
 
 @dataclass(kw_only=True)
@@ -209,6 +212,13 @@ class _Run:
         if own is not None:
             stated = {name: each.value for name, each in own.stated.items()}
             yield from metadata_topic.check_settings(stated, None)
+
+    # Spark
+
+    def check_spark(self) -> None:
+        """Check Spark with --engine spark; if it does not work, other checks are made by this process."""
+        if self.resources.is_on_spark and not check_spark(self.examination, self.resources):
+            self.resources.request = replace(self.resources.request, engine=EngineName.LOCAL)
 
     def check_topic_names(self) -> None:
         """Raise NotFoundError for a topic that is neither in the files nor in the metadata."""
@@ -308,26 +318,28 @@ class _Run:
             for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)
             return
-        expected = self._expected_partitions()
+        expected = metadata_topic.expected_partitions(self.settings or {}, str(self.request.config))
         if expected is not None:
             yield from metadata_topic.check_partitions(read.partition_count, expected)
         now_ms = self.request.clock_ms()
-        begins, ends = read.beginning_offsets(), read.end_offsets()
+        ends = read.end_offsets()
         latest: dict[int, int] = {}
         with self.progress.bar("reading the newest events", unit="tasks", total=len(ends)) as advance:
-            for number, end in sorted(ends.items()):
-                for writer, at_ms in recent_writers(read, number, begins[number], end, now_ms).items():
+            for writers in self._newest_events(read, ends, now_ms):
+                for writer, at_ms in writers.items():
                     latest[writer] = max(at_ms, latest.get(writer, at_ms))
                 advance(1)
         yield from clocks.check_events(latest, now_ms)
 
-    def _expected_partitions(self) -> int | None:
-        """Return the number of metadata partitions that --config states, None if it states none."""
-        settings: Mapping[str, str] = self.settings or {}
-        prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
-        name = manager.TOPIC_PARTITIONS.name
-        own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
-        return manager.TOPIC_PARTITIONS.given(own, str(self.request.config))
+    def _newest_events(
+        self, read: MetadataTopic, ends: Mapping[int, int], since_ms: int
+    ) -> Iterator[dict[int, int]]:
+        """Yield the brokers that wrote to each metadata partition after `since_ms`, up to `ends`."""
+        begins, resources = read.beginning_offsets(), self.resources
+        if resources.is_on_spark:
+            location = resources.metadata_location
+            return inspection.newest_events(resources.executors, location, begins, ends, since_ms)
+        return (recent_writers(read, each, begins[each], end, since_ms) for each, end in sorted(ends.items()))
 
     # The store
 
@@ -365,30 +377,12 @@ class _Run:
         for each in self.request.log_dir:
             checks = (Check.LOG_DIR_ACCESS, Check.LOG_SNAPSHOTS)
             make(checks, str(each), partial(log_dirs.check_log_dir, each, select))
-        files = list(self._secret_files())
+        files = list(secret_files(self.request, self.request.profile_file))
         if files:
             make([Check.SECRETS], "", lambda: secrets.check_secrets(files))
 
     def _selects(self, partition: TopicPartition) -> bool:
         return admits_topic(self.request.topic, partition.topic)
-
-    def _secret_files(self) -> Iterator[SecretFile]:
-        request = self.request
-        if request.command_config is not None and request.command_config.exists():
-            yield from secrets.settings_files(
-                request.command_config, read_client_file(request.command_config)
-            )
-        if request.config is not None and request.config.exists():
-            yield from secrets.settings_files(request.config, valid_in_file(request.config))
-        for file in private_keys_of(request.aiven_private_key).values():
-            yield SecretFile(file, "a private key")
-        if request.profile_file is not None:
-            yield secrets.profile_file(request.profile_file)
-        if (request.remote or "").startswith("s3:"):
-            named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
-            file = Path(named).expanduser()
-            if file.is_file():
-                yield SecretFile(file, "the keys of AWS clients")
 
 
 def _raise(error: TierctlError) -> Iterator[Result]:

@@ -3,16 +3,31 @@
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 import tierctl
 from tierctl.errors import TierctlError, UsageError
-from tierctl.spark.executors.serialization import decoded_error, dumps, with_host
+from tierctl.spark.executors.serialization import decoded_outcome, with_host
+from tierctl.spark.executors.task import outcome
 
-PROBES_DDL = "host STRING, version STRING, error BINARY"
-_PROBES = pa.schema([("host", pa.string()), ("version", pa.string()), ("error", pa.binary())])
+Facts = TypeVar("Facts")
+
+PROBES_DDL = "host STRING, version STRING, is_error BOOLEAN, data BINARY"
+_PROBES = pa.schema(
+    [("host", pa.string()), ("version", pa.string()), ("is_error", pa.bool_()), ("data", pa.binary())]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed(Generic[Facts]):
+    """What the probe of one task returned: the host and its version of tierctl, and `facts` or an `error`."""
+
+    host: str
+    version: str
+    facts: Facts | None = None
+    error: TierctlError | None = None
 
 
 def no_check() -> None:
@@ -23,30 +38,32 @@ def no_check() -> None:
 class ProbeExecutor:
     """The callable for `DataFrame.mapInArrow` that probes the executor of one task.
 
-    `check` raises TierctlError if the executor cannot do the work.
+    `check` returns facts about the executor, or raises TierctlError if the executor cannot do the work.
     """
 
-    check: Callable[[], None] = no_check
+    check: Callable[[], Any] = no_check
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per task: host, version of tierctl, and the encoded error of `check` or null."""
+        """Yield one row per task: host, version of tierctl, and the encoded result or error of `check`."""
         for _ in batches:
             pass
-        error = None
-        try:
-            self.check()
-        except TierctlError as e:
-            error = dumps(e)
-        row = {"host": socket.gethostname(), "version": tierctl.__version__, "error": error}
-        yield pa.RecordBatch.from_pylist([row], schema=_PROBES)
+        data, is_error = outcome(lambda _: self.check(), None)
+        row = {"host": socket.gethostname(), "version": tierctl.__version__}
+        yield pa.RecordBatch.from_pylist([row | {"is_error": is_error, "data": data}], schema=_PROBES)
 
 
-def require_usable(probe: Mapping[str, Any]) -> None:
-    """Raise the error in `probe`, a row of ProbeExecutor, or UsageError for another version of tierctl."""
-    if probe["error"] is not None:
-        raise with_host(decoded_error(probe["error"]), probe["host"])
-    if probe["version"] != tierctl.__version__:
+def probed(row: Mapping[str, Any]) -> Probed[Any]:
+    """Return the probe in `row`, a row of ProbeExecutor."""
+    facts, error = decoded_outcome(row["data"], is_error=row["is_error"])
+    return Probed(host=row["host"], version=row["version"], facts=facts, error=error)
+
+
+def require_usable(found: Probed[Any]) -> None:
+    """Raise the error of a probe, or UsageError for another version of tierctl."""
+    if found.error is not None:
+        raise with_host(found.error, found.host)
+    if found.version != tierctl.__version__:
         raise UsageError(
-            f"executor {probe['host']} has tierctl {probe['version']}, not {tierctl.__version__}",
+            f"executor {found.host} has tierctl {found.version}, not {tierctl.__version__}",
             hint="install the same version, or none, on the executors",
         )

@@ -7,7 +7,10 @@ import os
 import pickle
 import socket
 from functools import lru_cache
+from pathlib import Path
 
+from tierctl.kafka.cluster import Cluster
+from tierctl.metadata.server_properties import cluster_client
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.storage import TierSpec, open_tier
@@ -65,6 +68,17 @@ def shared_topic(location: TopicLocation, job: str) -> MetadataTopic:
     """
     del job
     return open_topic(location)
+
+
+@lru_cache(maxsize=1)
+def shared_cluster(location: TopicLocation, job: str) -> Cluster:
+    """Return the cluster at `location`, connected once for all tasks of `job` in this process."""
+    del job
+    command_config, config = (
+        None if path is None else Path(path) for path in (location.command_config, location.config)
+    )
+    client = cluster_client(location.uri, command_config=command_config, server_config=config)
+    return Cluster(client)
 
 
 @lru_cache(maxsize=1)

@@ -46,6 +46,7 @@ _PACKAGES = (
     "wire.batches.batch_heads",
     "storage.observed",
     "storage.throttle",
+    "doctor.executors",
     "spark.executors.verify",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
@@ -97,6 +98,14 @@ def decoded_error(data: bytes) -> TierctlError:
     if isinstance(error, TierctlError):
         return error
     raise EngineError(f"the error of an executor cannot be decoded: it is of type {type(error).__name__}")
+
+
+def decoded_outcome(data: bytes, *, is_error: bool) -> tuple[Any, TierctlError | None]:
+    """Return the result of an executor and None, or None and its error, also if it cannot be decoded."""
+    try:
+        return (None, decoded_error(data)) if is_error else (decoded_result(data), None)
+    except EngineError as e:
+        return None, e
 
 
 def decoded_transfers(data: bytes) -> Transfers:

@@ -20,9 +20,16 @@ import pyarrow as pa
 
 from tierctl.errors import EngineError, TierctlError
 from tierctl.spark.executors.jobs import collect, parallelism
-from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, no_check, require_usable
+from tierctl.spark.executors.probe import (
+    PROBES_DDL,
+    Probed,
+    ProbeExecutor,
+    no_check,
+    probed,
+    require_usable,
+)
 from tierctl.spark.executors.progress import progress
-from tierctl.spark.executors.serialization import decoded_error, decoded_result, decoded_transfers
+from tierctl.spark.executors.serialization import decoded_outcome, decoded_transfers
 from tierctl.spark.executors.shuffle import PIECES_DDL, SHARE, Combine, CombineTask, Divide, DivideTask
 from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, SparkTask, TaskFunction
 from tierctl.storage.observed import Transfers
@@ -97,12 +104,22 @@ class Executors:
         Raise the error of `check`, UsageError for an executor with another version of tierctl, and
         EngineError if the job fails or is cancelled because `stopped` returned True.
         """
-        frame = self.session.range(_PROBE_ROWS).mapInArrow(ProbeExecutor(check), PROBES_DDL)
-        probes = collect(frame, stopped=stopped).to_pylist()
-        for each in probes:
+        for each in self.probe_each(check, stopped=stopped):
             require_usable(each)
-        self._slots = max(1, len(probes))
         return self._slots
+
+    def probe_each(
+        self, check: Callable[[], Result], *, stopped: Callable[[], bool] = _never
+    ) -> list[Probed[Result]]:
+        """Return what `check` returned or raised on every executor, once for each task that runs at a time.
+
+        Executors with another version of tierctl are included. Raise EngineError if the job fails or is
+        cancelled because `stopped` returned True.
+        """
+        frame = self.session.range(_PROBE_ROWS).mapInArrow(ProbeExecutor(check), PROBES_DDL)
+        probes = [probed(row) for row in collect(frame, stopped=stopped).to_pylist()]
+        self._slots = max(1, len(probes))
+        return probes
 
     def run(
         self,
@@ -262,15 +279,7 @@ def _input_result(results: pa.Table, rows: Sequence[int]) -> InputResult[Any]:
         return results.column(name)[rows[0]].as_py()
 
     data = b"".join(results.column("data")[row].as_py() for row in rows)
-    value: Any = None
-    error: TierctlError | None = None
-    try:
-        if fact("is_error"):
-            error = decoded_error(data)
-        else:
-            value = decoded_result(data)
-    except EngineError as e:
-        error = e
+    value, error = decoded_outcome(data, is_error=fact("is_error"))
     return InputResult(
         value=value,
         error=error,

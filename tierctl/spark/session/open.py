@@ -58,6 +58,13 @@ _ON_THIS_MACHINE = {
 }
 
 
+def own_settings(master: str) -> dict[str, str]:
+    """Return the settings that tierctl gives every session of `master`."""
+    if SparkSettings(master=master).is_connect:
+        return dict(_EVERYWHERE)
+    return _EVERYWHERE | _CLASSIC | (_ON_THIS_MACHINE if master.startswith("local") else {})
+
+
 @contextmanager
 def opened_session(settings: SparkSettings) -> Iterator[SparkSession]:
     """Provide a session during the block, and translate Spark's exceptions in it into EngineError.
@@ -151,9 +158,8 @@ def _classic(settings: SparkSettings) -> SparkSession:
     with WAITS.waiting("starting the Java virtual machine of Spark"):
         virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
     master = settings.master or virtual_machine.gateway.jvm.SparkConf().get("spark.master", "local[*]")
-    own = _EVERYWHERE | _CLASSIC | (_ON_THIS_MACHINE if master.startswith("local") else {})
     conf = SparkConf()
-    for name, value in (own | given | {"spark.master": master}).items():
+    for name, value in (own_settings(master) | given | {"spark.master": master}).items():
         conf.set(name, value)
     waiting = WAITS.waiting(f"starting Spark at {master}")
     with waiting, _bounded(master, give_up=virtual_machine.kill), _own_interrupts():

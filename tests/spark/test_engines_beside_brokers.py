@@ -1,0 +1,122 @@
+"""The cells of the table of engines that need a cluster, and faults of executors beside brokers."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.commands import BackupConfigRequest, DoctorRequest, backup_config, doctor
+from tierctl.commands.insight import executors
+from tierctl.doctor.checks import Check
+from tierctl.errors import AuthenticationError
+from tierctl.kafka.acls import Right
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model.engine import EngineName
+from tierctl.model.location import TopicLocation
+from tierctl.spark.inspection import topic_settings
+
+from tests.doctor.cases import OK, PROBLEM, worst
+from tests.live.secured import allow, login
+from tests.spark.on_engines import Run, require_same_on_both_engines
+from tests.spark.scenes import besides_spark
+from tests.support.broker import Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPICS = ("engines-1", "engines-2", "engines-3")
+_SAVED_AT = re.compile(r"(?m)^saved.*$")
+
+
+def backs_up(run: Run, broker: Broker, folder: Path) -> Any:
+    file = folder / "topics.yaml"
+    where = ("--bootstrap-server", broker.bootstrap, "--topic", "engines-*")
+    ran = run("backup-config", *where, "--output-file", file, "-o", "json")
+    assert [row["topic"] for row in ran.json] == [*TOPICS]
+    text = file.read_text()
+    assert "604800000" in text
+    return ran.out, _SAVED_AT.sub("", text)
+
+
+def checks_a_cluster(run: Run, broker: Broker, folder: Path) -> Any:
+    del folder
+    ran = run("doctor", "--metadata", f"kafka://{broker.bootstrap}", "--topic", "engines-*", "-o", "json")
+    return ran.code, besides_spark(ran.json)
+
+
+SCENES: dict[str, Callable[[Run, Broker, Path], Any]] = {
+    "backup-config": backs_up,
+    "doctor --metadata kafka://": checks_a_cluster,
+}
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> Broker:
+    """Return the broker with topics of which one has settings of its own."""
+    for name in TOPICS:
+        broker.create_topic(name, 2)
+    broker.alter_topic(TOPICS[0], retention_ms="604800000")
+    return broker
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("command", SCENES)
+def test_both_engines_print_and_write_the_same(
+    command: str, topics: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_settings, "TOPICS_PER_CHUNK", 1)
+
+    def scene(run: Run, folder: Path) -> Any:
+        return SCENES[command](run, topics, folder)
+
+    require_same_on_both_engines(scene, tmp_path, monkeypatch)
+
+
+def rights(*operations_of_metadata: str) -> set[Right]:
+    """Return the rights on the topics that doctor and backup-config ask for; fewer on the metadata topic."""
+    of_topics = {
+        Right(operation, name) for name in TOPICS for operation in ("Describe", "DescribeConfigs", "Read")
+    }
+    of_metadata = {Right(operation, METADATA_TOPIC) for operation in operations_of_metadata}
+    return of_topics | of_metadata | {Right("DescribeConfigs"), Right("Describe")}
+
+
+@pytest.mark.usefixtures("spark")
+def test_executors_without_a_right_and_without_the_file_of_credentials(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = brokers.guarded()
+    for name in (*TOPICS, METADATA_TOPIC):
+        if name not in guarded.admin.list_topics(timeout=10).topics:
+            guarded.create_topic(name)
+    guarded.produce(METADATA_TOPIC, 1, size=20)
+    on_spark = {
+        "bootstrap_server": guarded.bootstrap_sasl,
+        "command_config": login(guarded, tmp_path),
+        "engine": EngineName.SPARK,
+        "master": "local[2]",
+    }
+    request = DoctorRequest(metadata=f"kafka://{guarded.bootstrap_sasl}", **on_spark)
+
+    allow(guarded, rights("Describe", "DescribeConfigs", "Read"))
+    found = doctor(request).results
+    for check in (Check.SPARK_CLUSTER, Check.SPARK_METADATA):
+        assert worst(found, check).outcome is OK, worst(found, check)
+
+    allow(guarded, rights("Describe", "DescribeConfigs"))
+    found = doctor(request).results
+    assert worst(found, Check.SPARK_CLUSTER).outcome is OK
+    refused = worst(found, Check.SPARK_METADATA)
+    assert (refused.outcome, METADATA_TOPIC in refused.found) == (PROBLEM, True)
+    assert "kafka-acls" in (refused.fix or "")
+
+    backup = BackupConfigRequest(output_file=tmp_path / "topics.yaml", topic=TOPICS, **on_spark)
+    backup_config(backup)
+    allow(guarded, rights() - {Right("DescribeConfigs", TOPICS[1])})
+    with pytest.raises(AuthenticationError, match=TOPICS[1]):
+        backup_config(backup)
+
+    # The executors are on a machine without the file.
+    elsewhere = TopicLocation(uri=f"kafka://{guarded.bootstrap_sasl}", command_config=str(tmp_path / "none"))
+    monkeypatch.setattr(executors, "cluster_location", lambda _: elsewhere)
+    lost = worst(doctor(request).results, Check.SPARK_CLUSTER)
+    assert (lost.outcome, "none" in lost.found) == (PROBLEM, True)
