@@ -15,6 +15,7 @@ from tierctl.metadata import open as metadata_opening
 from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs
 
 from tests.cli.shell import tierctl
+from tests.live.commands import killed
 
 Capture = Callable[..., Path]
 
@@ -100,6 +101,58 @@ def test_an_operator_must_act_on_a_deleted_topic(capture: Capture) -> None:
     assert "shortlived-0: the log directories hold no topic of this id" in ran.out
     assert f"tierctl delete --mark --topic-id {topic_id}" in ran.out
     assert re.search(r"; 1 problem .*; next: tierctl verify --metadata ", ran.summary)
+
+
+def shown(metadata: Path, *more: object, code: int) -> dict[str, int]:
+    """Return the numbers of problems by kind."""
+    found = rows("status", "--metadata", metadata, "--show", "problems", *more, code=code)
+    return {each["kind"]: each["findings"] for each in found}
+
+
+def test_damaged_metadata_need_an_operator(writable: Callable[[str], Path]) -> None:
+    metadata = writable("tiered-cluster/before")
+    assert shown(metadata, code=ExitCode.OK) == {}
+    file = max(metadata.glob("__remote_log_metadata-*/*.log"), key=lambda each: each.stat().st_size)
+    data = bytearray(file.read_bytes())
+    data[300] ^= 0xFF
+    file.write_bytes(data)
+    assert "corrupt_metadata" in shown(metadata, code=ExitCode.PARTIAL)
+
+
+@pytest.mark.parametrize(
+    ("label", "line", "names"),
+    [
+        (
+            "copy.started.publish",
+            "copy --metadata {new}/metadata --remote {new}/tier --log-dir {logs} {ledger}",
+            ("dangling_copy", "dangling_copies"),
+        ),
+        (
+            "sweep.started.publish",
+            "sweep --metadata {before} --remote {remote} --log-start-offset orders-0=1800",
+            ("stuck_delete", "stuck_deletes"),
+        ),
+    ],
+)
+def test_what_a_killed_run_left_needs_an_operator_after_a_day(
+    label: str, line: str, names: tuple[str, str], writable: Capture, tmp_path: Path
+) -> None:
+    kind, column = names
+    places = {
+        "new": tmp_path,
+        "ledger": "--topic ledger --assume-enabled",
+        "logs": writable("untiered-broker/local"),
+        "before": writable("tiered-cluster/before"),
+        "remote": writable("tiered-cluster/before-remote"),
+    }
+    (tmp_path / "metadata").mkdir()
+    args = line.format(**places).split()
+    assert killed(label, "after", *args, "--apply", "--wave-size", 1)
+    metadata = Path(args[2])
+    assert shown(metadata, code=ExitCode.OK) == {}
+    assert shown(metadata, "--now", "+2d", code=ExitCode.PARTIAL) == {kind: 1}
+    found = rows("status", "--metadata", metadata, "--now", "+2d", code=ExitCode.PARTIAL)
+    assert sum(topic[column] for topic in found) == sum(topic["problems"] for topic in found) == 1
 
 
 def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
