@@ -28,6 +28,12 @@ _MACRO = re.compile(r"^\.[A-Za-z].*$", re.MULTILINE)
 _COMMENT = re.compile(r"^#+ ?", re.MULTILINE)
 
 
+@cache
+def commands() -> Node:
+    """Return the command tree."""
+    return load_commands()
+
+
 def in_spans(document: Document) -> Iterator[str]:
     """Yield the code spans of a document that are command lines, and the bold texts that install tierctl.
 
@@ -71,7 +77,7 @@ def pages() -> dict[str, str]:
     examples.toml and questions.toml.
     """
     found = {}
-    for node in load_commands().walk():
+    for node in commands().walk():
         roff = man.page(replace(node, examples=()))
         body = roff.replace(f"\n.B {man.escaped(' '.join(('tierctl', *node.path)))}\n", "\n")
         text = (
@@ -125,7 +131,7 @@ def _texts(file: Path) -> Iterator[str]:
 
 def node_of(words: list[str]) -> tuple[Node, list[str]]:
     """Return the command, group or program that the first words name, and the other words."""
-    node = load_commands()
+    node = commands()
     while words and (child := node.child(words[0])) is not None:
         node, words = child, words[1:]
     return node, words
@@ -138,7 +144,7 @@ def option_of(node: Node, word: str) -> Option | None:
 
 
 def _is_command(word: str) -> bool:
-    return load_commands().child(word) is not None
+    return commands().child(word) is not None
 
 
 def _one_line(text: str) -> str:
@@ -147,7 +153,7 @@ def _one_line(text: str) -> str:
 
 def _line_at(words: list[str]) -> str:
     """Return the command line at the beginning of a text, without `tierctl`; empty if there is none."""
-    node, found = load_commands(), list[str]()
+    node, found = commands(), list[str]()
     is_value = False
     for word in words:
         bare = word.rstrip(f"{_ENDS})\"'`") if not word.endswith("...") else word
