@@ -85,7 +85,7 @@ def test_explain_and_status_know_the_breach(
         "hint": advice,
         "message": f"{problem['message'].partition(': ')[0]}: {skip['reason']}",
     }
-    assert shown.summary.endswith(f"; next: {advice}")
+    assert f"; next: {advice} --metadata" in shown.summary
     words = (*advice.split()[1:], *where, *tier, "--topic", "bills")
     assert tierctl(*words).json["steps"], "with that limit it is copied"
     others = tmp_path / "other.properties"
