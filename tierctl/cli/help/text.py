@@ -59,15 +59,20 @@ def _examples(node: Node, width: int) -> Iterator[str]:
     yield ""
     yield _bold("Examples")
     for example in node.examples:
-        yield f"  {example.text}:"
+        yield from textwrap.wrap(f"{example.text}:", width, initial_indent="  ", subsequent_indent="  ")
         yield from (f"    {line}" for line in command_lines(example.command, width - 4))
 
 
 def command_lines(command: str, width: int) -> Iterator[str]:
     """Yield a command line after a prompt; if it is too long, as several lines that a shell reads as one."""
-    # An option and its value stay on one line.
-    text = re.sub(r"(?<= )(--[\w-]+) (?=[^-\s])", rf"\1{_NO_BREAK}", f"$ {command}")
-    lines = textwrap.wrap(text, width - 4, break_long_words=False, break_on_hyphens=False)
+    most = width - 4
+
+    def joined(pair: re.Match[str]) -> str:
+        return _NO_BREAK.join(pair.groups()) if len(pair[0]) <= most else pair[0]
+
+    # An option and its value stay on one line, if they fit.
+    text = re.sub(r"(?<= )(--[\w-]+) ([^-\s]\S*)", joined, f"$ {command}")
+    lines = textwrap.wrap(text, most, break_long_words=False, break_on_hyphens=False)
     last = len(lines) - 1
     for i, line in enumerate(lines):
         yield ("  " if i else "") + line.replace(_NO_BREAK, " ") + (" \\" if i < last else "")
@@ -78,12 +83,14 @@ def _section(title: str, rows: Rows, width: int) -> Iterator[str]:
     if not rows:
         return
     yield ""
-    yield _bold(title)
+    yield from map(_bold, textwrap.wrap(title, width))
     column = min(max(len(name) for name, _ in rows), _NAMES_MAX) + 4
     for name, text in rows:
         wrapped = textwrap.wrap(text, width - column, break_on_hyphens=False) or [""]
         if len(name) + 4 > column:
-            yield f"  {name}"
+            yield from textwrap.wrap(
+                name, width, initial_indent="  ", subsequent_indent=" " * 4, break_on_hyphens=False
+            )
         else:
             yield f"  {name}".ljust(column) + wrapped.pop(0)
         yield from (" " * column + line for line in wrapped)
