@@ -84,7 +84,7 @@ def _section(title: str, rows: Rows, width: int) -> Iterator[str]:
         return
     yield ""
     yield from map(_bold, textwrap.wrap(title, width))
-    column = min(max(len(name) for name, _ in rows), _NAMES_MAX) + 4
+    column = min(max(len(name) for name, _ in rows), _NAMES_MAX, width // 3) + 4
     for name, text in rows:
         wrapped = textwrap.wrap(text, width - column, break_on_hyphens=False) or [""]
         if len(name) + 4 > column:
