@@ -11,7 +11,7 @@ from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.help.completion import fitting
 from tierctl.cli.help.node import COMMANDS_FILE, load_commands, settings_key
 from tierctl.cli.main import COMMANDS, GROUPS, build, everything, leaves
-from tierctl.model.engine import WORK_ON_EXECUTORS, engines_of
+from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
 
@@ -138,6 +138,7 @@ def test_the_table_of_engines_has_every_command_and_is_right() -> None:
     for node in leaves:
         choices = next((option.choices for option in node.options if "--engine" in option.names), ("local",))
         assert choices == engines_of(" ".join(node.path)), node.path
+    assert {command for command, work in WORK_ON_EXECUTORS.items() if work is None} == set(WITHOUT_ENGINE)
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])

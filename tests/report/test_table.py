@@ -240,6 +240,25 @@ def test_a_long_path_above_sentences_is_cut(width: Any) -> None:
         assert max(map(len, (first, *others))) <= 80
 
 
+@pytest.mark.parametrize("columns", [80, 120, 400])
+@pytest.mark.parametrize("topic", [None, "orders"])
+def test_a_setting_has_its_commands_at_every_width(columns: int, topic: str | None, width: Any) -> None:
+    """Rows of an option that has another value in some commands would look the same without them."""
+    width(columns)
+    row = {"scope": "option", "setting": "engine", "source": "default", "use": "u " * 60, "topic": None}
+    rows = [
+        row | {"value": "local", "command": "status, " * 30 + "fetch"},
+        row | {"value": "spark", "command": "pipeline run"},
+        row | {"value": "neither", "command": None, "topic": topic},
+    ]
+    lines = at_terminal(rows, tables.SETTINGS)
+    text = "\n".join(lines)
+    places = [text.index(each) for each in ("local", "status", "fetch", "spark", "pipeline run", "neither")]
+    assert places == sorted(places)
+    assert "command" in text
+    assert max(map(len, lines)) <= columns
+
+
 def test_colours_follow_from_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")

@@ -58,6 +58,7 @@ class TerminalTable:
             out.write(f"{coloured(line, Colour.BOLD) if is_coloured else line}\n")
         subjects = self._subjects(fitted.dropped)
         names = [self.columns[i].name for i in [*below, *subjects]]
+        unlabelled = names[0] if below else None
         is_after_notes = False
         for notes, rows in groupby(chain(self.sample, more), lambda row: _below(row, below, subjects)):
             if is_after_notes:
@@ -67,15 +68,17 @@ class TerminalTable:
                 out.writelines(
                     _line(line, fitted.columns, fitted.widths, is_coloured=is_coloured) for line in lines
                 )
-            out.writelines(_sentences(names, notes))
+            out.writelines(_sentences(names, notes, unlabelled))
             is_after_notes = any(notes)
         return fitted.dropped
 
-    def _subjects(self, dropped: Sequence[str]) -> dict[int, int]:
-        """Return the indexes of the dropped columns in `subjects`, each with that of its other column."""
+    def _subjects(self, dropped: Sequence[str]) -> dict[int, int | None]:
+        """Return the indexes of the dropped columns in `subjects`, each with that of its other column.
+
+        It is None for a column that the table lacks, because no row has a cell of it.
+        """
         at = {column.name: i for i, column in enumerate(self.columns)}
-        pairs = ((name, other) for name, other in self.subjects.items() if name in dropped)
-        return {at[name]: at[other] for name, other in pairs if other in at}
+        return {at[name]: at.get(other) for name, other in self.subjects.items() if name in dropped}
 
     def _fitted(self, available: int) -> tuple[Fitted, list[int]]:
         """Return the columns side by side, and the indexes of those whose cells are printed below."""
@@ -94,9 +97,10 @@ class TerminalTable:
         return Fitted(columns=whole, widths=widths, dropped=fitted.dropped), []
 
 
-def _below(row: Cells, notes: Sequence[int], subjects: Mapping[int, int]) -> list[str]:
+def _below(row: Cells, notes: Sequence[int], subjects: Mapping[int, int | None]) -> list[str]:
     """Return the cells below a row: its notes, and its subjects if the other cell is empty."""
-    return [*(row[i] for i in notes), *("" if row[other] else row[i] for i, other in subjects.items())]
+    texts = ("" if other is not None and row[other] else row[i] for i, other in subjects.items())
+    return [*(row[i] for i in notes), *texts]
 
 
 def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_coloured: bool = False) -> str:
@@ -145,15 +149,15 @@ def write_blocks(columns: Sequence[Column], below: Sequence[str], rows: Iterable
             out.write(f"{GAP}{cells[sentences[0]]}\n")
             continue
         out.write("\n")
-        out.writelines(_sentences(below, [cells[name] for name in below]))
+        out.writelines(_sentences(below, [cells[name] for name in below], below[0]))
 
 
-def _sentences(names: Sequence[str], cells: Cells) -> Iterator[str]:
-    """Yield the lines of the sentences below a row, each with its column's name, except the first column."""
+def _sentences(names: Sequence[str], cells: Cells, unlabelled: str | None) -> Iterator[str]:
+    """Yield the lines of the sentences below a row, each with its column's name, except for `unlabelled`."""
     width = max(shutil.get_terminal_size().columns, _WIDTH_MIN)
     for name, cell in zip(names, cells, strict=True):
         if cell:
-            label = "" if name == names[0] else f"{name}: "
+            label = "" if name == unlabelled else f"{name}: "
             yield from (f"{line}\n" for line in _wrapped(label, cell, width))
 
 

@@ -292,6 +292,7 @@ SETTINGS = Columns(
     all=columns("scope topic? setting value source place? file!? line!? command? use", value=Kind.SENTENCE),
     in_table=names("scope topic setting value source place command"),
     at_terminal=ranks("scope:2 topic:0 setting:0 value:0 place:0 command:1 use:3"),
+    subjects={"command": "topic"},
     substitutes={"place": "source"},
 )
 SETTING_PROBLEMS = Columns(
