@@ -104,6 +104,14 @@ def test_errors_are_json_where_the_output_is(
     assert (ran.code, message["error"]["code"], message["error"]["kind"]) == (code, code, kind)
 
 
+@pytest.mark.parametrize(
+    "args", ["offsets show --state-dir .", "offsets show --state-dir none", "cache show --state-dir none"]
+)
+def test_a_missing_file_has_a_hint(args: str, tmp_path: Path) -> None:
+    ran = tierctl(*args.split(), cwd=tmp_path)
+    assert (ran.code, ran.err.count("\nhint: ")) == (10, 1)
+
+
 @pytest.mark.parametrize("output", ["table", "jsonl", "csv"])
 def test_errors_are_text_elsewhere(output: str, tmp_path: Path) -> None:
     ran = tierctl("segments", "--metadata", "nowhere", "-o", output, cwd=tmp_path)

@@ -223,7 +223,7 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
         raise UsageError("no cache file is named", hint="name files, --state-dir or --log-dir")
     for path in (*request.files, *folders):
         if not path.exists():
-            raise NotFoundError(f"{path}: no such file or folder")
+            raise NotFoundError(f"{path}: no such file or folder", hint="check the path")
     for file in request.files:
         if file.is_dir():
             raise UsageError(f"{file} is a folder", hint="name the folder with --state-dir or --log-dir")

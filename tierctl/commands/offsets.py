@@ -245,14 +245,17 @@ def _path(request: OffsetsRequest) -> Path:
     path, folders = request.file, _folders(request)
     for folder in folders:
         if not folder.exists():
-            raise NotFoundError(f"{folder}: no such folder")
+            raise NotFoundError(f"{folder}: no such folder", hint="check the path")
     if path is None:
         if not folders:
             raise UsageError("no offsets are named", hint="name FILE, --state-dir or --log-dir")
         files = [folder / FILE_NAME for folder in folders]
         path = next((file for file in files if file.exists()), files[0])
     if not path.exists():
-        raise NotFoundError(f"{path}: no such file")
+        raise NotFoundError(
+            f"{path}: no such file",
+            hint="name FILE, or a --state-dir or --log-dir that has one",
+        )
     return path
 
 
