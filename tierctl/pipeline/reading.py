@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tierctl.errors import NotFoundError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.pipeline.tables import PARTITIONS
-from tierctl.pipeline.warehouse.commits import latest_commit, require_no_former_tables
+from tierctl.pipeline.warehouse.commits import latest_commit
 from tierctl.pipeline.warehouse.delta import LakeTable, TablePlace
 from tierctl.pipeline.warehouse.layout import STATE, STATE_SCHEMA, PartState
 from tierctl.pipeline.warehouse.open import WarehouseSpec, require_deltalake
@@ -40,7 +40,7 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
     place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
     state, partitions = LakeTable(place, STATE, STATE_SCHEMA), LakeTable(place, _PARTITIONS, PARTITIONS)
     if not state.refresh() or not partitions.refresh() or not state.number():
-        require_no_former_tables(warehouse)
+        warehouse.require_no_former_tables()
         raise NotFoundError(
             f"no tables in {spec.uri}", hint="tierctl pipeline run --warehouse ... writes them"
         )

@@ -40,24 +40,7 @@ COMPACT_EVERY: Final = 16
 
 _SMALL_FILE_BYTES, _LARGE_FILE_BYTES = 8 << 20, 128 << 20
 _ATTEMPTS: Final = 3
-_FORMER_MARKER: Final = "_warehouse.json"
 _STATE_COLUMNS: Final = tuple(name for name in STATE_SCHEMA.names if not name.startswith("snapshot"))
-
-
-class FormerWarehouseError(UsageError):
-    """The tables in the folder of `--warehouse` are of an earlier version of tierctl, and no Delta tables."""
-
-    def __init__(self, uri: str) -> None:
-        super().__init__(
-            f"{uri} has the tables of an earlier version of tierctl, which are no Delta tables",
-            hint="tierctl pipeline run with this warehouse prints the command that rebuilds them",
-        )
-
-
-def require_no_former_tables(warehouse: Warehouse) -> None:
-    """Raise FormerWarehouseError if the folder has the tables of an earlier version of tierctl."""
-    if _FORMER_MARKER in warehouse.keys(_FORMER_MARKER):
-        raise FormerWarehouseError(warehouse.uri)
 
 
 def latest_commit(state: LakeTable) -> Commit:
@@ -108,7 +91,7 @@ class Commits:
         table.refresh()
 
     def _require_free(self) -> None:
-        require_no_former_tables(self._warehouse)
+        self._warehouse.require_no_former_tables()
         others = [key for key in self._warehouse.keys("") if not key.startswith(f"{STATE}/_delta_log/")]
         if others:
             raise UsageError(

@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 
 LOCK: Final = ".tierctl-pipeline.lock"
 LEASE: Final = "_lease.json"
+_FORMER_MARKER: Final = "_warehouse.json"
+
+
+class FormerWarehouseError(UsageError):
+    """The tables in the folder of `--warehouse` are of an earlier version of tierctl, and no Delta tables."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"{uri} has the tables of an earlier version of tierctl, which are no Delta tables",
+            hint="tierctl pipeline run with this warehouse prints the command that rebuilds them",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +103,6 @@ class Warehouse:
         return self._lease is not None and self._lease.is_lost()
 
     @property
-    def uri(self) -> str:
-        """Return the URI of the location."""
-        return self._spec.uri
-
-    @property
     def tables_uri(self) -> str:
         """Return the location of the tables for deltalake: a path, or the URI of a bucket's folder."""
         return str(self._root) if self._root is not None else self._spec.uri.rstrip("/")
@@ -132,6 +138,11 @@ class Warehouse:
         for found in self._store.list_objects(prefix):
             if found.key not in {LOCK, LEASE}:
                 yield found.key
+
+    def require_no_former_tables(self) -> None:
+        """Raise FormerWarehouseError if the folder has the tables of an earlier version of tierctl."""
+        if _FORMER_MARKER in self.keys(_FORMER_MARKER):
+            raise FormerWarehouseError(self._spec.uri)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the sizes of the existing files among `keys`."""
