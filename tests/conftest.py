@@ -26,6 +26,7 @@ from tests.spark.fixtures import (
 )
 from tests.support.amounts import TRIES_ALL
 from tests.support.broker import broker, brokers
+from tests.support.browser import browser
 from tests.support.kafka import kafka
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
@@ -41,6 +42,7 @@ settings.load_profile("tests")
 __all__ = [
     "broker",
     "brokers",
+    "browser",
     "connect_driver",
     "connect_server",
     "engine",

@@ -11,7 +11,8 @@ from tierctl.storage.observed import Fetches
 from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
 
 from tests.cli.shell import Ran, tierctl
-from tests.spark.test_both_engines import SCENES, SPARK, Capture
+from tests.spark.on_engines import SPARK
+from tests.spark.scenes import SCENES, Capture
 from tests.spark.worlds import tiered, untiered
 
 FETCHED = {"fetch", "fetch --erase-report", "verify"}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.severity import Severity
+from tierctl.model.times import iso_utc
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.read.partitions import ReadablePartition
 from tierctl.verify.findings import FindingKind
@@ -60,7 +61,9 @@ def test_stalled_retention(
         [] if stalled is None else [made[stalled].segment_id]
     )
     if stalled is not None:
-        assert ("no segment behind it is due yet" if since_ms is None else f"(since {since_ms})") in said[0]
+        assert (
+            "no segment behind it is due yet" if since_ms is None else f"(since {iso_utc(since_ms)})"
+        ) in said[0]
         assert found[0].severity is Severity.WARNING
 
 
@@ -72,5 +75,5 @@ def test_an_age_that_is_not_stated_is_kafkas_default(config: TopicConfig | None)
         readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
     )
     assert (finding.kind, finding.severity) == (FindingKind.STALLED_RETENTION, Severity.INFO)
-    assert f"since {OLD_MS + 7 * DAY_MS}" in finding.message
+    assert f"since {iso_utc(OLD_MS + 7 * DAY_MS)}" in finding.message
     assert "Kafka's default of 604800000 is assumed" in finding.message

@@ -289,7 +289,7 @@ class Check(RowEnum):
         needs=_SPARK,
         why="Executors run tierctl's functions in their own Python: with another minor version of Python, "
         "another tierctl, or without a library, every job fails.",
-        fix="give executors the driver's Python: 'tierctl submit --python-archive', or "
+        fix="give executors the driver's Python: the option --python-archive of tierctl submit, or "
         "--spark-conf spark.pyspark.python=...",
     )
     SPARK_SCRATCH = Row(

@@ -108,7 +108,7 @@ def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], 
     [
         (("--master", "yarn"), "no command"),
         (("segments", "--metadata", "x"), "--master is missing"),
-        (("--master", "yarn", "doctor"), "doctor: this command can't run on Spark"),
+        (("--master", "yarn", "schedule"), "schedule: this command can't run on Spark"),
         (("--master", "yarn", "segments", "--metdata", "x"), "No such option '--metdata'"),
         (("--master", "yarn", "segments", "--engine", "local"), "submit can't be used with --engine local"),
         (("--master", "yarn", "segments", "--master", "yarn"), "must be before the command"),

@@ -29,12 +29,6 @@ _FORMER_MARKER: Final = "_warehouse.json"
 class FormerWarehouseError(UsageError):
     """The tables in the folder of `--warehouse` are of an earlier version of tierctl, and no Delta tables."""
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(
-            f"{uri} has the tables of an earlier version of tierctl, which are no Delta tables",
-            hint="tierctl pipeline run with this warehouse prints the command that rebuilds them",
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseSpec:
@@ -142,7 +136,11 @@ class Warehouse:
     def require_no_former_tables(self) -> None:
         """Raise FormerWarehouseError if the folder has the tables of an earlier version of tierctl."""
         if _FORMER_MARKER in self.keys(_FORMER_MARKER):
-            raise FormerWarehouseError(self._spec.uri)
+            raise FormerWarehouseError(
+                f"{self._spec.uri} has the tables of an earlier version of tierctl, which are no Delta "
+                "tables",
+                hint="tierctl pipeline run with this warehouse prints the command that rebuilds them",
+            )
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the sizes of the existing files among `keys`."""

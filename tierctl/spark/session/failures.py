@@ -11,7 +11,8 @@ _HINTS = {
     "PYTHON_VERSION_MISMATCH": "executors need the Python version of the driver: see PYSPARK_PYTHON",
     "Cannot run program": "name an interpreter that the executors have, as PYSPARK_PYTHON or with "
     "--spark-conf spark.pyspark.python=...",
-    "No module named": "the executors' Python lacks a library: see 'tierctl submit --python-archive'",
+    "No module named": "the executors' Python lacks a library: see the option --python-archive of "
+    "tierctl submit",
 }
 _UNINFORMATIVE = "An error occurred while calling "
 _NO_MASTER = "All masters are unresponsive"
