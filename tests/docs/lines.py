@@ -131,10 +131,8 @@ def _texts(file: Path) -> Iterator[str]:
 
 def node_of(words: list[str]) -> tuple[Node, list[str]]:
     """Return the command, group or program that the first words name, and the other words."""
-    node = commands()
-    while words and (child := node.child(words[0])) is not None:
-        node, words = child, words[1:]
-    return node, words
+    node, others = commands().named(words)
+    return node, list(others)
 
 
 def option_of(node: Node, word: str) -> Option | None:

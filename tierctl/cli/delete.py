@@ -69,8 +69,7 @@ def delete(
         printer.finish(following="tierctl delete --find --mark" if leaked.topics else None)
         return leaked.exit_code
     if interval is None:
-        is_on_cluster = request.bootstrap_server or (request.metadata or "").startswith("kafka:")
-        following = "tierctl delete --find" if is_on_cluster and not mark else None
+        following = "tierctl delete --find" if request.has_cluster and not mark else None
         return show_mutation(ctx, lambda: commands.delete(request, console_of(ctx)), if_empty=following)
     check_view(display_of(ctx).output, view_of(ctx))
     runs = commands.delete_repeatedly(request, console_of(ctx))

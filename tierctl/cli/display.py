@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import click
 
 from tierctl.cli import options
-from tierctl.cli.help.node import Node, settings_key
+from tierctl.cli.help.node import settings_key
 from tierctl.cli.mutation_options import FROM_TIER
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
@@ -180,24 +180,14 @@ def with_places(command: str | None, ctx: click.Context) -> str | None:
     known = ctx.obj.known if isinstance(ctx.obj, RunSettings) else None
     if command is None or known is None or words[:1] != [_PROGRAM]:
         return command
-    accepted = {settings_key(each.names): max(each.names, key=len) for each in _named(known, words).options}
+    named, _ = known.named(words[1:])
+    accepted = {settings_key(each.names): max(each.names, key=len) for each in named.options}
     given: dict[str, str] = {}
     for key, values in _typed(ctx):
         name = accepted.get(key) or accepted.get(key.removeprefix(_TARGET))
         if name is not None and name not in words:
             given[name] = " ".join(f"{name} {shlex.quote(value)}" for value in values)
     return " ".join([command, *(given[name] for name in accepted.values() if name in given)])
-
-
-def _named(root: Node, words: list[str]) -> Node:
-    """Return the command that the words of a command line name."""
-    node = root
-    for word in words[1:]:
-        child = node.child(word)
-        if child is None:
-            break
-        node = child
-    return node
 
 
 def _typed(ctx: click.Context) -> Iterator[tuple[str, list[str]]]:

@@ -1,6 +1,5 @@
 """`tierctl verify`: compare metadata, store and logs."""
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,7 @@ from tierctl.errors import ExitCode
 from tierctl.model.settings.sizes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.report import tables
-from tierctl.report.plans import plan_summary
+from tierctl.report.plans import apply_command, plan_summary
 from tierctl.report.units import parse_percent
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]
 def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> str | None:
     """Return the command that repairs a finding, or without any the one that examines more."""
     if findings.plan is not None:
-        return f"tierctl apply {shlex.quote(str(plan_out))}" if findings.plan.steps else None
+        return apply_command(plan_out) if findings.plan.steps else None
     if findings.repairs:
         return f"tierctl {findings.repairs[0]}"
     is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects

@@ -96,9 +96,16 @@ class Request:
         return False
 
     @property
+    def cluster_servers(self) -> str | None:
+        """The cluster that has the topics: `bootstrap_server`, else a kafka:// `metadata`, else None."""
+        if self.bootstrap_server is None and (self.metadata or "").startswith("kafka:"):
+            return self.metadata
+        return self.bootstrap_server
+
+    @property
     def has_cluster(self) -> bool:
         """Whether settings and logs are those of a cluster."""
-        return self.bootstrap_server is not None or (self.metadata or "").startswith("kafka:")
+        return self.cluster_servers is not None
 
     @property
     def states_broker_settings(self) -> bool:
@@ -170,9 +177,10 @@ def require_named_files(request: Request) -> None:
 
 def cluster_location(request: Request) -> TopicLocation | None:
     """Return the location of the cluster that has the topics, for executors; None without a cluster."""
-    servers = request.bootstrap_server
-    uri = request.metadata if servers is None else f"kafka://{servers}"
-    if uri is None or not uri.startswith("kafka:"):
+    servers = request.cluster_servers
+    if servers is None:
         return None
-    option = "--metadata" if servers is None else "--bootstrap-server"
+    option, uri = "--metadata", servers
+    if request.bootstrap_server is not None:
+        option, uri = "--bootstrap-server", f"kafka://{servers}"
     return topic_location(option, uri, command_config=request.command_config, config=request.config)

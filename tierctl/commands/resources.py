@@ -182,10 +182,8 @@ class Resources:
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster that has the topics: `bootstrap_server`, else that of `metadata`, else None."""
-        servers = self.request.bootstrap_server
-        if servers is None and (self.request.metadata or "").startswith("kafka:"):
-            servers = self.request.metadata
+        """The cluster that has the topics, as `Request.cluster_servers`; None without one."""
+        servers = self.request.cluster_servers
         if servers is None:
             return None
         from tierctl.kafka.cluster import Cluster

@@ -57,8 +57,13 @@ def plan_summary(steps: Iterable[Step], plan_out: object) -> tuple[str, str | No
         return "nothing to do", None
     following = "the same command with --apply"
     if plan_out is not None:
-        following = f"tierctl apply {quote(str(plan_out))}"
+        following = apply_command(plan_out)
     return f"a plan, nothing changed: {tally.text}", following
+
+
+def apply_command(file: object) -> str:
+    """Return the command that carries out the plan in `file`, as a shell reads it."""
+    return f"tierctl apply {quote(str(file))}"
 
 
 def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | None]:

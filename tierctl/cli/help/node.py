@@ -5,7 +5,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,11 @@ class Node:
         if self.children:
             return set().union(*(child.option_keys for child in self.children))
         return {settings_key(option.names) for option in self.options}
+
+    def named(self, words: Sequence[str]) -> tuple["Node", Sequence[str]]:
+        """Return the group or command below this node that the first words name, and the other words."""
+        child = self.child(words[0]) if words else None
+        return (self, words) if child is None else child.named(words[1:])
 
     def child(self, word: str) -> "Node | None":
         """Return the group or command of that name below this node, or None."""

@@ -23,12 +23,9 @@ def help_text(root: Node, path: Sequence[str]) -> str:
     The line width is that of the terminal, or COLUMNS. Titles are bold at a terminal, unless NO_COLOR is set.
     Raise KeyError if there is no such command.
     """
-    node = root
-    for word in path:
-        child = node.child(word)
-        if child is None:
-            raise KeyError(word)
-        node = child
+    node, others = root.named(path)
+    if others:
+        raise KeyError(others[0])
     return "\n".join(_lines(node, _width())) + "\n"
 
 

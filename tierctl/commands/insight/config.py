@@ -151,12 +151,8 @@ def show_config(
                 for each in values
             ]
         if resources.is_on_spark:
-            rows += [_spark_row(*each) for each in session_settings(resources, request.origins)]
+            rows += [_in_force("spark", *each) for each in session_settings(resources, request.origins)]
         return SettingsInForce(rows)
-
-
-def _spark_row(name: str, value: str, origin: Origin, use: str) -> SettingInForce:
-    return _in_force("spark", name, value, origin, use)
 
 
 def _option(option: OptionValue) -> SettingInForce:

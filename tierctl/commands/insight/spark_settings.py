@@ -1,7 +1,7 @@
 """The Spark settings in force: their problems, and the settings of the session that they start."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from tierctl.commands.insight.executors import check_executors, executor_facts
 from tierctl.commands.resources import Resources
@@ -87,5 +87,5 @@ def session_settings(
             hosts.setdefault(each.versions, {})[host] = None
     for versions, named in hosts.items():
         origin = Origin(source=SettingSource.EXECUTOR, name=hosts_text([*named]))
-        for name in ("python", "tierctl", "pyarrow"):
-            yield f"executor.{name}", getattr(versions, name), origin, "reported by executors"
+        for name, version in asdict(versions).items():
+            yield f"executor.{name}", version, origin, "reported by executors"
