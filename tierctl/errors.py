@@ -8,6 +8,8 @@ TierctlError                         1  internal
 │   ├── RemoteResourceNotFound      10  the object does not exist (KIP-405 RemoteResourceNotFoundException)
 │   ├── RemoteTierMissing            5  --remote holds no tier: it is not mounted, or mistyped
 │   ├── RemoteObjectDiffers          5  an object differs from its source; a retry does not help
+│   ├── StoreRefused                 3  the store refuses or lacks the operation; a retry does not help
+│   │   └── ObjectArchived           7  the object can't be read before it is restored from an archive class
 │   ├── TransferStopped              5  the run was stopped while a limit of bytes per second was waited for
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  the object may or may not be stored; check before any clean-up
@@ -133,6 +135,18 @@ class RemoteTierMissing(RemoteStorageError):
 
 class RemoteObjectDiffers(RemoteStorageError):
     """An object differs from its source; only a new copy helps."""
+
+
+class StoreRefused(RemoteStorageError):
+    """The store refuses the request for good, or does not implement it; nothing was changed by it."""
+
+    exit_code = ExitCode.PARTIAL
+
+
+class ObjectArchived(StoreRefused):
+    """The object is in an archive class, and can't be read before it is restored."""
+
+    exit_code = ExitCode.CORRUPT
 
 
 class TransferStopped(RemoteStorageError):

@@ -15,13 +15,17 @@ from tierctl.errors import AuthenticationError, NotFoundError, RemoteTierMissing
 from tierctl.model.times import iso_utc
 from tierctl.report.summary import counted
 from tierctl.storage.stores.base import ConditionalStore, ObjectStore
-from tierctl.storage.stores.inspection import Bucket, InspectableStore, LifecycleRule, Versioning
+from tierctl.storage.stores.inspection import (
+    ARCHIVE_CLASSES,
+    Bucket,
+    InspectableStore,
+    LifecycleRule,
+    Versioning,
+)
 from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.tier import ObjectTier
 
 _DAY_MS = 24 * 60 * 60 * 1000
-_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
-"""Storage classes whose objects can't be read before they are restored."""
 _PROBE = "only writing shows it: add --probe-writes"
 _UNKNOWN = "the store does not implement the question"
 REFUSALS = (AuthenticationError, NotFoundError, RemoteTierMissing)
@@ -184,7 +188,7 @@ def check_lifecycle(bucket: Bucket, subject: str) -> Iterator[Result]:
     rules = _covering(all_rules, bucket.folder)
     is_good = True
     for rule in rules:
-        archives = sorted(_ARCHIVES.intersection(rule.transitions))
+        archives = sorted(ARCHIVE_CLASSES.intersection(rule.transitions))
         does = [f"deletes objects after {rule.expires_after}"] if rule.expires_after else []
         does += [f"moves objects to {', '.join(archives)}"] if archives else []
         if does:

@@ -21,13 +21,15 @@ class RemoteObject:
 
     `modified_ms` is the time of the last write by the store's clock; None if the store does not report it.
     With `problem` the entry is no object that can be read, for this reason: a link, a device, or a folder
-    that can't be listed, whose key ends with `/`.
+    that can't be listed, whose key ends with `/`. `archive_class` is the storage class of an object that
+    can't be read before it is restored; None for an object of another class.
     """
 
     key: str
     size_bytes: int
     modified_ms: int | None = field(default=None, compare=False)
     problem: str | None = None
+    archive_class: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
+    StoreRefused,
     StoreWriteUnknown,
     TierctlError,
     TransferStopped,
@@ -74,10 +75,11 @@ class RetrySettings:
 def is_retryable(error: RemoteStorageError) -> bool:
     """Return whether the same call may succeed later: a missing or different object stays so.
 
-    A transfer that the run's end stopped is not repeated, either.
+    So does the refusal of a store. A transfer that the run's end stopped is not repeated, either.
     """
     return not isinstance(
-        error, (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing, TransferStopped)
+        error,
+        (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing, StoreRefused, TransferStopped),
     )
 
 

@@ -47,7 +47,10 @@ def parsed(body: bytes, *, by_botocore: bool, status: int = 200) -> dict[str, An
 def assert_same(body: bytes, *, is_left: bool = False) -> None:
     ours, theirs = parsed(body, by_botocore=False), parsed(body, by_botocore=True)
     objects = [
-        [tuple(map(each.get, ("Key", "Size", "LastModified", "ETag"))) for each in found.pop("Contents", ())]
+        [
+            tuple(map(each.get, ("Key", "Size", "LastModified", "ETag", "StorageClass")))
+            for each in found.pop("Contents", ())
+        ]
         for found in (ours, theirs)
     ]
     assert objects[0] == objects[1]

@@ -28,7 +28,7 @@ _GROUPS_PER_SLOT, _BYTES_PER_US = 8, 100
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_Other = tuple[str, int, int | None, str | None]
+_Other = tuple[str, int, int | None, str | None, str | None]
 """Key, size, modification time and problem of an object."""
 
 
@@ -105,7 +105,9 @@ def _list_folder(spec: TierSpec, folder: str) -> tuple[list[ListedSet], list[_Ot
     others: list[RemoteObject] = []
     counts: list[int] = []
     found = sets.sets_among(remote, remote.list_objects(folder), counts.append, others=others.append)
-    facts = [(each.key, each.size_bytes, each.modified_ms, each.problem) for each in others]
+    facts = [
+        (each.key, each.size_bytes, each.modified_ms, each.problem, each.archive_class) for each in others
+    ]
     return found, facts, sum(counts)
 
 

@@ -49,11 +49,12 @@ class FolderPart:
 class ListedPart:
     """The result of listing a folder: the objects of known segments, and all others.
 
-    `others` has key, size, modification time and problem of each object that belongs to no known segment.
+    `others` has key, size, modification time, problem and archive class of each object that
+    belongs to no known segment.
     """
 
     found: Found
-    others: list[tuple[str, int, int | None, str | None]]
+    others: list[tuple[str, int, int | None, str | None, str | None]]
     objects: int
 
 
@@ -63,7 +64,8 @@ def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     for listed in shared_tier(spec).list_objects(part.folder):
         count += 1
         if not tally.add_listed(listed):
-            others.append((listed.key, listed.size_bytes, listed.modified_ms, listed.problem))
+            facts = (listed.key, listed.size_bytes, listed.modified_ms, listed.problem, listed.archive_class)
+            others.append(facts)
     return ListedPart(tally.found(), others, count)
 
 
@@ -124,8 +126,7 @@ class SparkRunner:
             found = next(listed)
             tally.absorb(found.found)
             self.advance(found.objects)
-            for key, size_bytes, modified_ms, problem in found.others:
-                yield RemoteObject(key, size_bytes, modified_ms, problem)
+            yield from (RemoteObject(*facts) for facts in found.others)
 
     def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
         """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""

@@ -7,6 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from tierctl.storage.stores.base import ObjectStore
 
+ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+"""Storage classes whose objects can't be read before they are restored."""
+
 
 class Versioning(StrEnum):
     """Whether a bucket keeps earlier versions of objects that are replaced or deleted."""

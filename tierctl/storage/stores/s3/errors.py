@@ -16,8 +16,10 @@ from botocore.exceptions import (
 from tierctl.errors import (
     AuthenticationError,
     NotFoundError,
+    ObjectArchived,
     RemoteResourceNotFound,
     RemoteStorageError,
+    StoreRefused,
     StoreWriteUnknown,
     TierctlError,
 )
@@ -38,6 +40,32 @@ _REFUSED = frozenset(
 CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
 NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
 """Error codes of servers that do not implement an operation."""
+
+_PERMANENT = frozenset({400, 405, 501})
+"""HTTP statuses with which servers refuse the form of a request, which the next attempt has, too."""
+
+_TRANSIENT = frozenset(
+    {
+        "BadDigest",
+        "IncompleteBody",
+        "InternalError",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+"""Error codes with one of these statuses that come from the transfer or the load, not from the request."""
+
+CHECKSUM_HINT = (
+    "if the store does not know checksum headers, set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and "
+    "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required (request_checksum_calculation and "
+    "response_checksum_validation in the AWS config file)"
+)
 
 PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict", "409"})
 
@@ -105,6 +133,21 @@ def _of_answer(doing: str, error: ClientError) -> TierctlError:
         return NotFoundError(message, hint="create the bucket, or correct --remote")
     if code in _NOT_FOUND:
         return RemoteResourceNotFound(message)
-    if code in _REFUSED:
+    if code == "InvalidObjectState":
+        return ObjectArchived(
+            message,
+            hint="the object is in an archive class (GLACIER, DEEP_ARCHIVE): restore it (aws s3api "
+            "restore-object), or copy it to another class, then run again; see the bucket's lifecycle rules",
+        )
+    status = status_of(error)
+    if code in _REFUSED or (status == 403 and code not in _TRANSIENT):
         return AuthenticationError(message, hint="check the rights of this identity on the bucket and prefix")
+    if code in NOT_DONE_HERE or (status in _PERMANENT and code not in _TRANSIENT):
+        return StoreRefused(message, hint=_refusal_hint(message))
     return RemoteStorageError(message)
+
+
+def _refusal_hint(message: str) -> str:
+    if any(word in message.lower() for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked")):
+        return CHECKSUM_HINT
+    return f"a retry does not help; tierctl doctor --probe-writes finds what the store lacks; {CHECKSUM_HINT}"

@@ -22,6 +22,7 @@ _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _SIZE = re.compile(rb"<Size>(\d{1,19})</Size>")
 _MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
 _TAG = re.compile(rb"<ETag>([^<]*)</ETag>")
+_CLASS = re.compile(rb"<StorageClass>([^<]*)</StorageClass>")
 
 
 def parse_listings(events: Any) -> None:
@@ -44,9 +45,9 @@ def parse_objects(
 ) -> None:
     """Move the objects from the response body to the parsed response, in the form of botocore's own parser.
 
-    Only the fields Key, Size, LastModified and ETag are parsed. The response is left unchanged if it is an
-    error, if it belongs to another operation, or if the number of values of a field differs from the number
-    of objects.
+    Only the fields Key, Size, LastModified, ETag and StorageClass are parsed. The response is left unchanged
+    if it is an error, if it belongs to another operation, or if the number of values of a field differs from
+    the number of objects; all objects may lack a storage class.
     """
     if operation_model.name != _OPERATION:
         return
@@ -57,6 +58,7 @@ def parse_objects(
     section = body[begin:end]
     fields = [each.findall(section) for each in (_KEY, _SIZE, _MODIFIED, _TAG)]
     count = len(_BETWEEN.findall(section)) + 1
+    fields.append(_CLASS.findall(section) or [b""] * count)
     if {*map(len, fields), section.count(_BEGIN), section.count(_END)} != {count}:
         return
     try:
@@ -66,8 +68,9 @@ def parse_objects(
                 "Size": int(size),
                 "LastModified": datetime.fromisoformat(time.decode()),
                 "ETag": unescape(tag.decode()),
+                "StorageClass": unescape(storage_class.decode()),
             }
-            for key, size, time, tag in zip(*fields, strict=True)
+            for key, size, time, tag, storage_class in zip(*fields, strict=True)
         ]
     except ValueError:
         return

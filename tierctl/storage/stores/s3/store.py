@@ -31,6 +31,7 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
+from tierctl.storage.stores.inspection import ARCHIVE_CLASSES
 from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
 from tierctl.storage.stores.s3.bucket import S3Bucket
 from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, listed_objects
@@ -247,8 +248,17 @@ class S3Store:
 
     def _objects_in(self, page: Sequence[Mapping[str, Any]]) -> Iterator[RemoteObject]:
         for found in page:
+            if not found["Size"] and found["Key"].endswith("/"):
+                # Mounts and consoles write such an object to show an empty folder.
+                continue
             modified_ms = int(found["LastModified"].timestamp() * 1000)
-            yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
+            archive_class = found.get("StorageClass")
+            yield RemoteObject(
+                found["Key"].removeprefix(self._prefix),
+                found["Size"],
+                modified_ms,
+                archive_class=archive_class if archive_class in ARCHIVE_CLASSES else None,
+            )
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         """Implement `ObjectStore.delete` with 1,000 keys per request; the response lists failed keys.
