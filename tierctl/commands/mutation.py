@@ -27,7 +27,7 @@ from tierctl.commands.plans import Decision, MutationResult, place_of, require_n
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.commands.skips import skip_lines
+from tierctl.commands.skips import report_skips
 from tierctl.commands.tier_inspection import require_deletable, require_own_tier
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError
 from tierctl.locallog import list_partitions
@@ -108,11 +108,11 @@ class Mutation:
         selection = self.resources.selection
         steps = [step for step in plan.steps if step.topic_id_partition in selection]
         skips = [skip for skip in plan.skipped if skip.topic_id_partition in selection]
-        partitions = {step.topic_id_partition for step in steps}
-        unread = {p for p in partitions if p.topic_partition in self.unreadable}
-        kept = [step for step in steps if step.topic_id_partition not in unread]
+        unread = {p for s in steps if (p := s.topic_id_partition).topic_partition in self.unreadable}
+        kept = tuple(step for step in steps if step.topic_id_partition not in unread)
         skips += [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
-        return replace(plan, steps=tuple(kept), skipped=tuple(skips))
+        refused = tuple(skip for skip in plan.refused if skip in skips)
+        return replace(plan, steps=kept, skipped=tuple(skips), refused=refused)
 
     def copy_options(
         self, sources: Sources | None = None, *, custom_metadata_max_bytes: int | None = None
@@ -229,8 +229,7 @@ class Mutation:
             require_deletable(plan, self._tier_contents, self.request)
         damaged = self.histories.report(self.metadata.state)
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
-        for line in skip_lines(self.histories.unreported(plan.skipped)):
-            self.progress.say(line)
+        report_skips(self.histories.unreported(plan.skipped), plan.refused, self.progress)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by)
         write_plan(saved, self.request.plan_out)
         if self.request.apply:
@@ -240,7 +239,8 @@ class Mutation:
             decision.conclude(result.outcomes or ())
             return result
         self._measure(plan, None)
-        code, refused = ExitCode.CORRUPT if damaged else ExitCode.OK, self._is_refused(decision)
+        code = ExitCode.CORRUPT if damaged else ExitCode.REFUSED if plan.refused else ExitCode.OK
+        refused = self._is_refused(decision)
         return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=refused)
 
     def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
@@ -290,8 +290,8 @@ class Mutation:
             code: int = ExitCode.LOCKED
         else:
             code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
-            if code == ExitCode.OK and self._is_held_back:
-                code = ExitCode.LIMIT
+            held_back = ExitCode.LIMIT if self._is_held_back else ExitCode.OK
+            code = code or (ExitCode.REFUSED if plan.refused else held_back)
         return MutationResult(saved=saved, outcomes=outcomes, exit_code=code)
 
     def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:

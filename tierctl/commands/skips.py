@@ -4,8 +4,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text, ranges_text
 from tierctl.plan.steps import Skip
+
+
+def report_skips(skips: Iterable[Skip], refused: Collection[Skip], progress: Progress) -> None:
+    """Report what a plan leaves out, and as warnings the partitions for which an option is `refused`."""
+    for line in skip_lines(skip for skip in skips if skip not in refused):
+        progress.say(line)
+    for line in skip_lines(refused):
+        progress.warn(line)
 
 
 def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:

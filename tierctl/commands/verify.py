@@ -41,9 +41,10 @@ from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
 from tierctl.verify.deleted_prefix import DeletedOf
 from tierctl.verify.events import WasDeleted
-from tierctl.verify.findings import Finding, FindingKind, FoundIn, unreadable_log
+from tierctl.verify.findings import Finding, FindingKind, FoundIn
 from tierctl.verify.sample import DeepReads
 from tierctl.verify.topics import KnownTopics
+from tierctl.verify.unreadable_logs import unreadable_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ class ReasonKind(StrEnum):
     LOG_START_OFFSET = "log_start_offset"
     UNREFERENCED_EPOCHS = "unreferenced_epochs"
     OFF_LINEAGE = "off_lineage"
+    CUT_EPOCHS = "cut_epochs"
     DELETE_STARTED = "delete_started"
     TOPIC_DELETED = "topic_deleted"
     WILL_EXPIRE = "will_expire"
@@ -299,6 +300,10 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.OFF_LINEAGE: _Row(
         rule="RLMExpirationTask, within leader epochs",
         text=_format("off the lineage: its epochs {detail}"),
+    ),
+    _K.CUT_EPOCHS: _Row(
+        rule="RLMExpirationTask, by truncated leader epochs",
+        text=_format("{replica}: {detail}"),
     ),
     _K.DELETE_STARTED: _Row(rule=_EXPIRE, text=_format("resume of DELETE_SEGMENT_STARTED")),
     _K.TOPIC_DELETED: _Row(rule="RemotePartitionRemover (KIP-405)", text=_format("its partition is deleted")),

@@ -189,7 +189,8 @@ class Plan:
 
     `read` is the next offset of each metadata partition at the time of the decision. `basis` has the settings
     and log starts of every partition that was decided. `kept` has the segments without a step, only of the
-    partitions to be explained, because there are millions.
+    partitions to be explained, because there are millions. `refused` are partitions for which an option was
+    refused; the others are not affected.
     """
 
     command: str
@@ -198,6 +199,7 @@ class Plan:
     skipped: tuple[Skip, ...] = ()
     basis: Basis = field(default_factory=Basis, compare=False)
     kept: tuple[Kept, ...] = field(default=(), compare=False)
+    refused: tuple[Skip, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan without its basis as a JSON object, with metadata partitions as strings."""

@@ -97,6 +97,14 @@ class PartitionSegments:
             return iter(())
         return self._metadata(self._is_finished & (self.last_epochs < epoch))
 
+    def finished_beside(self, epochs: Collection[int], offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments that end at or above `offset` and have an epoch not in `epochs`."""
+        is_beside = np.zeros(len(self._rows), dtype=np.bool_)
+        is_beside[self._owners[np.isin(self._runs.epochs, list(epochs), invert=True)]] = True
+        if not is_beside.any():
+            return iter(())
+        return self._metadata(is_beside & self._is_finished & (self._groups.ends_of(self._group) >= offset))
+
     def finished_range(self) -> tuple[int, int] | None:
         """Return the lowest start and highest end offset (inclusive) of finished segments; None without."""
         facts = self._facts

@@ -17,7 +17,7 @@ from tierctl.verify.partition import PartitionFacts, check_partition, facts_of_l
 from tierctl.verify.topics import KnownTopics
 
 _K = FindingKind
-_TRANSIENT = frozenset({_K.OFFSETS, _K.GAP, _K.BEYOND_LOG_END, _K.DIVERGENT_SEGMENT})
+_TRANSIENT = frozenset({_K.OFFSETS, _K.GAP, _K.BEYOND_LOG_END, _K.DIVERGENT_SEGMENT, _K.CUT_EPOCHS})
 """Kinds that a working broker may show for a moment: its log and its metadata are not read at one time."""
 
 _Identity = tuple[str | None, Uuid | None, int | None, FindingKind, Uuid | None, int | None, str]

@@ -11,6 +11,7 @@ events         records of the metadata topic, partition deletes, topics that are
 objects        objects of the store: missing, of another size, or of no segment
 sample         segments that a sample did not read
 segment_bytes  a segment's log and indexes, byte by byte (--deep)
+unreadable_logs  log directories and folders of partitions that can't be read
 deleted_prefix offsets that were deleted, not lost
 cluster        partitions whose leader can't be asked
 committed_offsets  files of committed offsets in log directories
@@ -18,10 +19,7 @@ committed_offsets  files of committed offsets in log directories
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
-from tierctl.errors import TierctlError
-from tierctl.locallog.files import parse_partition_folder
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.severity import Severity
 from tierctl.row_enum import RowEnum
@@ -100,6 +98,15 @@ class FindingKind(RowEnum):
         "The leader epochs of a segment differ from those of the log: a former leader copied it.",
         "brokers delete it later; sweep --off-lineage deletes it now",
         command="sweep --off-lineage",
+    )
+    CUT_EPOCHS = Row(
+        "cut_epochs",
+        Severity.ERROR,
+        "The leader-epoch checkpoint of a replica lost entries: segments of the log look as if they had "
+        "diverged, and a broker that leads with the checkpoint deletes them.",
+        "keep the replica from leading, stop its broker, and put the entries back: rebuild --log-start tier "
+        "does it from the tier; if the log start was raised in the last minute, verify again after a minute",
+        command="rebuild --log-start tier",
     )
     OVERLAP = Row(
         "overlap",
@@ -381,18 +388,4 @@ def finding_of(
         end_offset=segment.end_offset if segment else None,
         key=key,
         message=message,
-    )
-
-
-def unreadable_log(folder: Path, error: TierctlError) -> Finding:
-    """Return the finding about a log directory, or a partition's folder in it, that could not be read."""
-    place = parse_partition_folder(folder.name)
-    return Finding(
-        kind=FindingKind.UNREADABLE_LOG,
-        severity=Severity.ERROR,
-        topic=place.topic if place else None,
-        topic_id=None,
-        partition=place.partition if place else None,
-        key=str(folder),
-        message=error.message,
     )

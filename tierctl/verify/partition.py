@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tierctl.model import LocalLog
 from tierctl.model.cluster import ClusterLog
 from tierctl.plan.retention.partition_view import local_only_bytes
 from tierctl.read.index_lookup import IndexFetcher, Report
@@ -14,12 +15,13 @@ from tierctl.read.replicas import (
     tier_lineage,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding
 from tierctl.verify.offsets import Offsets, check_latest_tiered, check_offsets
 from tierctl.verify.retention import Retention, check_retention
-from tierctl.verify.segments import LogFacts, check_segments
+from tierctl.verify.segments import LogFacts, check_segments, cut_finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,26 @@ def check_partition(
                 log_start_offset=facts.log.log_start_offset,
             )
     yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+    yield from _cut_replicas(readable, None if facts.log is None else facts.log.source)
     if retention is not None and facts.log is not None:
         yield from check_retention(readable, facts.log, retention)
+
+
+def _cut_replicas(readable: ReadablePartition, checked: str | None) -> Iterator[Finding]:
+    """Yield a finding for each replica but `checked` whose leader-epoch checkpoint was cut.
+
+    Each of them may lead after the next election, and deletes then what its checkpoint lacks.
+    """
+    segments = PartitionSegments.of_cache(readable.cache)
+    for log in readable.logs:
+        source = _source(log)
+        cut = None if source == checked else cut_epochs_of(log, segments)
+        if cut is not None:
+            yield cut_finding(readable.topic_id_partition, cut, source)
+
+
+def _source(log: LocalLog) -> str:
+    return f"the replica in {log.directory.parent}"
 
 
 def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
@@ -116,6 +136,7 @@ def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> Partition
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             local_log_start_offset=log.local_log_start_offset,
+            source="the leader",
         ),
         latest_tiered_offset=log.latest_tiered_offset,
     )
@@ -128,6 +149,7 @@ def _facts_of_log(readable: ReadablePartition, replica: Replica) -> LogFacts:
         log_end_offset=replica.log.log_end_offset,
         local_log_start_offset=replica.log.local_log_start_offset,
         local_only_bytes=local_only_bytes(readable.cache, replica.log),
+        source=_source(replica.log),
     )
 
 

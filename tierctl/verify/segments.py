@@ -1,12 +1,15 @@
 """Checks of a partition's segments: place in the log, gaps, overlaps, unfinished copies and deletions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.severity import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 
 _S = RemoteLogSegmentState
@@ -29,6 +32,8 @@ class LogFacts:
     local_log_start_offset: int | None = None
     local_only_bytes: int | None = None
     """Size of the local segments above the tier, None if it is unknown."""
+    source: str | None = None
+    """Whose log it is: the leader, or a replica's log directory; None for a log that the tier implies."""
 
 
 def check_segments(
@@ -43,12 +48,32 @@ def check_segments(
     started copy or deletion is computed; without it each of them is a warning.
     """
     segments = sorted(cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.end_offset))
-    check = _Check(partition, cache, log, now_ms, forgotten_segment_ids(cache))
+    cut = None if log is None else _cut(log, cache)
+    check = _Check(partition, cache, log, now_ms, forgotten_segment_ids(cache), cut)
     for segment in segments:
         yield from check.segment(segment)
     if log is not None:
+        if cut is not None:
+            yield cut_finding(partition, cut, log.source)
         yield from check.gaps(log)
         yield from check.overlaps(log, segments)
+
+
+def cut_finding(partition: TopicIdPartition, cut: CutEpochs, source: str | None) -> Finding:
+    """Return the finding about a cut leader-epoch checkpoint; `source` is as in LogFacts."""
+    message = str(cut) if source is None else f"{source}: {cut}"
+    found = finding_of(partition, FindingKind.CUT_EPOCHS, Severity.ERROR, message)
+    return replace(found, start_offset=cut.lost[0].start_offset, end_offset=cut.end_offset)
+
+
+def _cut(log: LogFacts, cache: RemoteLogMetadataCache) -> CutEpochs | None:
+    return cut_epochs(
+        log.lineage,
+        PartitionSegments.of_cache(cache),
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_start_offset=log.local_log_start_offset,
+    )
 
 
 def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
@@ -77,22 +102,26 @@ def unfinished_finding(
     return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Check:
-    """The checks of one partition; `forgotten` are the ids of `forgotten_segment_ids`."""
+    """The checks of one partition; `forgotten` are the ids of `forgotten_segment_ids`.
+
+    `cut` tells how the log's leader-epoch checkpoint was cut, None if it was not.
+    """
 
     partition: TopicIdPartition
     cache: RemoteLogMetadataCache
     log: LogFacts | None
     now_ms: int | None
     forgotten: frozenset[Uuid]
+    cut: CutEpochs | None
 
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         if segment.state is not _S.COPY_SEGMENT_FINISHED:
             yield unfinished_finding(self.partition, segment, self.now_ms)
         elif segment.segment_id in self.forgotten:
             yield self._doubled(segment)
-        elif self.log is not None:
+        elif self.log is not None and segment not in self._lost:
             yield from self._misplaced(segment, self.log)
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
@@ -128,9 +157,28 @@ class _Check:
         if expected is not None and local_start is not None:
             yield from self._gap(expected, local_start, local_start)
 
+    @property
+    def _lost(self) -> Sequence[RemoteLogSegmentMetadata]:
+        """The segments whose epochs only the cut checkpoint lacks."""
+        return () if self.cut is None else self.cut.lost
+
+    @cached_property
+    def _below_cut(self) -> Sequence[RemoteLogSegmentMetadata]:
+        """The segments that have the offsets of the entries that the cut checkpoint lost, by start offset."""
+        if self.cut is None:
+            return ()
+        first = self.cut.first.start_offset
+        finished = PartitionSegments.of_cache(self.cache).in_state(_S.COPY_SEGMENT_FINISHED)
+        crossing = [s for s in finished if s.start_offset < first <= s.end_offset]
+        return sorted([*self.cut.lost, *crossing], key=lambda s: s.start_offset)
+
     def _gap(self, start_offset: int, end_offset: int, local_start: int | None) -> Iterator[Finding]:
         """Yield a finding for the part of [start_offset, end_offset) that is not in the local log."""
         last = (end_offset if local_start is None else min(end_offset, local_start)) - 1
+        for lost in self._below_cut:
+            # These offsets are in the tier; a reader needs the entries of the checkpoint.
+            if lost.start_offset <= start_offset:
+                start_offset = max(start_offset, lost.end_offset + 1)
         if last >= start_offset:
             message = f"no readable remote segment holds offsets {start_offset} to {last}"
             found = finding_of(self.partition, FindingKind.GAP, Severity.ERROR, message)

@@ -33,7 +33,8 @@ CUT_AT_200 = ((2, 200), (4, 300))
         (YOUNG_MS - 1, None, (200, CUT_AT_200), {}, {1}),
         # An event without a time has no age.
         (0, None, (200, CUT_AT_200), {}, set()),
-        # Segments above the log start are deleted only with the option, as for finished segments.
+        # Segments above the log start are deleted only with the option, as for finished segments, and only
+        # if the local log has the records of its own epochs there.
         (YOUNG_MS, RECOPIED, (50, ((2, 50), (4, 300))), {}, set()),
         (YOUNG_MS, RECOPIED, (50, ((2, 50), (4, 300))), {"unreferenced_epochs": True}, {1, 2}),
     ],
@@ -46,7 +47,7 @@ def test_copies_that_were_cut_off(
     if later is not None:
         advance(state, later, S.COPY_SEGMENT_FINISHED)
     log_start, epochs = log
-    logs = [local_log([400], 450, epochs=epochs, log_start_offset=log_start)]
+    logs = [local_log([50 if options else 400], 450, epochs=epochs, log_start_offset=log_start)]
     plan = plan_retention(state, logs, {}, now_ms=NOW_MS, explained=Selection(), **options)
     assert set(numbers(plan)) == wanted
     # sweep and explain print the same reason for a copy that may still run.

@@ -160,4 +160,5 @@ def view_of_leader(
         log_start_offset=start,
         log_end_offset=log.log_end_offset,
         local_only_bytes=local_only_bytes,
+        local_start_offset=log.local_log_start_offset,
     )

@@ -15,6 +15,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.steps import LINEAGE_EPOCH
+from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState
@@ -29,7 +30,8 @@ class PartitionView:
 
     `known_log_start_offset` is that of the log,
     `log_start_offset` may have been raised above it; `log_end_offset` is exclusive. `local_only_bytes` is the
-    size of the local segments above the tier, None if unknown.
+    size of the local segments above the tier, and `local_start_offset` the base offset of the first local
+    segment, None if unknown.
     """
 
     partition: TopicIdPartition
@@ -39,6 +41,7 @@ class PartitionView:
     log_start_offset: int
     log_end_offset: int
     local_only_bytes: int | None
+    local_start_offset: int | None = None
 
     def raised_to(self, log_start_offset: int) -> Self:
         """Return the view with the log start raised to `log_start_offset`, if that is higher."""
@@ -50,6 +53,17 @@ class PartitionView:
     def current(self) -> Lineage:
         """The lineage from `log_start_offset` on, as a broker's leader-epoch checkpoint would have it."""
         return self.lineage.truncate_from_start(self.log_start_offset)
+
+    @cached_property
+    def cut(self) -> CutEpochs | None:
+        """How the log's leader-epoch checkpoint was cut; None if it was not."""
+        return cut_epochs(
+            self.lineage,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            local_start_offset=self.local_start_offset,
+        )
 
     def iter_live(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments of the current lineage that end at or above the log start.
@@ -143,6 +157,7 @@ def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         local_only_bytes=local_only_bytes(segments, log),
+        local_start_offset=log.local_log_start_offset,
     )
 
 

@@ -23,6 +23,7 @@ from tierctl.plan.retention.partition_view import PartitionView, view_of_log, vi
 from tierctl.plan.retention.unfinished_copies import unfinished_copies
 from tierctl.plan.retention.unreferenced_epochs import unreferenced_epoch_steps
 from tierctl.plan.steps import Kept, Plan, Skip, Step
+from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier import PartitionState, TierState
 
 PartitionKey = tuple[Uuid, int]
@@ -55,12 +56,14 @@ class _Decisions:
     skipped: list[Skip] = field(default_factory=list)
     log_starts: dict[TopicIdPartition, int] = field(default_factory=dict)
     kept: list[Kept] = field(default_factory=list)
+    refused: list[Skip] = field(default_factory=list)
 
     def __iadd__(self, other: Self) -> Self:
         self.steps += other.steps
         self.skipped += other.skipped
         self.log_starts |= other.log_starts
         self.kept += other.kept
+        self.refused += other.refused
         return self
 
 
@@ -88,8 +91,11 @@ def plan_retention(
     Segments wholly below the log start whose epochs are all older than the checkpoint's first entry are
     deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also deletes
     such segments that end above the log start; `off_lineage` deletes both, and the segments that diverged,
-    once the log start has passed their epochs. A step that moves the log start has the detail
-    `new_log_start_offset`; the log start moves before the deletion.
+    once the log start has passed their epochs. Where the leader-epoch checkpoint was cut, only what lies
+    wholly below the log start is deleted, and both options are refused.
+
+    A step that moves the log start has the detail `new_log_start_offset`; the log start moves before the
+    deletion.
 
     For partitions in `explained`, the plan also has the segments without a step. With `on_kept`, that
     function receives them instead, partition by partition, because a tier has millions. Raise SafetyRefusal
@@ -130,6 +136,7 @@ def plan_retention(
         skipped=tuple(decisions.skipped),
         basis=Basis(configs=configs, log_starts=decisions.log_starts),
         kept=tuple(decisions.kept),
+        refused=tuple(decisions.refused),
     )
 
 
@@ -222,6 +229,10 @@ def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tup
     Add to `decisions` the unfinished copies that stay and, if asked, every segment without a step.
     """
     config = inputs.configs.get(view.partition.topic)
+    is_asked = inputs.unreferenced_epochs or inputs.off_lineage
+    if view.cut is not None:
+        # The log is longer than its epochs say: its oldest segments are not the oldest ones of the lineage.
+        config, is_asked = TopicConfig(), False
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
     except RemoteResourceNotFound as e:
@@ -234,14 +245,14 @@ def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tup
         view,
         expiry.log_start_offset,
         {step.segment_id for step in steps},
-        off_lineage=inputs.off_lineage,
-        unreferenced_epochs=inputs.unreferenced_epochs,
+        off_lineage=is_asked and inputs.off_lineage,
+        unreferenced_epochs=is_asked,
     )
     unfinished = unfinished_copies(
         view,
         expiry.log_start_offset,
         inputs.now_ms,
-        unreferenced_epochs=inputs.unreferenced_epochs or inputs.off_lineage,
+        unreferenced_epochs=is_asked,
     )
     steps += unfinished.steps
     for segment_id, reason in unfinished.kept.items():
@@ -249,6 +260,19 @@ def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tup
     if inputs.explains(view.partition):
         decisions.kept += kept_of(view, expiry, steps, unfinished.kept)
     notes = list(expiry.notes)
+    if view.cut is not None:
+        notes.append(_note_cut(inputs, view.partition, view.cut, decisions))
     if config is None:
         notes.append("no settings are known for this topic, so no segment expires by time or size")
     return steps, notes
+
+
+def _note_cut(inputs: _Inputs, partition: TopicIdPartition, cut: CutEpochs, decisions: _Decisions) -> str:
+    """Return the note that nothing expires; it is also the refusal of options that would delete segments."""
+    asked = {"--off-lineage": inputs.off_lineage, "--unreferenced-epochs": inputs.unreferenced_epochs}
+    options = " and ".join(name for name, is_given in asked.items() if is_given)
+    refusal = f"{options}: refused, and " if options else ""
+    note = f"{refusal}no segment at or above the log start is deleted: {cut}; {REPAIR_OF_CUT}"
+    if options:
+        decisions.refused.append(Skip.of(partition, note))
+    return note

@@ -1,0 +1,106 @@
+"""A leader-epoch checkpoint that lost entries is no divergence: nothing that it lacks is deleted."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Ran, tierctl
+
+CUTS = [
+    # The log of orders-0 starts at 0, and its entries are (0, 0), (2, 2000) and, after, (4, 3667).
+    ("before", [(2, 2000)], (0, 1799)),
+    ("after", [(2, 2000), (4, 3667)], (0, 1799)),
+    ("after", [(4, 3667)], (0, 2999)),
+    # Without the entry in the middle: only the segments of epoch 2 have its offsets.
+    ("after", [(0, 0), (4, 3667)], (1800, 2999)),
+]
+
+
+class Tier:
+    """A tier with the log directory of its broker, of which the entries of orders-0 may be replaced."""
+
+    def __init__(self, writable: Callable[[str], Path], stage: str) -> None:
+        self.logs = writable(f"tiered-cluster/{stage}")
+        self.remote = writable(f"tiered-cluster/{stage}-remote")
+
+    def cut(self, entries: Sequence[tuple[int, int]], logs: Path | None = None) -> None:
+        lines = "".join(f"{epoch} {offset}\n" for epoch, offset in entries)
+        file = (logs or self.logs) / "orders-0" / "leader-epoch-checkpoint"
+        file.write_text(f"0\n{len(entries)}\n{lines}")
+
+    def run(self, command: str, *more: object) -> Ran:
+        where = ("--metadata", self.logs, "--log-dir", self.logs)
+        return tierctl(command, *where, *more, "-o", "jsonl")
+
+
+def _rows(ran: Ran) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ran.lines]
+
+
+def _found(ran: Ran, kind: str) -> list[dict[str, Any]]:
+    return [row for row in _rows(ran) if row["kind"] == kind]
+
+
+@pytest.mark.parametrize(("stage", "entries", "lost"), CUTS)
+def test_verify_names_the_replica_and_no_segment_diverged(
+    writable: Callable[[str], Path], stage: str, entries: Any, lost: tuple[int, int]
+) -> None:
+    tier = Tier(writable, stage)
+    tier.cut(entries)
+    ran = tier.run("verify", "--topic", "orders")
+    [found] = _found(ran, "cut_epochs")
+    assert (found["severity"], found["start_offset"], found["end_offset"]) == ("error", *lost)
+    assert str(tier.logs) in found["message"]
+    assert {row["kind"] for row in _rows(ran)} == {"cut_epochs"}
+    assert "rebuild --log-start tier" in ran.summary
+    assert _found(tier.run("segments", "--check", "--topic", "orders"), "divergent_segment") == []
+
+
+@pytest.mark.parametrize(("stage", "entries", "_lost"), CUTS)
+@pytest.mark.parametrize("option", ["--off-lineage", "--unreferenced-epochs"])
+def test_sweep_refuses_the_partition_and_goes_on_with_the_others(
+    writable: Callable[[str], Path], tmp_path: Path, stage: str, entries: Any, _lost: Any, option: str
+) -> None:
+    tier = Tier(writable, stage)
+    tier.cut(entries)
+    configs = tmp_path / "configs"
+    configs.write_text("orders.retention.ms=1\n")
+    more = ("--topic", "orders", "--topic-configs", configs, option)
+    planned = tier.run("sweep", *more)
+    applied = tier.run("sweep", *more, "--remote", tier.remote, "--apply")
+    for ran in (planned, applied):
+        assert ran.code == 4
+        assert f"skipped orders-0: {option}: refused" in ran.err
+        assert {step["partition"] for step in _rows(ran)} == {1, 2}
+    assert {step["status"] for step in _rows(applied)} == {"done"}
+    again = tier.run("segments", "--topic", "orders")
+    assert {row["partition"] for row in _rows(again)} == {0}
+
+
+def test_retention_waits_for_the_repair(writable: Callable[[str], Path], tmp_path: Path) -> None:
+    """The oldest segments that the cut checkpoint knows are not the oldest ones of the log."""
+    tier = Tier(writable, "after")
+    tier.cut([(4, 3667)])
+    configs = tmp_path / "configs"
+    configs.write_text("orders.retention.ms=1\n")
+    more = ("--topic", "orders", "--topic-configs", configs)
+    ran = tier.run("sweep", *more)
+    assert ran.code == 0
+    assert {step["partition"] for step in _rows(ran)} == {1, 2}
+    assert "skipped orders-0: no segment at or above the log start is deleted" in ran.err
+    # DeleteRecords, which an operator asks for, may delete what lies wholly below the new log start.
+    asked = tier.run("sweep", *more, "--log-start-offset", "orders-0=3667")
+    assert {step["end_offset"] for step in _rows(asked) if step["partition"] == 0} >= {599, 1799, 2999}
+
+
+def test_entries_that_delete_records_cut_refuse_nothing(writable: Callable[[str], Path]) -> None:
+    """DeleteRecords and retention cut the entries up to the log start."""
+    logs = writable("delete-across-epoch/before")
+    where = ("--metadata", logs, "--log-dir", logs, "-o", "jsonl")
+    plain, asked = (tierctl("sweep", *where, *more) for more in ((), ("--off-lineage",)))
+    assert (plain.code, asked.code) == (0, 0)
+    assert _rows(asked) == _rows(plain) != []
+    assert _found(tierctl("verify", *where), "cut_epochs") == []

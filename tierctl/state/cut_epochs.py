@@ -1,0 +1,145 @@
+"""Tell a leader-epoch checkpoint that lost entries from a log that diverged: one rule for every command.
+
+A checkpoint is cut if it begins above the log start, or lacks epochs of segments that its log must have had.
+DeleteRecords and retention cut a checkpoint, too, but only up to the log start: what ends below the log start
+proves nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
+from tierctl.state.partition_segments import PartitionSegments
+
+REPAIR_OF_CUT = "rebuild --log-start tier repairs the leader-epoch checkpoint of a stopped broker"
+"""What an operator does about a cut checkpoint."""
+
+_S = RemoteLogSegmentState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutEpochs:
+    """A leader-epoch checkpoint that was cut.
+
+    `first` is its first entry, and `lost` are the finished segments at or above the log start whose epochs it
+    lacks, by start offset; there is at least one.
+    """
+
+    first: EpochEntry
+    log_start_offset: int
+    lost: tuple[RemoteLogSegmentMetadata, ...]
+
+    @property
+    def end_offset(self) -> int:
+        """Return the highest offset of the segments, inclusive."""
+        return max(segment.end_offset for segment in self.lost)
+
+    def __str__(self) -> str:
+        """Return what was found, without the place of the checkpoint."""
+        many = "1 segment" if len(self.lost) == 1 else f"{len(self.lost)} segments"
+        return (
+            f"the leader epochs were cut, and the log did not diverge: they begin with epoch "
+            f"{self.first.epoch} at offset {self.first.start_offset}, the log starts at "
+            f"{self.log_start_offset}, and {many} (offsets {self.lost[0].start_offset} to {self.end_offset}) "
+            "have epochs that they lack"
+        )
+
+
+def begins_above(entries: Iterable[EpochEntry], log_start_offset: int) -> bool:
+    """Return whether a leader-epoch checkpoint begins above the log start."""
+    return any(entry.start_offset > log_start_offset for entry in tuple(entries)[:1])
+
+
+def cut_epochs(
+    lineage: Lineage,
+    segments: PartitionSegments,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    local_start_offset: int | None,
+) -> CutEpochs | None:
+    """Return how the leader-epoch checkpoint with the entries of `lineage` was cut; None if it was not.
+
+    A segment with epochs that the checkpoint lacks proves a cut if it ends at or above the log start and
+    either begins below the checkpoint's first entry, or has a later epoch in common with it (one leader wrote
+    both), or has offsets that no segment of the lineage and no local segment has. Every other such segment
+    diverged: the log has other records at its offsets. `log_end_offset` is exclusive; `local_start_offset` is
+    the base offset of the first local segment, None if unknown.
+    """
+    known = {entry.epoch for entry in lineage.entries}
+    first, latest = lineage.earliest, lineage.latest
+    if first is None or latest is None:
+        return None
+    lacking = [
+        segment
+        for segment in segments.finished_beside(known, log_start_offset)
+        # Later epochs are those of a later leader: the log is behind.
+        if _newest_epoch(segment) <= latest.epoch and not lineage.contains(segment, segment.end_offset + 1)
+    ]
+    if not lacking:
+        return None
+    is_above = begins_above(lineage.entries, log_start_offset)
+    covered = sorted(_covered(lineage, segments, log_end_offset, local_start_offset))
+    lost = [
+        segment
+        for segment in lacking
+        if (is_above and segment.start_offset < first.start_offset)
+        or _is_joined(segment, lineage)
+        or _has_only_copy(segment, covered, (log_start_offset, log_end_offset))
+    ]
+    if not lost:
+        return None
+    lost.sort(key=lambda s: (s.start_offset, s.end_offset, s.segment_id))
+    return CutEpochs(first=first, log_start_offset=log_start_offset, lost=tuple(lost))
+
+
+def cut_epochs_of(log: LocalLog, segments: PartitionSegments) -> CutEpochs | None:
+    """Return how the leader-epoch checkpoint of a replica was cut; None if it was not."""
+    return cut_epochs(
+        Lineage(log.leader_epochs),
+        segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_start_offset=log.local_log_start_offset,
+    )
+
+
+def _newest_epoch(segment: RemoteLogSegmentMetadata) -> int:
+    return max(epoch for epoch, _ in segment.segment_leader_epochs)
+
+
+def _covered(
+    lineage: Lineage, segments: PartitionSegments, log_end_offset: int, local_start_offset: int | None
+) -> Iterator[tuple[int, int]]:
+    """Yield the offsets, both inclusive, that the segments of the lineage and the local log have."""
+    for state in (_S.COPY_SEGMENT_FINISHED, _S.DELETE_SEGMENT_STARTED):
+        for segment in segments.in_state(state):
+            if lineage.contains(segment, segment.end_offset + 1):
+                yield segment.start_offset, segment.end_offset
+    if local_start_offset is not None:
+        yield local_start_offset, log_end_offset - 1
+
+
+def _is_joined(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
+    """Return whether the segment has an epoch that the lineage lacks before one that both begin alike."""
+    own = build_filtered_leader_epoch_map(dict(segment.segment_leader_epochs))
+    is_lacking = False
+    for epoch, start in own.items():
+        entry = lineage.entry(epoch)
+        if is_lacking and entry is not None and entry.start_offset == start:
+            return True
+        is_lacking = is_lacking or entry is None
+    return False
+
+
+def _has_only_copy(
+    segment: RemoteLogSegmentMetadata, covered: Iterable[tuple[int, int]], log: tuple[int, int]
+) -> bool:
+    """Return whether the segment has offsets of the log, [start, end), that are not `covered`."""
+    at, end = max(segment.start_offset, log[0]), min(segment.end_offset + 1, log[1])
+    for first, last in covered:
+        if first > at:
+            break
+        at = max(at, last + 1)
+    return at < end
