@@ -9,6 +9,7 @@ TierctlError                         1  internal
 │   ├── RemoteTierMissing            5  --remote holds no tier: it is not mounted, or mistyped
 │   ├── RemoteObjectDiffers          5  an object differs from its source; a retry does not help
 │   ├── StoreRefused                 3  the store refuses or lacks the operation; a retry does not help
+│   │   ├── ConditionsRefused        3  the store has no writes on a condition
 │   │   └── ObjectArchived           7  the object can't be read before it is restored from an archive class
 │   ├── TransferStopped              5  the run was stopped while a limit of bytes per second was waited for
 │   ├── StoreWriteFailed             5  nothing was stored
@@ -141,6 +142,10 @@ class StoreRefused(RemoteStorageError):
     """The store refuses the request for good, or does not implement it; nothing was changed by it."""
 
     exit_code = ExitCode.PARTIAL
+
+
+class ConditionsRefused(StoreRefused):
+    """The store does not implement writes on a condition (If-None-Match, If-Match)."""
 
 
 class ObjectArchived(StoreRefused):

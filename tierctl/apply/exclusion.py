@@ -12,10 +12,10 @@ from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked
 from tierctl.metadata.topic.folder import partitions_in
-from tierctl.model.progress import WAITS
+from tierctl.model.progress import WAITS, Progress
 from tierctl.plan.fencing import RunningBroker
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease import Lease, open_lease
+from tierctl.storage.lease import Lease, ObjectLease, open_lease
 
 _WRITTEN_HINT = (
     "files in this directory are written: stop the broker, or leave the directory out; no option overrides "
@@ -53,13 +53,17 @@ def running_brokers(log_dirs: Iterable[Path]) -> tuple[RunningBroker, ...]:
 
 @contextmanager
 def leased(
-    remote: RemoteStorageManager | None, stop: Stop, *, is_optional: bool = False
+    remote: RemoteStorageManager | None,
+    stop: Stop,
+    progress: Progress,
+    *,
+    is_optional: bool = False,
 ) -> Iterator[Lease | None]:
     """Hold the lease of the tier during the block; yield None if `remote` is None.
 
     Raise LockedError if another tierctl holds the lease. If the store supports no lease, yield None if the
-    lease `is_optional`; otherwise raise SafetyRefusal. Once the lease is lost or uncertain, `stop` ends the
-    run before its next side effect.
+    lease `is_optional`; otherwise raise SafetyRefusal; if only its writes show that, `progress` warns what
+    is lost. Once the lease is lost or uncertain, `stop` ends the run before its next side effect.
     """
     lease = None if remote is None else open_lease(remote, is_optional=is_optional)
     if lease is None:
@@ -68,5 +72,7 @@ def leased(
     with ExitStack() as held:
         with WAITS.waiting("taking the lease of the tier"):
             held.enter_context(lease)
+        if isinstance(lease, ObjectLease) and lease.why_without is not None:
+            progress.warn(lease.why_without)
         stop.guard(lease.is_lost)
         yield lease

@@ -275,7 +275,7 @@ class Mutation:
                 stop = held.enter_context(stop_on_signals(Stop()))
             self.request.throttle.stop_when(stop.asked)
             tier = self.remote if self.changes_tier else None
-            lease = held.enter_context(leased(tier, stop, is_optional=self.request.no_lease))
+            lease = held.enter_context(leased(tier, stop, self.progress, is_optional=self.request.no_lease))
             outcomes = run(plan, self._run_context(plan, stop, advance, deleted), options())
             if self.journal is not None:
                 record_breaches(outcomes, self.journal, self._custom_metadata_layout)

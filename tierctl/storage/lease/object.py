@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from tierctl.errors import LockedError, TierctlError
+from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
 from tierctl.storage.lease.owner import Owner, has_ended
 from tierctl.storage.stores.base import ConditionalStore
 
@@ -28,7 +28,11 @@ TAKE_OVER_S = 2 * LEASE_S
 
 
 class ObjectLease:
-    """Context manager that holds the lease and renews it by a thread; LockedError if another run holds it."""
+    """Context manager that holds the lease and renews it by a thread; LockedError if another run holds it.
+
+    Raise SafetyRefusal if the store has no writes on a condition, unless the lease `is_optional`: the run
+    then continues without a lease, and `why_without` says so.
+    """
 
     def __init__(
         self,
@@ -38,16 +42,20 @@ class ObjectLease:
         owner: Owner,
         clock_s: Callable[[], float] = time.monotonic,
         renew_s: float = RENEW_S,
+        is_optional: bool = False,
     ) -> None:
         self._store = store
         self._key = key
         self._owner = owner
         self._clock_s = clock_s
         self._renew_s = renew_s
+        self._is_optional = is_optional
         self._tag = ""
         self._valid_until_s = 0.0
         self._count = 0
         self._is_taken = False
+        self.why_without: str | None = None
+        """Why the run continues without this lease, which is optional; None if the lease is held."""
         self._ended = threading.Event()
         self._renewer = threading.Thread(target=self._renew_until_end, name="tierctl-lease", daemon=True)
 
@@ -55,15 +63,34 @@ class ObjectLease:
         self._owner.begin()
         try:
             self._acquire()
+        except ConditionsRefused as e:
+            self._owner.end()
+            self._refused(e)
+            return self
         except TierctlError:
             self._owner.end()
             raise
         self._renewer.start()
         return self
 
+    def _refused(self, error: ConditionsRefused) -> None:
+        """Continue without the lease if it is optional, otherwise raise SafetyRefusal."""
+        if not self._is_optional:
+            raise SafetyRefusal(
+                f"{self._store.name_of(self._key)}: the store has no writes on a condition, which a lease "
+                f"needs, so another tierctl could change the tier at the same time: {error.message}",
+                hint="make sure that no other tierctl changes this tier, then add --no-lease",
+            ) from error
+        self.why_without = (
+            f"{self._store.name_of('')} has no writes on a condition: nothing keeps another tierctl out of "
+            "this tier, and objects are written without a check whether another program wrote them"
+        )
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.why_without is not None:
+            return
         self._ended.set()
         self._renewer.join()
         if not self.is_lost():
@@ -73,7 +100,12 @@ class ObjectLease:
         self._owner.end()
 
     def is_lost(self) -> bool:
-        """Return whether another run may hold the lease now, so that no side effect may start."""
+        """Return whether another run may hold the lease now, so that no side effect may start.
+
+        A run without a lease loses none.
+        """
+        if self.why_without is not None:
+            return False
         return self._is_taken or self._clock_s() > self._valid_until_s - MARGIN_S
 
     def renew(self) -> None:

@@ -21,7 +21,7 @@ def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Le
     if tier is not None and isinstance(tier.store, LocalStore):
         return FolderLease(tier.store.root, is_optional=is_optional)
     if tier is not None and isinstance(tier.store, ConditionalStore):
-        return ObjectLease(tier.store, tier.lease_key, owner=Owner.of_this_run())
+        return ObjectLease(tier.store, tier.lease_key, owner=Owner.of_this_run(), is_optional=is_optional)
     if is_optional:
         return None
     where = "this tier" if tier is None else tier.store.name_of("")

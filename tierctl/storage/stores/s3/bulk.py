@@ -5,9 +5,10 @@ Keys are complete, not relative to the store's folder.
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tierctl.errors import RemoteStorageError, TierctlError
+from tierctl.errors import RemoteResourceNotFound, RemoteStorageError, StoreRefused, TierctlError
 from tierctl.storage.stores.base import common_prefix
 from tierctl.storage.stores.s3.errors import translated
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 DELETE_BATCH = 1_000
 """The maximum number of keys in a DeleteObjects request."""
+
+_DELETES_AT_ONCE = 8
 
 PAGE_MAX = 1_000
 """The maximum number of objects in a page of a listing."""
@@ -44,6 +47,44 @@ def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str
         for error in answer.get("Errors", ())
         if error.get("Code") not in _MISSING
     }
+
+
+class Deletions:
+    """Deletes objects of one bucket: with DeleteObjects, or key by key if the store refuses that request."""
+
+    def __init__(self, s3: "S3Client", bucket: str) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        self._is_in_bulk = True
+
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
+        """Delete up to DELETE_BATCH objects; return the error of each key that has one.
+
+        Raise RemoteStorageError if a request for all of them fails: they may then be deleted or not.
+        """
+        if self._is_in_bulk:
+            try:
+                return delete_objects(self._s3, self._bucket, keys)
+            except StoreRefused:
+                # Google Cloud Storage has no DeleteObjects.
+                pass
+        with ThreadPoolExecutor(min(_DELETES_AT_ONCE, len(keys))) as pool:
+            errors = dict(zip(keys, pool.map(self._error_of, keys), strict=True))
+        failed = {key: error for key, error in errors.items() if error is not None}
+        if len(failed) < len(keys):
+            self._is_in_bulk = False
+        return failed
+
+    def _error_of(self, key: str) -> TierctlError | None:
+        """Delete one object; return the error, None if the object does not exist any more."""
+        try:
+            with translated(f"deleting s3://{self._bucket}/{key}"):
+                self._s3.delete_object(Bucket=self._bucket, Key=key)
+        except RemoteResourceNotFound:
+            return None
+        except TierctlError as e:
+            return e
+        return None
 
 
 def listed_objects(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, "ObjectTypeDef"]:

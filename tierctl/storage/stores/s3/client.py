@@ -1,7 +1,7 @@
-"""Create a boto3 client with bounded timeouts, few retries of its own, and checksums.
+"""Create a boto3 client with bounded timeouts and few retries of its own.
 
-Credentials, region, endpoint and profile are read from the sources that every AWS client reads (environment,
-~/.aws, the machine's role), never from tierctl's options.
+Credentials, region, endpoint, profile and the use of checksums are read from the sources that every AWS
+client reads (environment, ~/.aws, the machine's role), never from tierctl's options.
 """
 
 import os
@@ -21,6 +21,7 @@ from tierctl.storage.stores.base import Endpoint
 from tierctl.storage.stores.listening import require_listening
 from tierctl.storage.stores.s3.body import FileRange
 from tierctl.storage.stores.s3.listing import parse_listings
+from tierctl.storage.stores.s3.throttled import wait_when_throttled
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
@@ -56,8 +57,6 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
             read_timeout=READ_TIMEOUT_S,
             retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
             max_pool_connections=32,
-            request_checksum_calculation="when_supported",
-            response_checksum_validation="when_supported",
         ),
     )
     chosen: Any = client.meta.config
@@ -67,6 +66,7 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
     for operation in ("PutObject", "UploadPart"):
         client.meta.events.register(f"before-send.s3.{operation}", _begin_sending)
     parse_listings(client.meta.events)
+    wait_when_throttled(client.meta.events)
     return client
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tierctl.storage.stores.base import Source, source_crc32c, source_size_bytes
-from tierctl.storage.stores.s3.uploads import encoded_crc
+from tierctl.storage.stores.s3.checksums import encoded_crc
 
 WRITES_MAX = 10_000
 """Number of writes to remember; objects of forgotten ones are verified by requests of their own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound
+from tierctl.storage.stores.s3.checksums import checksum_mode
 from tierctl.storage.stores.s3.errors import translated
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _is_of_whole(head: dict[str, Any], name: str) -> bool:
 
 def _head(s3: S3Client, bucket: str, key: str) -> dict[str, Any]:
     with translated(f"examining s3://{bucket}/{key}"):
-        return dict(s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED"))
+        return dict(s3.head_object(Bucket=bucket, Key=key, **checksum_mode(s3)))
 
 
 def _found(s3: S3Client, bucket: str, key: str) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
 )
+from tierctl.storage.stores.s3.throttled import MAY_BE_DONE
 
 _NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
 _REFUSED = frozenset(
@@ -61,7 +62,7 @@ _TRANSIENT = frozenset(
 )
 """Error codes with one of these statuses that come from the transfer or the load, not from the request."""
 
-CHECKSUM_HINT = (
+_CHECKSUM_HINT = (
     "if the store does not know checksum headers, set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and "
     "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required (request_checksum_calculation and "
     "response_checksum_validation in the AWS config file)"
@@ -96,14 +97,14 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
     """Translate boto3's errors in the body into tierctl's, with `doing` as context.
 
     With `writing`, raise StoreWriteUnknown for a request without a response, and for a request that the
-    client repeated and the server then refused: an earlier attempt may still succeed. A failed condition does
-    not raise StoreWriteUnknown.
+    client repeated and the server then refused: an earlier attempt may still succeed, unless the server asked
+    for fewer requests. A failed condition does not raise StoreWriteUnknown.
     """
     try:
         yield
     except ClientError as e:
         error = _of_answer(doing, e)
-        if writing and _is_repeated(e) and code_of(e) not in PRECONDITION_FAILED:
+        if writing and _may_be_done(e) and code_of(e) not in PRECONDITION_FAILED:
             error = StoreWriteUnknown(f"{error.message} (repeated)", hint=error.hint)
         raise error from e
     except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as e:
@@ -121,9 +122,9 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
         raise kind(f"{doing}: {type(e).__name__}: {e}") from e
 
 
-def _is_repeated(error: ClientError) -> bool:
+def _may_be_done(error: ClientError) -> bool:
     metadata: Any = error.response.get("ResponseMetadata", {})
-    return int(metadata.get("RetryAttempts", 0)) > 0
+    return bool(metadata.get(MAY_BE_DONE))
 
 
 def _of_answer(doing: str, error: ClientError) -> TierctlError:
@@ -147,7 +148,12 @@ def _of_answer(doing: str, error: ClientError) -> TierctlError:
     return RemoteStorageError(message)
 
 
+def names_checksums(message: str) -> bool:
+    """Return whether a server refuses a request because it does not know its checksums."""
+    return any(word in message.lower() for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked"))
+
+
 def _refusal_hint(message: str) -> str:
-    if any(word in message.lower() for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked")):
-        return CHECKSUM_HINT
-    return f"a retry does not help; tierctl doctor --probe-writes finds what the store lacks; {CHECKSUM_HINT}"
+    if names_checksums(message):
+        return _CHECKSUM_HINT
+    return f"no retry helps; tierctl doctor --probe-writes finds what the store lacks; {_CHECKSUM_HINT}"

@@ -5,11 +5,15 @@ answer. The parser here takes 2 ms; a page of an unusual form is left to botocor
 """
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from html import unescape
 from typing import Any
 
 from botocore import handlers
+
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.stores.inspection import ARCHIVE_CLASSES
 
 _BEFORE_PARSING = "before-parse.s3.*"
 _CHECK_OF_BODY = getattr(handlers, "_handle_200_error", None)
@@ -23,6 +27,23 @@ _SIZE = re.compile(rb"<Size>(\d{1,19})</Size>")
 _MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
 _TAG = re.compile(rb"<ETag>([^<]*)</ETag>")
 _CLASS = re.compile(rb"<StorageClass>([^<]*)</StorageClass>")
+
+
+def remote_objects(page: Iterable[Mapping[str, Any]], prefix: str) -> Iterator[RemoteObject]:
+    """Yield the objects of a page; their keys are relative to `prefix`.
+
+    Objects without bytes whose key ends with `/` are left out: mounts and consoles write them for folders.
+    """
+    for found in page:
+        if not found["Size"] and found["Key"].endswith("/"):
+            continue
+        archive_class = found.get("StorageClass")
+        yield RemoteObject(
+            found["Key"].removeprefix(prefix),
+            found["Size"],
+            int(found["LastModified"].timestamp() * 1000),
+            archive_class=archive_class if archive_class in ARCHIVE_CLASSES else None,
+        )
 
 
 def parse_listings(events: Any) -> None:

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import ClientError
 
 from tierctl.errors import (
+    ConditionsRefused,
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
@@ -31,16 +32,18 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
-from tierctl.storage.stores.inspection import ARCHIVE_CLASSES
 from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
 from tierctl.storage.stores.s3.bucket import S3Bucket
-from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, listed_objects
+from tierctl.storage.stores.s3.bulk import DELETE_BATCH, Deletions, listed_objects
+from tierctl.storage.stores.s3.checksums import checksum_mode, crc_field, encoded_crc
 from tierctl.storage.stores.s3.client import require_endpoint, s3_client
+from tierctl.storage.stores.s3.conditions import ConditionFailed, conditional
 from tierctl.storage.stores.s3.confirmed import ConfirmedWrites
 from tierctl.storage.stores.s3.copying import copy_object
-from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
+from tierctl.storage.stores.s3.errors import code_of, translated
+from tierctl.storage.stores.s3.listing import remote_objects
 from tierctl.storage.stores.s3.spans import object_pages
-from tierctl.storage.stores.s3.uploads import Uploads, composite_checksum, encoded_crc
+from tierctl.storage.stores.s3.uploads import Uploads, composite_checksum
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.crc import crc32c
 
@@ -55,10 +58,6 @@ REQUESTS_MAX = 16
 
 PARTS_MAX = 10_000
 _STAMP_MAX_BYTES = 1 << 16
-
-
-class _ConditionFailed(Exception):  # noqa: N818
-    """The condition of a conditional write did not hold; raised and caught in this module only."""
 
 
 class S3Store:
@@ -79,6 +78,8 @@ class S3Store:
         self._prefix = prefix
         self._part_bytes = part_bytes or PART_BYTES
         self._uploads = Uploads(s3, bucket, throttle)
+        self._deletions = Deletions(s3, bucket)
+        self._has_conditions = True
         self._confirmed = ConfirmedWrites()
         self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="tierctl-s3")
 
@@ -138,7 +139,7 @@ class S3Store:
     def _put(self, key: str, source: Source) -> None:
         try:
             self._write(key, source, {"IfNoneMatch": "*"})
-        except _ConditionFailed as failed:
+        except ConditionFailed as failed:
             self._confirm_or_replace(key, source, failed)
         except StoreWriteUnknown as unknown:
             try:
@@ -213,8 +214,14 @@ class S3Store:
         )
 
     def create(self, key: str, body: bytes) -> bool:
-        """Implement `ObjectStore.create` by If-None-Match."""
-        return self.put_if(key, body, None) is not None
+        """Implement `ObjectStore.create` by If-None-Match, or by a check before if the store lacks it."""
+        try:
+            return self.put_if(key, body, None) is not None
+        except ConditionsRefused:
+            if self._head(key) is not None:
+                return False
+            self._write(key, body, {})
+            return True
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes` by a listing that skips the keys between the given ones."""
@@ -230,7 +237,7 @@ class S3Store:
         with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
             paginate = self._s3.get_paginator("list_objects_v2").paginate
             for page in object_pages(paginate, self._bucket, self._prefix + prefix):
-                yield from self._objects_in(page)
+                yield from remote_objects(page, self._prefix)
 
     def list_folder(self, prefix: str) -> FolderListing:
         """Implement `ObjectStore.list_folder`: S3 lists the common prefixes that end with `/`."""
@@ -243,25 +250,11 @@ class S3Store:
             for page in pages:
                 found = page.get("CommonPrefixes", ())
                 folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
-                objects += self._objects_in(page.get("Contents", ()))
+                objects += remote_objects(page.get("Contents", ()), self._prefix)
         return FolderListing(tuple(folders), tuple(objects))
 
-    def _objects_in(self, page: Sequence[Mapping[str, Any]]) -> Iterator[RemoteObject]:
-        for found in page:
-            if not found["Size"] and found["Key"].endswith("/"):
-                # Mounts and consoles write such an object to show an empty folder.
-                continue
-            modified_ms = int(found["LastModified"].timestamp() * 1000)
-            archive_class = found.get("StorageClass")
-            yield RemoteObject(
-                found["Key"].removeprefix(self._prefix),
-                found["Size"],
-                modified_ms,
-                archive_class=archive_class if archive_class in ARCHIVE_CLASSES else None,
-            )
-
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
-        """Implement `ObjectStore.delete` with 1,000 keys per request; the response lists failed keys.
+        """Implement `ObjectStore.delete` with 1,000 keys per request, or one if the store lacks that.
 
         Incomplete uploads of killed runs to these keys are aborted first: no later run would find them.
         """
@@ -270,7 +263,7 @@ class S3Store:
             batch = [self._prefix + key for key in keys[first : first + DELETE_BATCH]]
             try:
                 self._uploads.abort_all(batch)
-                failed = delete_objects(self._s3, self._bucket, batch)
+                failed = self._deletions.delete(batch)
             except RemoteStorageError as e:
                 failed = dict.fromkeys(batch, e)
             errors |= {key.removeprefix(self._prefix): error for key, error in failed.items()}
@@ -281,7 +274,7 @@ class S3Store:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         try:
             written: str = self._put_body(key, body, crc32c(body), condition)["ETag"]
-        except (_ConditionFailed, RemoteResourceNotFound):
+        except (ConditionFailed, RemoteResourceNotFound):
             return None
         return written
 
@@ -317,7 +310,9 @@ class S3Store:
         try:
             with translated(f"examining {self.name_of(key)}"):
                 return dict(
-                    self._s3.head_object(Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED")
+                    self._s3.head_object(
+                        Bucket=self._bucket, Key=self._prefix + key, **checksum_mode(self._s3)
+                    )
                 )
         except RemoteResourceNotFound:
             return None
@@ -328,7 +323,7 @@ class S3Store:
             return True
         return False
 
-    def _confirm_or_replace(self, key: str, source: Source, failed: _ConditionFailed) -> None:
+    def _confirm_or_replace(self, key: str, source: Source, failed: ConditionFailed) -> None:
         """Return if the existing object has the bytes of `source`; otherwise replace the object."""
         head = self._head(key)
         if self._has_same_bytes(key, source):
@@ -339,7 +334,7 @@ class S3Store:
             ) from failed
         try:
             self._write(key, source, {"IfMatch": head["ETag"]})
-        except _ConditionFailed as again:
+        except ConditionFailed as again:
             raise StoreWriteFailed(
                 f"{self.name_of(key)} is being written by another program",
                 hint="tierctl uses each segment id only once: find the other program that writes to this "
@@ -347,6 +342,20 @@ class S3Store:
             ) from again
 
     def _write(self, key: str, source: Source, condition: dict[str, str]) -> None:
+        """Write the object on a condition, without it if the store has no conditions.
+
+        The object then replaces what another program wrote under the key, which has a new segment id.
+        """
+        if condition and self._has_conditions:
+            try:
+                return self._write_if(key, source, condition)
+            except ConditionsRefused:
+                self._write_if(key, source, {})
+                self._has_conditions = False
+                return None
+        return self._write_if(key, source, {})
+
+    def _write_if(self, key: str, source: Source, condition: dict[str, str]) -> None:
         if isinstance(source, bytes):
             self._throttle.wait(Direction.COPY, len(source))
             response = self._put_body(key, source, crc32c(source), condition)
@@ -355,7 +364,7 @@ class S3Store:
                 response = self._put_body(key, body, source.crc32c, condition)
         else:
             part_bytes = self._part_size_bytes(source)
-            with _conditional():
+            with conditional(condition):
                 response = self._uploads.put(self._prefix + key, source, part_bytes, condition)
         self._confirmed.note(self._prefix + key, source, response)
 
@@ -365,25 +374,14 @@ class S3Store:
     def _put_body(
         self, key: str, body: bytes | FileRange, crc: int, condition: dict[str, str]
     ) -> Mapping[str, Any]:
-        with _conditional(), translated(f"writing {self.name_of(key)}", writing=True):
+        with conditional(condition), translated(f"writing {self.name_of(key)}", writing=True):
             return self._s3.put_object(
                 Bucket=self._bucket,
                 Key=self._prefix + key,
                 Body=cast("BinaryIO", body),
-                ChecksumCRC32C=encoded_crc(crc),
+                **crc_field(self._s3, crc),
                 **condition,  # type: ignore[arg-type]
             )
-
-
-@contextmanager
-def _conditional() -> Iterator[None]:
-    """Raise `_ConditionFailed` for status 412, and for status 409, which S3 returns for concurrent writes."""
-    try:
-        yield
-    except TierctlError as e:
-        if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in PRECONDITION_FAILED:
-            raise _ConditionFailed from e
-        raise
 
 
 def open_store(address: StoreAddress) -> S3Store:

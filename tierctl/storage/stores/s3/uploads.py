@@ -1,27 +1,22 @@
 """Upload objects to S3 in parts, and abort uploads that a killed run did not complete."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
-from tierctl.errors import AuthenticationError, TierctlError
+from tierctl.errors import AuthenticationError, StoreRefused, TierctlError
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import common_prefix
 from tierctl.storage.stores.s3.body import FileRange, file_range
-from tierctl.storage.stores.s3.errors import NOT_DONE_HERE, suppressed, translated
+from tierctl.storage.stores.s3.checksums import encoded_crc, sends_checksums
+from tierctl.storage.stores.s3.errors import suppressed, translated
 from tierctl.storage.throttle import UNLIMITED, Throttle
 from tierctl.wire.crc import crc32c_extend
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-
-def encoded_crc(crc: int) -> str:
-    """Return a CRC-32C in S3's encoding."""
-    return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
 def composite_checksum(source: HashedFile, part_bytes: int) -> str:
@@ -50,6 +45,7 @@ class Uploads:
         self._throttle = throttle
         self._s3 = s3
         self._bucket = bucket
+        self._is_checked = sends_checksums(s3)
 
     def put(
         self, key: str, source: HashedFile, part_bytes: int, condition: dict[str, str]
@@ -60,12 +56,14 @@ class Uploads:
         """
         target = {"Bucket": self._bucket, "Key": key}
         name = f"s3://{self._bucket}/{key}"
+        # FULL_OBJECT: the store reports the checksum of the whole object, which the source has, too.
+        checked: Any = (
+            {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"} if self._is_checked else {}
+        )
         with translated(f"beginning {name}"):
-            # FULL_OBJECT: the store reports the checksum of the whole object, which the source has, too.
             upload = self._s3.create_multipart_upload(
                 **target,  # type: ignore[arg-type]
-                ChecksumAlgorithm="CRC32C",
-                ChecksumType="FULL_OBJECT",
+                **checked,
             )["UploadId"]
         done = False
         try:
@@ -94,16 +92,16 @@ class Uploads:
         """Upload one part; return its entry for the CompleteMultipartUpload request."""
         start = (number - 1) * part_bytes
         with file_range(source, start, part_bytes, self._throttle) as body:
-            checksum = encoded_crc(_crc32c(body))
+            checksum: Any = {"ChecksumCRC32C": encoded_crc(_crc32c(body))} if self._is_checked else {}
             with translated(f"writing part {number} of s3://{self._bucket}/{target['Key']}"):
                 answer = self._s3.upload_part(
                     **target,  # type: ignore[arg-type]
                     UploadId=upload,
                     PartNumber=number,
                     Body=cast("BinaryIO", body),
-                    ChecksumCRC32C=checksum,
+                    **checksum,
                 )
-        return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32C": checksum}
+        return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
 
     def abort_all(self, keys: Sequence[str]) -> None:
         """Abort the uploads to exactly these keys, which earlier runs did not complete.
@@ -112,8 +110,7 @@ class Uploads:
         """
         wanted, prefix = set(keys), common_prefix(keys)
         with (
-            suppress(AuthenticationError),
-            suppressed(NOT_DONE_HERE),
+            suppress(AuthenticationError, StoreRefused),
             translated(f"listing uploads to s3://{self._bucket}/{prefix}"),
         ):
             pages = self._s3.get_paginator("list_multipart_uploads").paginate(

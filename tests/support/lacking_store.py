@@ -1,0 +1,285 @@
+"""A small S3 server in memory that lacks what some stores lack, or refuses what they refuse at times.
+
+with LackingStore({Lack.DELETE_OBJECTS}) as store, store.environment(monkeypatch):
+    ...
+
+It listens on a free loopback port, and accepts every credential. Its answers are those of the reports about
+the stores that `Lack` names.
+"""
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar, Self
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from uuid import uuid4
+from xml.sax.saxutils import escape, unescape
+
+import pytest
+
+BUCKET = "tier"
+_SKIPPED = {"x-amz-checksum-mode"}
+
+
+class Lack(Enum):
+    """What a store lacks: the status and the error code of its refusal, and the message."""
+
+    DELETE_OBJECTS = (501, "NotImplemented", "A query you provided requested a function")
+    """Google Cloud Storage."""
+    DELETE_OBJECTS_400 = (400, "InvalidArgument", "Invalid argument.")
+    CONDITIONS = (
+        501,
+        "NotImplemented",
+        "A header you provided implies functionality that is not implemented",
+    )
+    """Backblaze B2, Alibaba OSS."""
+    CHECKSUMS = (501, "NotImplemented", "Header 'x-amz-checksum-crc32c' with a value not implemented")
+    """Cloudflare R2 in part."""
+    CHECKSUMS_400 = (400, "InvalidArgument", "Unsupported header 'x-amz-checksum-crc32c' received")
+    """Older Ceph, OCI."""
+    WRITES = (501, "NotImplemented", "writes")
+    READS = (400, "InvalidRequest", "reads")
+    LISTINGS = (501, "NotImplemented", "listings")
+    WRITES_FORBIDDEN = (403, "AccessDenied", "writes")
+    READS_FORBIDDEN = (403, "AccessDenied", "reads")
+    DELETES_FORBIDDEN = (403, "AccessDenied", "deletes")
+
+
+@dataclass
+class _Object:
+    body: bytes
+    headers: dict[str, str]
+    written_s: float = field(default_factory=time.time)
+
+    @property
+    def tag(self) -> str:
+        return f'"{hashlib.md5(self.body + str(self.written_s).encode()).hexdigest()}"'
+
+
+class LackingStore:
+    """Serve one bucket during the block.
+
+    `archived` is a part of the keys whose objects are in GLACIER. The first `slow` requests are answered with
+    SlowDown. `is_careless` stores logs with a wrong last byte.
+    """
+
+    def __init__(
+        self, lacks: Collection[Lack] = (), *, archived: str = "", slow: int = 0, is_careless: bool = False
+    ) -> None:
+        self.lacks = set(lacks)
+        self.archived = archived
+        self.slow = slow
+        self.is_careless = is_careless
+        self.objects: dict[str, _Object] = {}
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        self.requests: list[str] = []
+        self.lock = threading.Lock()
+        handler = type("_Bound", (_Handler,), {"store": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Set the address of the server and credentials in the environment."""
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The address of the server and credentials, as variables of the environment."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def put(self, objects: dict[str, bytes]) -> None:
+        """Store objects without a request."""
+        self.objects |= {key: _Object(body, {}) for key, body in objects.items()}
+
+    def count(self, begin: str) -> int:
+        """Return the number of requests that begin with a method and a path."""
+        return sum(each.startswith(begin) for each in self.requests)
+
+    def refusal(self, method: str, key: str, query: dict[str, str], headers: dict[str, str]) -> Lack | None:
+        """Return why the request is refused; None if it is not."""
+        checksums = {name for name in headers if name.startswith(("x-amz-checksum", "x-amz-sdk-checksum"))}
+        is_write = method in {"PUT", "POST"} and bool(key)
+        is_deletion = "delete" in query or (method == "DELETE" and "uploadId" not in query)
+        is_refused = {
+            Lack.DELETE_OBJECTS: "delete" in query,
+            Lack.DELETE_OBJECTS_400: "delete" in query,
+            Lack.CONDITIONS: is_write and not headers.keys().isdisjoint({"if-none-match", "if-match"}),
+            Lack.CHECKSUMS: is_write and bool(checksums - _SKIPPED),
+            Lack.CHECKSUMS_400: is_write and bool(checksums - _SKIPPED),
+            Lack.WRITES: is_write,
+            Lack.WRITES_FORBIDDEN: is_write,
+            Lack.READS: method == "GET" and bool(key),
+            Lack.READS_FORBIDDEN: method == "GET" and bool(key),
+            Lack.LISTINGS: method == "GET" and "list-type" in query,
+            Lack.DELETES_FORBIDDEN: is_deletion,
+        }
+        return next((lack for lack, refuses in is_refused.items() if refuses and lack in self.lacks), None)
+
+    def is_archived(self, key: str) -> bool:
+        """Return whether the object is in GLACIER."""
+        return bool(self.archived) and self.archived in key
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    store: ClassVar[LackingStore]
+
+    def handle_any(self) -> None:
+        url = urlsplit(self.path)
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        key = unquote(url.path).removeprefix(f"/{BUCKET}").removeprefix("/")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        body = self.rfile.read(int(headers.get("content-length", 0)))
+        with self.store.lock:
+            self.store.requests.append(f"{self.command} {self.path}")
+            if len(self.store.requests) <= self.store.slow:
+                self._error(503, "SlowDown", "Please reduce your request rate.")
+            elif lack := self.store.refusal(self.command, key, query, headers):
+                self._error(*lack.value)
+            else:
+                getattr(self, f"_{self.command.lower()}")(key, query, headers, body)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+    def _get(self, key: str, query: dict[str, str], headers: dict[str, str], _body: bytes) -> None:
+        if not key:
+            return self._list(query)
+        stored = self.store.objects.get(key)
+        if stored is None:
+            return self._error(404, "NoSuchKey", key)
+        is_archived = self.store.is_archived(key)
+        if is_archived and self.command == "GET":
+            return self._error(403, "InvalidObjectState", "The operation is not valid for the storage class")
+        answer = {
+            **stored.headers,
+            "ETag": stored.tag,
+            "Last-Modified": formatdate(stored.written_s, usegmt=True),
+            **({"x-amz-storage-class": "GLACIER"} if is_archived else {}),
+        }
+        span = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("range", ""))
+        if span is None:
+            return self._answer(200, stored.body, answer)
+        start, size = int(span[1]), len(stored.body)
+        if start >= size:
+            return self._error(416, "InvalidRange", key)
+        last = min(int(span[2] or size - 1), size - 1)
+        answer["Content-Range"] = f"bytes {start}-{last}/{size}"
+        return self._answer(206, stored.body[start : last + 1], answer)
+
+    _head = _get
+
+    def _list(self, query: dict[str, str]) -> None:
+        if "uploads" in query:
+            return self._answer(200, b"<ListMultipartUploadsResult></ListMultipartUploadsResult>", {})
+        if "list-type" not in query:
+            return self._error(501, "NotImplemented", "an unknown query")
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        after = query.get("continuation-token") or query.get("start-after", "")
+        entries: dict[str, str] = {}
+        for key in sorted(self.store.objects, key=str.encode):
+            if key.startswith(prefix) and key > after:
+                folder, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
+                name = prefix + folder + found if found else key
+                entries[name] = f"<Prefix>{quote(name)}</Prefix>" if found else self._entry(key)
+        tags = ("CommonPrefixes", "Contents")
+        text = "".join(
+            f"<{tags[each.startswith('<Key>')]}>{each}</{tags[each.startswith('<Key>')]}>"
+            for each in sorted(entries.values(), key=lambda each: not each.startswith("<Key>"))
+        )
+        answer = f"<ListBucketResult><EncodingType>url</EncodingType>{text}</ListBucketResult>"
+        return self._answer(200, answer.encode(), {})
+
+    def _entry(self, key: str) -> str:
+        stored = self.store.objects[key]
+        written = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(stored.written_s))
+        storage_class = "GLACIER" if self.store.is_archived(key) else "STANDARD"
+        return (
+            f"<Key>{quote(key)}</Key><LastModified>{written}</LastModified><ETag>{escape(stored.tag)}</ETag>"
+            f"<Size>{len(stored.body)}</Size><StorageClass>{storage_class}</StorageClass>"
+        )
+
+    def _put(self, key: str, query: dict[str, str], headers: dict[str, str], body: bytes) -> None:
+        if "uploadId" in query:
+            self.store.uploads[query["uploadId"]][int(query["partNumber"])] = body
+            return self._answer(200, b"", {"ETag": f'"{query["partNumber"]}"'})
+        stored = self.store.objects.get(key)
+        wanted = headers.get("if-match")
+        if (stored and "if-none-match" in headers) or (wanted and (not stored or stored.tag != wanted)):
+            return self._error(412, "PreconditionFailed", key)
+        sums = {} if self.store.lacks & {Lack.CHECKSUMS, Lack.CHECKSUMS_400} else self._checksums(headers)
+        if self.store.is_careless and key.endswith(".log"):
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        kept = _Object(body, sums)
+        self.store.objects[key] = kept
+        return self._answer(200, b"", {"ETag": kept.tag, **sums})
+
+    def _checksums(self, headers: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in headers.items() if name.startswith("x-amz-checksum-crc")}
+
+    def _post(self, key: str, query: dict[str, str], _headers: dict[str, str], body: bytes) -> None:
+        if "delete" in query:
+            for each in re.findall(r"<Key>(.*?)</Key>", body.decode(), re.DOTALL):
+                self.store.objects.pop(unescape(each), None)
+            return self._answer(200, b"<DeleteResult></DeleteResult>", {})
+        if "uploads" in query:
+            upload = uuid4().hex
+            self.store.uploads[upload] = {}
+            result = f"<UploadId>{upload}</UploadId>"
+            text = f"<InitiateMultipartUploadResult>{result}</InitiateMultipartUploadResult>"
+            return self._answer(200, text.encode(), {})
+        parts = self.store.uploads.pop(query["uploadId"])
+        self.store.objects[key] = kept = _Object(b"".join(parts[number] for number in sorted(parts)), {})
+        text = (
+            f"<CompleteMultipartUploadResult><ETag>{escape(kept.tag)}</ETag></CompleteMultipartUploadResult>"
+        )
+        return self._answer(200, text.encode(), {})
+
+    def _delete(self, key: str, query: dict[str, str], _headers: dict[str, str], _body: bytes) -> None:
+        if "uploadId" not in query:
+            self.store.objects.pop(key, None)
+        self._answer(204, b"", {})
+
+    def _error(self, status: int, code: str, message: str) -> None:
+        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+        self._answer(status, text.encode(), {})
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response_only(status)
+        self.send_header("Date", formatdate(usegmt=True))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
