@@ -3,6 +3,8 @@
 Keys are complete, not relative to the store's folder.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +30,7 @@ PAGE_MIN = 20
 _MISSING = frozenset({"NoSuchKey", "404"})
 
 
-def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str, TierctlError]:
+def delete_objects(s3: S3Client, bucket: str, keys: Sequence[str]) -> dict[str, TierctlError]:
     """Delete up to DELETE_BATCH objects by one request; return the error of each key that has one.
 
     Raise RemoteStorageError if the request fails: the objects may then be deleted or not.
@@ -52,7 +54,7 @@ def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str
 class Deletions:
     """Deletes objects of one bucket: with DeleteObjects, or key by key if the store refuses that request."""
 
-    def __init__(self, s3: "S3Client", bucket: str) -> None:
+    def __init__(self, s3: S3Client, bucket: str) -> None:
         self._s3 = s3
         self._bucket = bucket
         self._is_in_bulk = True
@@ -87,7 +89,7 @@ class Deletions:
         return None
 
 
-def listed_objects(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, "ObjectTypeDef"]:
+def listed_objects(s3: S3Client, bucket: str, keys: Collection[str]) -> dict[str, ObjectTypeDef]:
     """Return the entry in a listing of each object that exists; keys between the given ones are skipped.
 
     A key counts as missing only once the listing has passed it.
@@ -112,8 +114,8 @@ def listed_objects(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[s
 
 
 def _page(
-    s3: "S3Client", bucket: str, keys: Sequence[str], continuation: str, size: int
-) -> "ListObjectsV2OutputTypeDef":
+    s3: S3Client, bucket: str, keys: Sequence[str], continuation: str, size: int
+) -> ListObjectsV2OutputTypeDef:
     """Return the page at `continuation`; if that is "", the page that begins shortly before the first key."""
     prefix = common_prefix(keys)
     # S3 lists the keys after StartAfter; a key without its last character comes before that key.
