@@ -6,13 +6,13 @@ Source: org.apache.kafka.common.compress; xerial snappy-java's SnappyInputStream
 import struct
 import zlib
 from collections.abc import Callable
+from io import BytesIO
 
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_heads import CompressionType
-
-DECOMPRESSED_MAX_BYTES = 64 << 20
+from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX, GZIP_MEMBERS_MAX, PIECE_BYTES
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -26,9 +26,10 @@ _LZ4_BLOCK = 64 << 10
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_UNCOMPRESSED = 1 << 31
 _GZIP_WINDOW = 31
+_GZIP_PIECE_BYTES = 4 << 10
 
 
-def decompress(kind: CompressionType, data: bytes, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> bytes:
+def decompress(kind: CompressionType, data: bytes, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Return the decompressed bytes.
 
     Raise CorruptInputError if `data` is not compressed as `kind` says, and LimitExceeded if it decompresses
@@ -60,22 +61,37 @@ def _same(data: bytes, max_bytes: int) -> bytes:
 
 
 def _gunzip(data: bytes, max_bytes: int) -> bytes:
-    out = b""
-    rest = data
-    while rest or not out:
-        member = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            out += member.decompress(rest, max_bytes - len(out) + 1)
-        except zlib.error as error:
-            raise _wrong(CompressionType.GZIP, "a gzip stream", str(error), len(data) - len(rest)) from None
-        if len(out) > max_bytes:
-            raise _too_large(CompressionType.GZIP, max_bytes)
-        if not member.eof:
+    out = BytesIO()
+    at = members = 0
+    while at < len(data) or not members:
+        if members == GZIP_MEMBERS_MAX:
+            raise _wrong(CompressionType.GZIP, f"at most {GZIP_MEMBERS_MAX} gzip members", "more", at)
+        at = _gunzip_member(data, at, out, max_bytes)
+        members += 1
+    return out.getvalue()
+
+
+def _gunzip_member(data: bytes, start: int, out: BytesIO, max_bytes: int) -> int:
+    """Append the member at `start` to `out`; return the position after it.
+
+    The rest of the input that follows a member is copied by zlib, so pieces of input begin small.
+    """
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    at, size = start, _GZIP_PIECE_BYTES
+    while not member.eof:
+        if at >= len(data):
             raise _wrong(CompressionType.GZIP, "a complete gzip stream", "its end cut off", len(data))
-        rest = member.unused_data
-        if not rest:
-            break
-    return out
+        piece = data[at : at + size]
+        wanted = min(PIECE_BYTES, max_bytes - out.tell() + 1)
+        try:
+            out.write(member.decompress(piece, wanted))
+        except zlib.error as error:
+            raise _wrong(CompressionType.GZIP, "a gzip stream", str(error), start) from None
+        if out.tell() > max_bytes:
+            raise _too_large(CompressionType.GZIP, max_bytes)
+        at += len(piece) - len(member.unconsumed_tail) - len(member.unused_data)
+        size = min(2 * size, PIECE_BYTES)
+    return at
 
 
 def _gzip(data: bytes) -> bytes:
@@ -86,14 +102,18 @@ def _gzip(data: bytes) -> bytes:
 def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> bytes:
     if not data:
         raise _wrong(kind, f"a complete {name} frame", "nothing", 0)
+    out = BytesIO()
+    # Not `read`: if the frame is damaged, pyarrow never frees the buffer that it makes for the result.
+    piece = memoryview(pa.allocate_buffer(min(PIECE_BYTES, max_bytes + 1)))
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-            out: bytes = stream.read(max_bytes + 1)
+            while size := stream.readinto(piece):
+                out.write(piece[:size])
+                if out.tell() > max_bytes:
+                    raise _too_large(kind, max_bytes)
     except (OSError, pa.ArrowException) as error:
         raise _wrong(kind, f"a complete {name} frame", str(error)) from None
-    if len(out) > max_bytes:
-        raise _too_large(kind, max_bytes)
-    return out
+    return out.getvalue()
 
 
 def _unlz4(data: bytes, max_bytes: int) -> bytes:

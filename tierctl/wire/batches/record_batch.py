@@ -28,9 +28,10 @@ from tierctl.wire.batches.batch_heads import (
     scan,
     walk,
 )
-from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES, compress, decompress
+from tierctl.wire.batches.compression import compress, decompress
 from tierctl.wire.batches.records import Header, Record, decode_records, encode_records
 from tierctl.wire.crc import crc32c
+from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX
 
 __all__ = [
     "BadRange",
@@ -86,7 +87,7 @@ class RecordBatch:
     head: BatchHead
     payload: bytes
 
-    def records(self, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iterator[Record]:
+    def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
         """Yield the records in offset order; a compacted batch may have gaps, or no records.
 
         Raise CorruptInputError, whose `at` is the position in the batch (None if compressed), and
@@ -98,7 +99,7 @@ class RecordBatch:
             return _within(decode_records(self.payload, head), where, HEAD_SIZE)
         return _within(self._decompressed(max_bytes), where, None)
 
-    def uncompressed(self, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> bytes:
+    def uncompressed(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
         """Return the decompressed bytes of the records; raise as `records`, without naming the batch."""
         if not self.head.attributes & batch_heads.COMPRESSION_MASK or not self.head.record_count:
             return self.payload

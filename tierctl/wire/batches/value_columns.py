@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_heads import HEAD_SIZE, LOG_APPEND_TIME, BadRange, BatchHead, Buffer, TornTail
-from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES
 from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
 from tierctl.wire.batches.record_batch import batch_at
 from tierctl.wire.batches.records import Record, read_varint
+from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX
 from tierctl.wire.windows import windows
 
 _GROUP_MIN = 4
@@ -92,7 +92,7 @@ def read_values(
     position: int = 0,
     expected_offset: int | None = None,
     check_crc: bool = True,
-    max_bytes: int = DECOMPRESSED_MAX_BYTES,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
     heads: HeadColumns | None = None,
 ) -> ValueColumns:
     """Return the records with offsets in [start_offset, end_offset), from the batch at `position` on.

@@ -1,0 +1,23 @@
+"""Bounds on what a few bytes of input may cost in memory and time.
+
+What exceeds a bound is reported where it is, and reading goes on after it. All bounds are far above what
+Kafka and its plugins write with settings that work.
+"""
+
+DECOMPRESSED_BYTES_MAX = 64 << 20
+"""The decompressed records of one batch; Kafka's message.max.bytes is 1 MiB by default."""
+
+PIECE_BYTES = 1 << 20
+"""A decompressor is read in pieces of this size, so that its output is counted before it is kept."""
+
+GZIP_MEMBERS_MAX = 10_000
+"""Gzip members of one batch; producers write one."""
+
+RECORD_HEADERS_MAX = 1 << 16
+"""Headers of one record."""
+
+BATCH_HEADERS_MAX = 1 << 20
+"""Headers of one batch, in addition to RECORD_HEADERS_COMMON for each of its records."""
+
+RECORD_HEADERS_COMMON = 64
+"""Headers that every record of a batch may have."""
