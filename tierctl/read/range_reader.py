@@ -7,6 +7,7 @@ from tierctl.errors import (
     LimitExceeded,
     NotFoundError,
     RemoteResourceNotFound,
+    SafetyRefusal,
     TierctlError,
 )
 from tierctl.read.batch_stream import BatchStream, Damage
@@ -48,7 +49,7 @@ class RangeReader:
         self, segment_range: SegmentRange, first: int, last: int, *, timestamp_ms: int | None = None
     ) -> Iterator[RecordBatch]:
         """Yield readable batches with offsets in [first, last]; with `timestamp_ms`, from that time on."""
-        segment = segment_range.segment
+        segment, done = segment_range.segment, first - 1
         try:
             if timestamp_ms is None:
                 position = self._indexes.position_for(segment, first)
@@ -58,11 +59,16 @@ class RangeReader:
             for batch in BatchStream(segment, position=position, chunk_bytes=self._chunk_bytes):
                 if isinstance(batch, Damage):
                     self._report_damage(segment_range, batch, first, last)
+                    done = first - 1 if batch.next_offset is None else batch.next_offset - 1
                 elif batch.head.base_offset > last:
                     return
                 elif batch.head.last_offset >= first:
                     epochs_agree = epochs_agree and self._check_epoch(segment_range, batch)
                     yield batch
+                    done = batch.head.last_offset
+        except (CorruptInputError, SafetyRefusal) as e:
+            # Of the objects, not of the log's batches: a manifest or a chunk, or a name in the metadata.
+            self._report_lost(e, max(done + 1, first), last)
         except RemoteResourceNotFound as e:
             self._report_lost(_missing(segment_range, first, last, e), first, last)
         except NotFoundError as e:

@@ -15,7 +15,10 @@ from tierctl.verify.objects import Tally, columns_of
 from tierctl.verify.tasks import SegmentsTask
 
 _Key = tuple[Uuid, int]
-_NOT_READ_KINDS = frozenset({FindingKind.UNREADABLE_OBJECT, FindingKind.MISSING_OBJECT})
+_NOT_READ_KINDS = frozenset(
+    {FindingKind.UNREADABLE_OBJECT, FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_LOG}
+)
+"""A damaged log counts as not read: its next bytes may not have been found."""
 
 
 class StoredSegment(NamedTuple):

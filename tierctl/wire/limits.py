@@ -21,3 +21,18 @@ BATCH_HEADERS_MAX = 1 << 20
 
 RECORD_HEADERS_COMMON = 64
 """Headers that every record of a batch may have."""
+
+METADATA_BATCH_BYTES_MAX = 16 << 20
+"""The decompressed records of one batch of the metadata topic, which has one event."""
+
+METADATA_WINDOW_BYTES_MAX = 64 << 20
+"""The decompressed records of the batches in one window of 2 MiB of the metadata topic."""
+
+METADATA_RECORD_BYTES = 256
+"""The memory that a record takes besides its bytes."""
+
+CHUNKS_MAX = 1 << 17
+"""Chunks of one log in a manifest of Aiven's plugin, whose chunks have 4 MiB by default."""
+
+CHUNK_BYTES_MAX = 64 << 20
+"""One chunk that must be decompressed or decrypted as a whole."""

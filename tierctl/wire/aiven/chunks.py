@@ -4,7 +4,6 @@ Source: io.aiven.kafka.tieredstorage.manifest.index (its TransformedChunksSerial
 """
 
 import base64
-import binascii
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +11,16 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
 from tierctl.wire.batches.batch_heads import CompressionType
 from tierctl.wire.batches.compression import decompress
+from tierctl.wire.limits import CHUNKS_MAX
 
 SIZE_MAX = (1 << 31) - 1
 """Sizes and positions are Java ints."""
 
 _WHAT = "transformed chunk sizes"
-_ENCODED_MAX_BYTES = 64 << 20
+_ENCODED_MAX_BYTES = 13 + 4 * CHUNKS_MAX
 _ZSTD_LEVEL = 3
 
 
@@ -130,10 +130,20 @@ def sizes_from_text(text: str) -> list[int]:
     try:
         packed = base64.b64decode(text, validate=True)
         return decode_sizes(decompress(CompressionType.ZSTD, packed, max_bytes=_ENCODED_MAX_BYTES))
-    except binascii.Error as e:
+    except ValueError as e:
         raise CorruptInputError(_WHAT, expected="base64", found=str(e)) from None
-    except LimitExceeded as e:
-        raise CorruptInputError(_WHAT, expected="fewer", found=e.message) from None
+    except LimitExceeded:
+        raise too_many_chunks("more") from None
+
+
+def too_many_chunks(found: str) -> UnsupportedFormatError:
+    """Return the error for a log with more chunks than are read."""
+    return UnsupportedFormatError(
+        "chunks of a log in Aiven's manifest",
+        expected=f"at most {CHUNKS_MAX}",
+        found=found,
+        hint="the manifest is damaged or malicious, or chunk.size is far too low for this topic",
+    )
 
 
 def compress_chunk(data: bytes) -> bytes:

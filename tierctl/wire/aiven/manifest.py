@@ -4,7 +4,6 @@ Source: io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1.
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata, Uuid
-from tierctl.wire.aiven.chunks import SIZE_MAX, ChunkIndex, sizes_from_text, sizes_to_text
+from tierctl.wire.aiven.chunks import SIZE_MAX, ChunkIndex, sizes_from_text, sizes_to_text, too_many_chunks
+from tierctl.wire.limits import CHUNKS_MAX
 
 MANIFEST_MAX_BYTES = 64 << 20
 
@@ -196,8 +196,8 @@ def _chunk_index(document: Mapping[str, Any]) -> ChunkIndex:
     match kind:
         case "fixed":
             count = -(-file_size // chunk_size)
-            if count > 1 << 24:
-                raise _wrong("chunkIndex", "fewer than 16 million chunks", count)
+            if count > CHUNKS_MAX:
+                raise too_many_chunks(str(count))
             stored, last = (
                 _size(document, "transformedChunkSize"),
                 _size(document, "finalTransformedChunkSize"),
@@ -258,7 +258,7 @@ def _encryption(document: Mapping[str, Any]) -> Encryption:
             encrypted_data_key=base64.b64decode(key, validate=True),
             aad=base64.b64decode(_text(document, "aad"), validate=True),
         )
-    except binascii.Error as e:
+    except ValueError as e:
         raise _wrong("encryption", "base64", str(e)) from None
 
 

@@ -15,11 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.batch_heads import HEAD_SIZE, LOG_APPEND_TIME, BadRange, BatchHead, Buffer, TornTail
+from tierctl.wire.batches.batch_heads import (
+    HEAD_SIZE,
+    LOG_APPEND_TIME,
+    BadRange,
+    BatchHead,
+    Buffer,
+    CompressionType,
+    TornTail,
+)
 from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
 from tierctl.wire.batches.record_batch import batch_at
 from tierctl.wire.batches.records import Record, read_varint
-from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX
+from tierctl.wire.limits import METADATA_BATCH_BYTES_MAX, METADATA_RECORD_BYTES, METADATA_WINDOW_BYTES_MAX
 from tierctl.wire.windows import windows
 
 _GROUP_MIN = 4
@@ -92,13 +100,14 @@ def read_values(
     position: int = 0,
     expected_offset: int | None = None,
     check_crc: bool = True,
-    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_bytes: int = METADATA_BATCH_BYTES_MAX,
     heads: HeadColumns | None = None,
 ) -> ValueColumns:
     """Return the records with offsets in [start_offset, end_offset), from the batch at `position` on.
 
-    Bad bytes, and batches that decompress to more than `max_bytes`, raise no error: they are in `bad`, and
-    the batches after them are read. Raise LimitExceeded if the values exceed 2 GiB. `heads` is the result of
+    Bad bytes, and batches that decompress to more than `max_bytes`, or with those before them to more than
+    METADATA_WINDOW_BYTES_MAX, raise no error: they are in `bad`, and the batches after them are read. Raise
+    LimitExceeded if the values exceed 2 GiB. `heads` is the result of
     an earlier scan of `buf`, if there is one.
     """
     if heads is None:
@@ -202,20 +211,26 @@ def _decode_rows(
     decoded: dict[int, list[Record]] = {}
     damaged = []
     size = 0
+    left = METADATA_WINDOW_BYTES_MAX
     for row in rows.tolist():
         head = heads.head(row)
+        is_packed = head.compression is not CompressionType.NONE
+        cost = METADATA_RECORD_BYTES * head.record_count if is_packed else 0
+        allowed = max(min(max_bytes, left - cost), 0)
         try:
-            decoded[row] = list(batch_at(buf, head).records(max_bytes=max_bytes))
+            decoded[row] = list(batch_at(buf, head).records(max_bytes=allowed))
         except CorruptInputError as error:
             damaged.append(_damaged(head, error))
             continue
         except LimitExceeded as error:
             bomb = CorruptInputError(
-                "record batch", expected=f"at most {max_bytes} bytes of records", found=error.message
+                "record batch", expected=f"at most {allowed} bytes of records", found=error.message
             )
             damaged.append(_damaged(head, bomb))
             continue
-        size += sum(len(record.value or b"") for record in decoded[row])
+        size_bytes = sum(len(record.value or b"") for record in decoded[row])
+        size += size_bytes
+        left -= size_bytes + cost if is_packed else 0
         if size > _COLUMN_MAX_BYTES:
             raise LimitExceeded(
                 "the values of one log segment pass 2 GiB", hint="read fewer offsets at a time"

@@ -71,6 +71,17 @@ def read_topics_file(data: bytes, source: str) -> SavedTopics:
     return _Reader(source).read(data)
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases: a few of them make a small file large, and `backup-config` writes none."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            problem = "expected no alias, found one"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.get_mark())
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
+
 class _Reader:
     def __init__(self, source: str) -> None:
         self._source = source
@@ -96,7 +107,7 @@ class _Reader:
 
     def _parsed(self, data: bytes) -> yaml.Node | None:
         try:
-            return yaml.compose(data, Loader=yaml.SafeLoader)
+            return yaml.compose(data, Loader=_Loader)
         except yaml.MarkedYAMLError as e:
             mark = e.problem_mark or e.context_mark
             line = "" if mark is None else f", line {mark.line + 1}"

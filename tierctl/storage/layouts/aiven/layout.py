@@ -188,7 +188,9 @@ class AivenLayout:
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
     ) -> BinaryIO:
         """Implement `SegmentLayout.open_log`."""
-        return self._segment(store, metadata).log(start, end)
+        segment = self._segment(store, metadata)
+        segment.require_at_most(metadata.segment_size_in_bytes)
+        return segment.log(start, end)
 
     def open_index(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType

@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, SafetyRefusal
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, SafetyRefusal, UnsupportedFormatError
 from tierctl.model import IndexType
 from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
 from tierctl.wire.aiven.manifest import Manifest
+from tierctl.wire.limits import CHUNK_BYTES_MAX
 
 INDEX_MAX_BYTES = 1 << 28
 """Limit of one index; Kafka's are 10 MiB by default."""
@@ -72,9 +73,33 @@ class AivenSegment:
     cipher: Cipher | None
     chunk_cache: ChunkCache
 
+    def require_at_most(self, known_bytes: int) -> None:
+        """Raise CorruptInputError if the manifest states more bytes than the segment's metadata."""
+        stated = self.manifest.chunk_index.original_file_size
+        if stated > known_bytes:
+            raise CorruptInputError(
+                "originalFileSize in Aiven's manifest",
+                expected=f"{known_bytes}, as the segment's metadata say",
+                found=str(stated),
+                source=f"{self.stem}.rsm-manifest",
+                hint="the manifest is damaged, or belongs to another segment: compare it with another copy",
+            )
+
     def log(self, start: int, end: int | None) -> io.BufferedReader:
-        """Return the log's bytes from `start` to `end` (exclusive), with one chunk in memory at a time."""
+        """Return the log's bytes from `start` to `end` (exclusive), with one chunk in memory at a time.
+
+        Raise UnsupportedFormatError if a chunk is too large for that.
+        """
         size = self.manifest.chunk_index.original_file_size
+        largest = min(self.manifest.chunk_index.original_chunk_size, size)
+        if largest > CHUNK_BYTES_MAX:
+            raise UnsupportedFormatError(
+                "chunks of a log in Aiven's manifest",
+                expected=f"at most {CHUNK_BYTES_MAX} bytes",
+                found=str(largest),
+                source=f"{self.stem}.rsm-manifest",
+                hint="the manifest is damaged or malicious, or chunk.size is far too high for this topic",
+            )
         last = size if end is None else min(end, size)
         return io.BufferedReader(_LogStream(self, min(start, last), last))
 

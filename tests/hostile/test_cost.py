@@ -1,0 +1,198 @@
+"""Small input costs little: what is too large is reported where it is, and all the rest is read."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.storage.layouts.aiven.layout import AivenLayout
+from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.wire.batches.compression import compress
+from tierctl.wire.batches.record_batch import CompressionType
+from tierctl.wire.batches.records import write_varint
+
+from tests.hostile.worlds import (
+    RSS_MAX,
+    SECONDS_MAX,
+    Cost,
+    World,
+    batch_of,
+    joined,
+    measured,
+    plain_batch,
+    record_bytes,
+)
+from tests.support.formatted import formatted_node
+
+K = CompressionType
+BOMB_BYTES = 60 << 20
+
+
+def _cut_off() -> Iterator[bytes]:
+    for offset in range(50):
+        kind = K.ZSTD if offset % 2 else K.LZ4
+        yield batch_of(b"", kind, offset=offset, stored=compress(kind, bytes(BOMB_BYTES))[:-8])
+
+
+def _members() -> Iterator[bytes]:
+    yield batch_of(b"", K.GZIP, offset=0, stored=gzip.compress(b"") * 200_000)
+
+
+def _headers() -> Iterator[bytes]:
+    count = 30_000_000
+    body = bytearray(1)
+    for field in (0, 0, -1, 0, count):
+        write_varint(body, field)
+    body += bytes([0, 1]) * count
+    record = bytearray()
+    write_varint(record, len(body))
+    yield batch_of(bytes(record + body), K.GZIP, offset=0)
+
+
+def _values() -> Iterator[bytes]:
+    stored = compress(K.ZSTD, record_bytes(bytes(BOMB_BYTES)))
+    return (batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(100))
+
+
+DAMAGED = {"cut off": _cut_off, "gzip members": _members, "headers": _headers}
+
+
+def assert_cheap(cost: Cost) -> None:
+    assert cost.seconds < SECONDS_MAX, (cost.seconds, cost.err)
+    assert cost.rss < RSS_MAX, (cost.rss >> 20, cost.err)
+
+
+@pytest.mark.parametrize("output", ["jsonl", "json"])
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_bad_batch_is_reported_and_the_next_ones_are_read(tmp_path: Path, name: str, output: str) -> None:
+    world = World(tmp_path)
+    bad = list(DAMAGED[name]())
+    log = joined([*bad, plain_batch(len(bad), b"a", b"b", b"c", b"d")])
+    world.segment(0, log, end_offset=len(bad) + 3)
+    cost = measured(tmp_path, "fetch", *world.where, "--max-records", "3", "-o", output)
+    assert_cheap(cost)
+    rows = json.loads(cost.out) if output == "json" else cost.rows
+    assert [row["value"] for row in rows] == ["a", "b", "c"]
+    assert cost.code == 7
+    assert "offsets 0 to 0 may be lost there" in cost.err
+
+
+def test_three_records_decode_three(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.segment(0, joined(list(_values())), end_offset=99)
+    cost = measured(tmp_path, "fetch", *world.where, "--max-records", "3", "--binary", "sha256")
+    assert_cheap(cost)
+    assert [row["offset"] for row in cost.rows] == [0, 1, 2]
+
+
+def test_large_values_of_metadata_are_reported_and_the_others_are_used(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.segment(0, plain_batch(0, b"good"), end_offset=0)
+    logs = sorted(world.metadata.glob("__remote_log_metadata-*/*.log"))
+    empty = next(log for log in logs if not log.stat().st_size)
+    empty.write_bytes(joined(list(_values())))
+    cost = measured(tmp_path, "segments", *world.where, "-o", "jsonl")
+    assert_cheap(cost)
+    assert [row["start_offset"] for row in cost.rows] == [0]
+    assert cost.code == 7
+    assert "offset 0: expected at most 16777216 bytes of records" in cost.err
+
+
+def _one_chunk_of_all(document: dict[str, Any]) -> bytes:
+    stored = compress(K.ZSTD, bytes(1 << 30))
+    size = (1 << 31) - 1
+    document["chunkIndex"] = _fixed(size, size, len(stored), len(stored))
+    return stored
+
+
+def _small_chunks(document: dict[str, Any]) -> bytes:
+    document["chunkIndex"] = _fixed(128, 1 << 27, 30, 30)
+    return b""
+
+
+def _many_small_chunks(document: dict[str, Any]) -> bytes:
+    sizes = (1 << 20).to_bytes(4, "big") + bytes(4) + b"\1" + bytes((1 << 20) - 1) + bytes(4)
+    text = base64.b64encode(compress(K.ZSTD, sizes)).decode()
+    document["chunkIndex"] = {
+        "type": "variable",
+        "originalChunkSize": 128,
+        "originalFileSize": 1 << 27,
+        "transformedChunks": text,
+    }
+    return b""
+
+
+def _no_ascii(document: dict[str, Any]) -> bytes:
+    document["chunkIndex"]["transformedChunks"] += "é"
+    return b""
+
+
+def _fixed(chunk: int, file: int, stored: int, last: int) -> dict[str, Any]:
+    return {
+        "type": "fixed",
+        "originalChunkSize": chunk,
+        "originalFileSize": file,
+        "transformedChunkSize": stored,
+        "finalTransformedChunkSize": last,
+    }
+
+
+MANIFESTS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "a chunk of 2^31 bytes": _one_chunk_of_all,
+    "chunks of 128 bytes": _small_chunks,
+    "many chunk sizes": _many_small_chunks,
+    "not ASCII": _no_ascii,
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_bad_manifest_is_reported_and_the_other_segments_are_read(tmp_path: Path, name: str) -> None:
+    world = World(tmp_path)
+    layout = AivenLayout(AivenSettings(compression=True))
+    for number in range(2):
+        log = joined([plain_batch(offset, b"value") for offset in range(50)])
+        world.segment(number, log, end_offset=49, partition=number, layout=layout)
+    manifest = min(world.remote.rglob("*.rsm-manifest"))
+    document = json.loads(manifest.read_text())
+    stored = MANIFESTS[name](document)
+    manifest.write_text(json.dumps(document, ensure_ascii=False))
+    if stored:
+        manifest.with_suffix(".log").write_bytes(stored)
+
+    read = measured(tmp_path, "fetch", *world.where, "--layout", "aiven")
+    assert_cheap(read)
+    assert [row["partition"] for row in read.rows] == [1] * 50
+    assert (read.code, "offsets 0 to 49 may be lost there" in read.err) == (7, True)
+
+    verified = measured(tmp_path, "verify", *world.where, "--layout", "aiven", "--deep", "-o", "jsonl")
+    assert_cheap(verified)
+    assert verified.code == 7
+    assert "100% of the bytes" not in verified.err
+
+    rebuilt = measured(
+        tmp_path, "rebuild", "--metadata", tmp_path / "none", "--remote", world.remote, "--layout", "aiven"
+    )
+    assert_cheap(rebuilt)
+    assert "internal:" not in rebuilt.err
+    assert "1 publish_segment" in rebuilt.err or "2 publish_segment" in rebuilt.err
+
+
+def test_aliases_in_a_file_of_topics_are_refused(tmp_path: Path) -> None:
+    topic = "    topic_id: 2QZ5FAXaQrqgUzsReWnweA\n    partitions: 1\n"
+    settings = "".join(f"      k{number}: v\n" for number in range(5000))
+    aliases = "".join(f"  t{number}:\n{topic}    settings: *s\n" for number in range(5000))
+    file = tmp_path / "topics.yaml"
+    file.write_text(f"version: 1\ntopics:\n  a:\n{topic}    settings: &s\n{settings}{aliases}")
+    node = formatted_node(tmp_path / "node")
+    (tmp_path / "remote").mkdir()
+    cost = measured(
+        tmp_path,
+        *("restore", "--into", node, "--log-dir", node, "--remote", tmp_path / "remote"),
+        *("--topics-file", file),
+    )
+    assert_cheap(cost)
+    assert cost.code == 2
+    assert "line 5010: no YAML: expected no alias, found one" in cost.err
