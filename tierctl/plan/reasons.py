@@ -349,7 +349,7 @@ _ROWS: dict[ReasonKind, _Row] = {
         text=_format(f"{topic.COPY_DISABLE.name}=true"),
         settings=(topic.COPY_DISABLE.name,),
     ),
-    _K.ON_LINEAGE: _Row(rule=_OF_LINEAGE, text=_format("serves its offsets of the log")),
+    _K.ON_LINEAGE: _Row(rule=_OF_LINEAGE, text=_format("serves its offsets of the log{detail}")),
     _K.DUPLICATE_SET: _Row(
         rule="RemoteLogLeaderEpochState: one segment per offset",
         text=_format("segment {kept} serves its offsets"),

@@ -112,16 +112,17 @@ class Indexes:
         return offsets, times
 
     def _is_batch_of(self, segment: Segment, entry: OffsetPosition) -> bool:
-        """Return whether a batch begins at the entry's position that is not after the entry's offset."""
+        """Return whether a batch begins at the entry's position that is not after the entry's offset.
+
+        The first batch is right for every entry.
+        """
         raw = segment.read(entry.position, HEAD_SIZE) if 0 <= entry.position < segment.size_bytes else b""
         if not raw and entry.position == 0:
             return True
         head = BatchHead(0, *HEAD.unpack(raw)) if len(raw) == HEAD_SIZE else None
-        if (
-            head is None
-            or head.magic != MAGIC
-            or not segment.start_offset <= head.base_offset <= entry.offset
-        ):
+        # Compaction may have removed the first batches, so the first one that is left may be after the entry.
+        is_at = head is not None and (entry.position == 0 or head.base_offset <= entry.offset)
+        if head is None or head.magic != MAGIC or not is_at or head.base_offset < segment.start_offset:
             self._report(self._wrong_entry(segment, IndexType.OFFSET, entry))
             return False
         return True

@@ -182,16 +182,19 @@ def _check_range(metadata: RemoteLogSegmentMetadata, batches: _Batches) -> Itera
     if first != metadata.start_offset or last != metadata.end_offset:
         outside = first < metadata.start_offset or last > metadata.end_offset
         other = first > metadata.end_offset
-        severity = Severity.ERROR if outside or other else Severity.WARNING
-        yield Problem(_K.SEGMENT_OFFSETS, severity, f"the log holds offsets {first} to {last}, {said}")
+        # Compaction also removes records at the head and at the end; a log that was cut has another size, or
+        # an index of what was cut off.
+        severity = Severity.ERROR if outside or other else Severity.INFO
+        once = "" if outside or other else ": the topic was compacted once"
+        yield Problem(_K.SEGMENT_OFFSETS, severity, f"the log holds offsets {first} to {last}, {said}{once}")
     holes = np.flatnonzero(batches.bases[1:] != batches.lasts[:-1] + 1) + 1
     if len(holes):
         at = holes[0]
         message = (
             f"{len(holes)} holes between batches, the first from {batches.lasts[at - 1] + 1} to "
-            f"{batches.bases[at] - 1}: the topic was compacted once, or records are lost"
+            f"{batches.bases[at] - 1}: the topic was compacted once"
         )
-        yield Problem(_K.SEGMENT_OFFSETS, Severity.WARNING, message)
+        yield Problem(_K.SEGMENT_OFFSETS, Severity.INFO, message)
     latest = int(batches.max_timestamps.max())
     if latest >= 0 and latest != metadata.max_timestamp_ms:
         message = f"the log's largest timestamp is {latest}, the metadata say {metadata.max_timestamp_ms}"

@@ -101,6 +101,22 @@ def test_a_compacted_segment_ends_where_the_next_one_begins() -> None:
     assert spans(choose([first, ONE[1]], lineage_of_sets(sets), log_start_offset=0)) == [(100, 199)]
 
 
+def test_what_follows_a_compacted_segment_ends_it() -> None:
+    """An incomplete set may have the records, and leader epochs may have begun after the last batch."""
+    first = object_set(1, 0, 90, LOG)
+    first = ObjectSet(listed=first.listed, segment=first.segment, lineage=first.lineage, has_gaps=True)
+    half = object_set(9, 95, 0, LOG, half=True)
+    choice = choose([first, half, ONE[1]], Lineage(LOG), log_start_offset=0)
+    assert (spans(choice), choice.discarded) == ([(100, 199)], ())
+    sets = [first, ONE[2]]
+    choice = choose(sets, Lineage(LOG), log_start_offset=0, local=LocalOffsets(350, LOCAL_END))
+    assert spans(choice) == [(0, 199), (200, 349)]
+    epochs = [segment.segment_leader_epochs for segment in choice.chain]
+    assert epochs == [((0, 0), (2, 150)), ((2, 200), (4, 300))]
+    known = {each.listed.segment_id for each in sets}
+    assert spans(choose(sets, Lineage(LOG), log_start_offset=0, known=known)) == [(200, 299)]
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> Pairs:
     """Return the leader epochs of a log of 100 offsets."""

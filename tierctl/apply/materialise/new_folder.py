@@ -72,10 +72,16 @@ class NewFolder:
         part.path.mkdir()
         return part
 
-    def take(self, part: str, names: Iterable[str]) -> None:
-        """Move the files with these names out of the folder `part` of `make_part`, and remove that."""
+    def take(self, part: str, names: Iterable[str], *, keep: bool = True) -> None:
+        """Move the files with these names out of the folder `part` of `make_part`, and remove that.
+
+        Unless `keep`, remove the files, too.
+        """
         for name in names:
-            PLAIN.rename(self.staging / part / name, self.path / name)
+            if keep:
+                PLAIN.rename(self.staging / part / name, self.path / name)
+            else:
+                PLAIN.unlink(self.staging / part / name)
         PLAIN.rmdir(self.staging / part)
 
     @contextmanager

@@ -96,7 +96,7 @@ class _NewLog:
             raise result.error
         if written is None:
             raise RuntimeError("a part was neither written nor failed")
-        self.folder.take(written.folder, written.file_names)
+        self.folder.take(written.folder, written.file_names, keep=written.size_bytes > 0)
         state = self._state
         aborted = state.follow(written.changes)
         if aborted:
@@ -105,12 +105,13 @@ class _NewLog:
         state.next_offset = written.next_offset
         state.largest_timestamp_ms = max(state.largest_timestamp_ms, written.largest_timestamp_ms)
         self._written.append(replace(written, changes=()))
-        self._snapshots.append(encode_producer_snapshot(state.open_producers()))
+        if written.size_bytes:
+            self._snapshots.append(encode_producer_snapshot(state.open_producers()))
 
     def finish(self, context: RunContext) -> None:
         """Write the other files of the log, then the list of emptied records, and make it the partition's."""
         start, end = self.step.start_offset or 0, self._state.next_offset
-        bases = [each.base_offset for each in self._written]
+        bases = [each.base_offset for each in self._written if each.size_bytes]
         # A broker copies a segment to a tier only if there is a snapshot at the next one.
         for offset, snapshot in zip((*bases[1:], end), self._snapshots, strict=True):
             self.folder.write(f"{offset:020d}.snapshot", snapshot)
@@ -148,7 +149,7 @@ class _NewLog:
             for part, written in zip(self.parts, self._written, strict=True)
             for record in written.emptied
         ]
-        sizes = [(each.base_offset, each.size_bytes) for each in self._written]
+        sizes = [(each.base_offset, each.size_bytes) for each in self._written if each.size_bytes]
         removal.write(self.new_partition, log, sizes, rows)
 
     def discard(self) -> None:

@@ -8,7 +8,7 @@ separate folder, from which the process that writes the log moves them.
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,7 @@ class SegmentPart:
 
     The first part of a log (`is_first`) keeps the whole batch that contains `from_offset`: the log start
     offset hides its first records. The last part (`is_last`) keeps only the first records of the batch that
-    contains `to_offset`.
+    contains `to_offset`. A part has no batch if compaction has removed all its records.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -131,9 +131,9 @@ def _write(work: PartInput, folder: NewFolder, digests: frozenset[bytes]) -> Wri
     with FileBytes(folder.path / _RAW) as file, folder.opened("segment") as write:
         writer = _Writer(part=part, digests=digests, write=write)
         heads = writer.heads(file, work.before)
-        first = next(heads)
-        base = min(part.from_offset, first.base_offset)
-        offsets, times = build_indexes(chain([first], heads), base)
+        first = list(islice(heads, 1))
+        base = min([part.from_offset, *(head.base_offset for head in first)])
+        offsets, times = build_indexes(chain(first, heads), base)
     folder.rename("segment", log_name(base))
     for name, data in zip(index_names(base), (offsets.data, times.data), strict=True):
         folder.write(name, data)
@@ -166,13 +166,15 @@ class _Writer:
         metadata, name = self.part.metadata, self.part.name
         if file.size_bytes != metadata.segment_size_in_bytes:
             raise _wrong(name, f"{metadata.segment_size_in_bytes} bytes", f"{file.size_bytes}")
+        is_empty = True
         for window in scan_windows(file, 0, metadata.start_offset):
             _require_sound(window, name)
+            is_empty &= not len(window.heads)
             if window.next_offset > metadata.end_offset + 1:
                 raise _wrong(name, f"a last offset {metadata.end_offset}", str(window.next_offset - 1))
             yield from self._window(window)
-        if not self.position:
-            raise _wrong(name, f"batches from offset {self.part.from_offset} on", "none")
+        if is_empty:
+            raise _wrong(name, f"batches from offset {metadata.start_offset} on", "none")
         self.next_offset = self.part.to_offset + 1
         if before is not None:
             yield from self._abort_open(before)

@@ -5,18 +5,11 @@ from dataclasses import dataclass, replace
 
 from tierctl.model import ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.ends import Hole, with_ends
 from tierctl.plan.rebuild.lineage import agrees
 from tierctl.state.lineage import Lineage
 
 _K = ReasonKind
-
-
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """Offsets without a set, both inclusive."""
-
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +26,15 @@ class Choice:
 
     `chain` has the segments that serve the partition, `discarded` the segments of the sets that are
     published as being deleted, `left` the sets about which nothing is published, each with its reason.
-    `hole` is the last hole below the chain, which no reader can pass.
+    `hole` is the last hole below the chain, which no reader can pass. `compacted` are the offsets at the ends
+    of the chain's segments that have no record.
     """
 
     chain: tuple[RemoteLogSegmentMetadata, ...] = ()
     discarded: tuple[tuple[RemoteLogSegmentMetadata, Reason], ...] = ()
     left: tuple[tuple[ObjectSet, Reason], ...] = ()
     hole: Hole | None = None
+    compacted: tuple[Hole, ...] = ()
 
     @property
     def first_offset(self) -> int | None:
@@ -58,19 +53,15 @@ def chains(sets: Sequence[ObjectSet], known: Collection[Uuid] = ()) -> list[list
     Of sets with the same start, the one with the highest end is chosen, then a segment in `known`, then the
     newest objects. If no set begins at the next offset, the set that contains the next offset and has the
     highest end is chosen: brokers copy such sets after a change of leader, because replicas roll their
-    segments at different offsets. The end of a compacted segment is raised to the next set's start, as
-    brokers publish it.
+    segments at different offsets. The ends of compacted segments are those of `with_ends`.
     """
     ordered = [segment for _, segment in sorted(_best_by_start(sets, known).items())]
-    compacted = {each.listed.segment_id for each in sets if each.has_gaps}
     found: list[list[RemoteLogSegmentMetadata]] = [ordered[:1]] if ordered else []
     reaching = ordered[0] if ordered else None
     for candidate in ordered[1:]:
         chain, start = found[-1], candidate.start_offset
         if _next_offset(chain) < start:
             _reach(chain, reaching)
-        if _next_offset(chain) < start and chain[-1].segment_id in compacted:
-            chain[-1] = replace(chain[-1], end_offset=start - 1)
         if _next_offset(chain) < start:
             found.append([candidate])
         elif _next_offset(chain) == start:
@@ -129,6 +120,8 @@ def choose(
     local log has its first offset.
     `known` are segments that the metadata have as finished.
     """
+    local_start = None if local is None else local.start
+    sets, added = with_ends(sets, lineage, known=known, local_start=local_start)
     within = [each for each in sets if each.segment is None or each.segment.end_offset >= log_start_offset]
     good = [each for each in within if each.segment is not None and agrees(each.segment, lineage)]
     found = chains(good, known)
@@ -153,7 +146,9 @@ def choose(
         else:
             discarded.append(placed.discarded(each))
             published[key] = start
-    return Choice(chain=chain, discarded=tuple(discarded), left=tuple(left), hole=hole)
+    keys = ((segment.segment_id, segment.start_offset) for segment in chain)
+    compacted = tuple(added[key] for key in keys if key in added)
+    return Choice(chain=chain, discarded=tuple(discarded), left=tuple(left), hole=hole, compacted=compacted)
 
 
 def _chosen(found: Sequence[Sequence[RemoteLogSegmentMetadata]], local: LocalOffsets | None) -> int:
@@ -186,6 +181,8 @@ class _Placed:
             # It is unknown whether such a set is lost or off the lineage, because no set has its offsets.
             if self.hole is None:
                 return self._reason_of(each)
+            if each.segment is None and end >= self.hole.first:
+                return Reason(_K.NOT_SERVED, detail=each.why_incomplete, start_offset=end)
             return Reason(_K.BEFORE_HOLE, first=self.hole.first, last=self.hole.last)
         return self._why_left_above(each)
 

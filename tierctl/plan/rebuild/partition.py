@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
+from tierctl.plan.rebuild.ends import with_ends
 from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
 from tierctl.plan.rebuild.log_start import (
     AskedLogStart,
@@ -62,8 +63,9 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     usable = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in _GOING]
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
-    good = [each for each in usable if each.segment is not None and agrees(each.segment, lineage)]
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
+    ended, _ = with_ends(usable, lineage, known=finished)
+    good = [each for each in ended if each.segment is not None and agrees(each.segment, lineage)]
     logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
     found = find_log_start(chains(good, finished), good, list(logs))
     start = decided_start(found, asked)

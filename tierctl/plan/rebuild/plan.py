@@ -110,7 +110,9 @@ def publish_step(
 
     `known` are the states of the segments in the metadata.
     """
-    reason = Reason(_K.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset)
+    hole = next((each for each in decision.choice.compacted if each.last == segment.end_offset), None)
+    detail = "" if hole is None else f"; no set has a record from {hole.first} to {hole.last}: compacted once"
+    reason = Reason(_K.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset, detail=detail)
     states = _PUBLISHED[1:] if known.get(segment.segment_id) is _S.COPY_SEGMENT_STARTED else _PUBLISHED
     return _segment_step(Action.PUBLISH_SEGMENT, segment, reason, states, decision)
 

@@ -5,11 +5,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import BinaryIO, ClassVar
 
-from tierctl.errors import SafetyRefusal
+from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.model import (
     IndexType,
     ListedSet,
@@ -25,6 +25,7 @@ from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.log_facts import read_log_facts
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 ROOT_FOLDER = "kafka-tiered-storage"
@@ -39,6 +40,7 @@ INDEX_SUFFIXES: dict[IndexType, str] = {
 }
 SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES.values())
 
+_OFFSET_MAX = (1 << 63) - 1
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
 
@@ -138,6 +140,9 @@ class KafkaLayout:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         log = read_log_facts(store, key_stem(named) + LOG_SUFFIX, size_bytes, listed.start_offset)
+        reason = self._why_cut(store, named, log.end_offset, size_bytes)
+        if reason is not None:
+            return incomplete(listed, reason)
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs or epochs[0].start_offset != listed.start_offset:
             return incomplete(listed, f"its leader epochs do not reach down to offset {listed.start_offset}")
@@ -152,6 +157,24 @@ class KafkaLayout:
             txn_index_empty=not listed.sizes_bytes.get(ObjectPart.TRANSACTION),
         )
         return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps)
+
+    def _why_cut(
+        self, store: ObjectStore, named: RemoteLogSegmentMetadata, end_offset: int, size_bytes: int
+    ) -> str | None:
+        """Return which index shows that the log had batches after its last one; None if none does.
+
+        A log that was cut between two batches looks like one whose last records were compacted away.
+        """
+        where = f"the log ends at offset {end_offset}, byte {size_bytes}"
+        with suppress(CorruptInputError), self.open_index(store, named, IndexType.OFFSET) as stream:
+            last = OffsetIndex.decode(stream.read(), named.start_offset).lookup(_OFFSET_MAX)
+            if last.position >= size_bytes or last.offset > end_offset:
+                return f"its offset index has offset {last.offset} at byte {last.position}, {where}"
+        with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
+            latest = TimeIndex.decode(stream.read(), named.start_offset).last
+            if latest.offset > end_offset:
+                return f"its time index has offset {latest.offset}, {where}"
+        return None
 
 
 def moved(metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:

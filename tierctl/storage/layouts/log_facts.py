@@ -17,7 +17,7 @@ _WINDOW_BYTES = 4 << 20
 class LogFacts:
     """The last offset (inclusive) and largest timestamp of a complete log; -1 without a timestamp.
 
-    `has_gaps` states that offsets between the first and the last one have no record.
+    `has_gaps` states that offsets between the segment's start and the last one have no record.
     """
 
     end_offset: int
@@ -47,17 +47,21 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
     """Read the log object `key` whole, and check every batch with its CRC.
 
     The last offset is the last batch's, control batches included; the largest timestamp is that of all
-    batches. Raise CorruptInputError if the log is empty, does not begin at `start_offset`, or does not parse
-    to its last byte.
+    batches. The first batch may begin above `start_offset`: compaction removes records, also at the head of a
+    segment. Raise CorruptInputError if the log is empty, begins below `start_offset`, or does not parse to
+    its last byte.
     """
     end_offset, latest_ms, has_gaps = -1, -1, False
     for heads in _heads(store, key, size_bytes, start_offset):
         bases, following = heads.base_offsets, heads.next_offsets
-        if end_offset < 0 and bases[0] != start_offset:
+        if end_offset < 0 and bases[0] < start_offset:
             raise CorruptInputError(
-                "log", expected=f"a first batch at offset {start_offset}", found=f"{bases[0]}", source=key
+                "log",
+                expected=f"a first batch at offset {start_offset} or above",
+                found=f"{bases[0]}",
+                source=key,
             )
-        previous = np.concatenate([[bases[0] if end_offset < 0 else end_offset + 1], following[:-1]])
+        previous = np.concatenate([[start_offset if end_offset < 0 else end_offset + 1], following[:-1]])
         has_gaps |= bool((bases != previous).any()) or _lacks_records(heads)
         end_offset = int(following[-1]) - 1
         latest_ms = max(latest_ms, int(heads.fields["max_timestamp_ms"].max()))
