@@ -359,7 +359,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.BEFORE_HOLE: _Row(
         rule=_CONTIGUOUS,
-        text=_format("below a hole: no set has offsets {first} to {last}, which no reader can pass"),
+        text=_format("below a hole: no set has offsets {first} to {last}, which no reader can pass{detail}"),
     ),
     _K.ABOVE_HOLE: _Row(
         rule=_CONTIGUOUS,

@@ -181,9 +181,8 @@ class _Placed:
             # It is unknown whether such a set is lost or off the lineage, because no set has its offsets.
             if self.hole is None:
                 return self._reason_of(each)
-            if each.segment is None and end >= self.hole.first:
-                return Reason(_K.NOT_SERVED, detail=each.why_incomplete, start_offset=end)
-            return Reason(_K.BEFORE_HOLE, first=self.hole.first, last=self.hole.last)
+            detail = "" if each.segment is not None else f"; this set is incomplete: {each.why_incomplete}"
+            return Reason(_K.BEFORE_HOLE, first=self.hole.first, last=self.hole.last, detail=detail)
         return self._why_left_above(each)
 
     def _why_left_above(self, each: ObjectSet) -> Reason | None:
