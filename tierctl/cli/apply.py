@@ -26,6 +26,7 @@ MaxAge = Annotated[
         parser=parse_duration_ms,
         help=f"Refuse a plan that is older than this: {DURATION_FORMS}. Default: 24h.",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 

@@ -22,8 +22,6 @@ from tierctl.cli.help.node import settings_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
 
-NOT_CONFIGURABLE = frozenset({"version", "apply"})
-"""Parameters that only the command line sets, neither the environment nor a profile."""
 FINDING_KINDS = "finding kinds"
 """A value of `completed_from`: the kinds of findings of `verify`, whose module takes long to import."""
 HELP_NAMES = ("--help", "-h")
@@ -44,6 +42,7 @@ class Declaration(NamedTuple):
     completed_from: str = ""
     callback: Callable[[click.Context, Any], None] | None = None
     is_counted: bool = False
+    is_typed_only: bool = False
 
 
 def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
@@ -52,7 +51,9 @@ def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
     `panel` is its heading in the help, `min` and `max` bound a number, `parser` converts the text and
     raises UsageError, `completions` are shown by shells; `completed_from` is a kind of `StoredNames`, or
     FINDING_KINDS, whose names shells show. An option with a `callback` is handled before others and not
-    passed on. The value of an option that `is_counted` is how often it is given.
+    passed on. The value of an option that `is_counted` is how often it is given. Only the command line gives
+    an option that `is_typed_only`, neither the environment nor tierctl.toml: it chooses what is deleted, or
+    weakens a rule of safety.
     """
     return Declaration(names, help, **more)
 
@@ -67,6 +68,7 @@ class Option(click.Option):
 
     panel = _GENERAL
     completed_from = ""
+    is_typed_only = False
 
 
 class Argument(click.Argument):
@@ -148,8 +150,10 @@ def add_group(parent: click.Group, name: str, help: str) -> click.Group:  # noqa
 def _with_context(function: Callable[..., Any], *, needs_valid_settings: bool) -> Callable[..., Any]:
     def called(**given: Any) -> Any:
         ctx = click.get_current_context()
-        if needs_valid_settings and isinstance(ctx.obj, RunSettings):
-            ctx.obj.require_valid()
+        if isinstance(ctx.obj, RunSettings):
+            ctx.obj.announce()
+            if needs_valid_settings:
+                ctx.obj.require_valid()
         return function(ctx=ctx, **given)
 
     return called
@@ -187,7 +191,7 @@ def _option(name: str, declared: Declaration, common: dict[str, Any]) -> Option:
         [name, *declared.names],
         metavar=declared.metavar,
         help=declared.help,
-        envvar=None if name in NOT_CONFIGURABLE else f"TIERCTL_{settings_key(declared.names).upper()}",
+        envvar=None if declared.is_typed_only else f"TIERCTL_{settings_key(declared.names).upper()}",
         is_eager=is_eager,
         expose_value=not is_eager,
         callback=_callback(declared.callback),
@@ -196,6 +200,7 @@ def _option(name: str, declared: Declaration, common: dict[str, Any]) -> Option:
         **common,
     )
     made.panel, made.completed_from = declared.panel, declared.completed_from
+    made.is_typed_only = declared.is_typed_only
     return made
 
 

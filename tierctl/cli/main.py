@@ -124,7 +124,9 @@ Quiet = Annotated[
         panel=_EVERYWHERE,
     ),
 ]
-Version = Annotated[bool, option("--version", help="Print the version.", callback=_print_version)]
+Version = Annotated[
+    bool, option("--version", help="Print the version.", callback=_print_version, is_typed_only=True)
+]
 
 
 def _root(
@@ -195,7 +197,11 @@ def _defaults(command: Any, settings: RunSettings) -> Defaults:
     needs_valid = getattr(command, "needs_valid_settings", True)
     return Defaults(
         settings,
-        keys={name: settings_key(option.opts) for name, option in options.items()},
+        keys={
+            name: settings_key(option.opts)
+            for name, option in options.items()
+            if not getattr(option, "is_typed_only", False)
+        },
         lists={name for name, option in options.items() if option.multiple},
         accepted=every if needs_valid else lambda name, value: _is_valid(command, options[name], value),
         commands={name: _defaults(child, settings) for name, child in children.items()},
@@ -251,13 +257,19 @@ def run(args: Sequence[str]) -> int:
     known = load_commands()
     root = build(_named(args, known))
     settings = RunSettings(
-        option_names=known.option_keys - {"apply"}, environ=os.environ, args=args, known=known
+        option_names=known.option_keys - known.typed_only_keys,
+        typed_only=known.typed_only_keys,
+        environ=os.environ,
+        args=args,
+        known=known,
     )
     error: BaseException | None = None
     try:
         code = until_unlocked(settings, lambda: _invoked(root, args, settings))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, Signalled) as e:
+        if settings.is_read:
+            settings.announce()
         error, code = e, _exit_code(e, settings)
     record_names(settings)
     record_run(settings, code, error)

@@ -42,6 +42,7 @@ BrokerId = Annotated[
         min=-1,
         help="Broker id in published events; -1 means that no broker published them.",
         panel=HOW,
+        is_typed_only=True,
     ),
 ]
 Override = Annotated[
@@ -54,6 +55,7 @@ Override = Annotated[
         "remote.log.metadata.custom.metadata.max.bytes (128). Times and sizes may have units, such as 2s and "
         "1K. Repeatable.",
         panel=HOW,
+        is_typed_only=True,
     ),
 ]
 Attempts = Annotated[
@@ -75,6 +77,7 @@ AllowLiveBrokers = Annotated[
         "signs of tiering. This option is never needed to copy from a running broker that does not "
         "tier.",
         panel=APPLY,
+        is_typed_only=True,
     ),
 ]
 AllowMissingObjects = Annotated[
@@ -85,6 +88,7 @@ AllowMissingObjects = Annotated[
         "known to be lost. Without this option tierctl assumes that --remote names the wrong tier and "
         "exits.",
         panel=APPLY,
+        is_typed_only=True,
     ),
 ]
 AdoptTier = Annotated[
@@ -95,6 +99,7 @@ AdoptTier = Annotated[
         "it if the metadata topic was created again. Without this option tierctl refuses a tier that "
         "belongs to another metadata topic.",
         panel=APPLY,
+        is_typed_only=True,
     ),
 ]
 NoLease = Annotated[
@@ -104,6 +109,7 @@ NoLease = Annotated[
         help="Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, "
         "file systems without locks). You must make sure that no other tierctl changes the tier.",
         panel=APPLY,
+        is_typed_only=True,
     ),
 ]
 CreateMetadataTopic = Annotated[
@@ -122,6 +128,7 @@ AssumeEnabled = Annotated[
         help="With --topic: copy these topics although their settings do not state remote.storage.enable. "
         "Topics with remote.storage.enable=false and compacted topics are still refused.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 CustomMetadataMaxBytes = Annotated[
@@ -133,6 +140,7 @@ CustomMetadataMaxBytes = Annotated[
         help="Maximum size of a segment's custom metadata (KIP-917). If a segment has more, the copy of its "
         "partition stops. Default: the broker setting, otherwise 128.",
         panel=HOW,
+        is_typed_only=True,
     ),
 ]
 CleanDangling = Annotated[
@@ -142,6 +150,7 @@ CleanDangling = Annotated[
         help="Also delete the objects of copies that started over 24 hours ago and did not finish. sweep "
         "deletes such objects, too, if they lie below the log start offset.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 LogStartOffsets = Annotated[
@@ -151,6 +160,7 @@ LogStartOffsets = Annotated[
         metavar="TOPIC-PARTITION=OFFSET",
         help="Raise the log start offset of a partition to OFFSET, as DeleteRecords does. Repeatable.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 OffLineage = Annotated[
@@ -160,6 +170,7 @@ OffLineage = Annotated[
         help="Also delete segments that diverged from the current lineage, once the log start offset has "
         "passed their leader epochs.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 UnreferencedEpochs = Annotated[
@@ -170,6 +181,7 @@ UnreferencedEpochs = Annotated[
         "earliest epoch of the log. Such segments below the log start offset are deleted without this "
         "option.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 MaxDeletes = Annotated[
@@ -181,6 +193,7 @@ MaxDeletes = Annotated[
         help="Maximum number of segments that a run may delete. If the plan has more, the run exits with "
         "code 8. Default: 10000.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 MaxFraction = Annotated[
@@ -193,6 +206,7 @@ MaxFraction = Annotated[
         help="Maximum fraction of a partition's segments that a run may delete. Partitions with fewer than "
         "20 segments have no such limit. Default: 0.5.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 Mark = Annotated[
@@ -203,6 +217,7 @@ Mark = Annotated[
         "only one id has that name. tierctl exits with code 4 without evidence that the topic is "
         "deleted: the cluster does not know its id, or --all-log-dirs.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 Yes = Annotated[
@@ -213,6 +228,7 @@ Yes = Annotated[
         help="Do not ask for confirmation. Without this option, --apply at a terminal asks for the topic's "
         "name before it carries out a plan of delete.",
         panel=APPLY,
+        is_typed_only=True,
     ),
 ]
 Find = Annotated[
@@ -222,6 +238,7 @@ Find = Annotated[
         help="List the topic ids that the metadata has and the cluster's controller does not know. With "
         "--mark, mark these topics.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 AllLogDirs = Annotated[
@@ -232,6 +249,7 @@ AllLogDirs = Annotated[
         "without a folder in any of them is deleted. --mark accepts this as evidence where it cannot "
         "ask a cluster. A directory that is unreadable, empty or of another cluster is no evidence.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 IKnowItIsDeleted = Annotated[
@@ -242,6 +260,7 @@ IKnowItIsDeleted = Annotated[
         help="Mark this topic id without other evidence that the topic is deleted. If the cluster still has "
         "the topic, tierctl refuses anyway. Repeatable.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 Interval = Annotated[

@@ -30,6 +30,7 @@ Set = Annotated[
         metavar="PARTITION=OFFSET",
         help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
         panel=options.APPLY,
+        is_typed_only=True,
     ),
 ]
 Force = Annotated[
@@ -39,6 +40,7 @@ Force = Annotated[
         help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
         "may be lost.",
         panel=options.APPLY,
+        is_typed_only=True,
     ),
 ]
 

@@ -209,6 +209,7 @@ Truncated = Annotated[
         "objects in the tier show that its remaining events are complete. accept: decide from the "
         "remaining events, as a broker does; objects without events stay in the tier.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 NoCheck = Annotated[
@@ -246,6 +247,7 @@ Now = Annotated[
         parser=_now_ms,
         help=f"Decide as of this time; {TIME_FORMS}. Default: the current time.",
         panel=DECIDE,
+        is_typed_only=True,
     ),
 ]
 Output = Annotated[
@@ -254,7 +256,12 @@ Output = Annotated[
 ]
 Apply = Annotated[
     bool,
-    option("--apply", help="Carry out the plan. Without this option the plan is only printed.", panel=APPLY),
+    option(
+        "--apply",
+        help="Carry out the plan. Without this option the plan is only printed.",
+        panel=APPLY,
+        is_typed_only=True,
+    ),
 ]
 PlanOut = Annotated[
     Path | None,

@@ -36,7 +36,9 @@ Mode = Annotated[
         help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes only).",
     ),
 ]
-Run = Annotated[bool, option("--run", help="Run spark-submit; otherwise its command line is printed.")]
+Run = Annotated[
+    bool, option("--run", help="Run spark-submit; otherwise its command line is printed.", is_typed_only=True)
+]
 NumExecutors = Annotated[
     int | None,
     option(

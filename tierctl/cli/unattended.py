@@ -164,7 +164,7 @@ def until_unlocked(settings: RunSettings, begin: Callable[[], int]) -> int:
 
 def console_of_run(settings: RunSettings) -> Console:
     """Return the receiver of messages about the run as a whole."""
-    return Console(is_quiet=settings.is_quiet, is_json=settings.wants_json(), log=settings.log)
+    return settings.console
 
 
 def record_success(settings: RunSettings, code: int) -> None:

@@ -117,6 +117,7 @@ AllLogDirs = Annotated[
         "topic id without a folder in any of them is then deleted, and its objects are orphans. apply "
         "needs this option again.",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 OrphanAge = Annotated[
@@ -128,6 +129,7 @@ OrphanAge = Annotated[
         help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
         f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 

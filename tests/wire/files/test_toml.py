@@ -31,7 +31,7 @@ def test_every_key_has_its_line() -> None:
         ("[t]\na=1\n[t]\nb=2\n", [3], "ab"),
         ('a="x\nb=2\n', [1], "b"),
         ("a=[1,\nb=2\nc=3\n", [1], "bc"),
-        ("a=1\na.b=2\n", [2], "ab"),
+        ("a=1\na.b=2\nc=3\n", [2], "ac"),
         ("\ufeffa=1\nb=2", [1], "b"),
     ],
 )

@@ -51,6 +51,7 @@ def _option(param: Any, ctx: click.Context) -> Option:
         is_repeatable=bool(param.multiple or param.nargs == -1),
         is_required=bool(param.required),
         default=_default(param, is_flag=is_flag),
+        is_typed_only=bool(getattr(param, "is_typed_only", False)),
     )
 
 

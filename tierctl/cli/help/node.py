@@ -18,7 +18,8 @@ _FILES = frozenset({"FILE", "DIR", "URI"})
 class Option:
     """One option or argument of a command; `choices` is empty if any value is allowed.
 
-    `stored` is the kind of `StoredNames` that shells complete, or empty.
+    `stored` is the kind of `StoredNames` that shells complete, or empty. An option that `is_typed_only` has
+    neither an environment variable nor a key in tierctl.toml.
     """
 
     names: tuple[str, ...]
@@ -30,6 +31,7 @@ class Option:
     is_repeatable: bool
     is_required: bool
     default: str | None
+    is_typed_only: bool = False
 
     @property
     def is_flag(self) -> bool:
@@ -101,6 +103,12 @@ class Node:
         if self.children:
             return set().union(*(child.option_keys for child in self.children))
         return {settings_key(option.names) for option in self.options}
+
+    @property
+    def typed_only_keys(self) -> set[str]:
+        """The keys of those options that only the command line gives."""
+        options = (option for node in self.walk() if not node.children for option in node.options)
+        return {settings_key(option.names) for option in options if option.is_typed_only}
 
     def named(self, words: Sequence[str]) -> tuple["Node", Sequence[str]]:
         """Return the group or command below this node that the first words name, and the other words."""

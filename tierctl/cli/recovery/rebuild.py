@@ -25,6 +25,7 @@ LogStart = Annotated[
         "offset, and leave out the segments below it. Without this option such partitions are refused "
         "(exit 4).",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 

@@ -76,6 +76,7 @@ AssumeEnabled = Annotated[
         help="With --new-ids: assume remote.storage.enable=true for the new topics if there is no "
         "--topic-configs.",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 TopicsFile = Annotated[
@@ -96,6 +97,7 @@ DeletesAreDenied = Annotated[
         "Without this option tierctl requires that the bucket has versioning, or that it denies the "
         "deletion of a test object that tierctl writes.",
         panel=options.APPLY,
+        is_typed_only=True,
     ),
 ]
 PublishLater = Annotated[
@@ -115,6 +117,7 @@ CopyOfObjects = Annotated[
         help="With --into: a copy of the tier. tierctl requires that it has every object, with the same "
         "size.",
         panel=options.APPLY,
+        is_typed_only=True,
     ),
 ]
 AsTopic = Annotated[
@@ -148,6 +151,7 @@ Until = Annotated[
         help="End each log before the first record that is later than TIME, or one partition's log before "
         f"OFFSET. Repeatable. TIME is {options.TIME_FORMS}.",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 AfterHole = Annotated[
@@ -157,6 +161,7 @@ AfterHole = Annotated[
         help="If the segments of a partition have a hole, restore the records after the last hole. Without "
         "this option such partitions are refused (exit 4).",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 
@@ -176,6 +181,7 @@ WithoutKeys = Annotated[
         f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
         "--left-out and --sign-with.",
         panel=options.DECIDE,
+        is_typed_only=True,
     ),
 ]
 LeftOut = Annotated[

@@ -22,8 +22,6 @@ from tierctl.wire.files.toml import TomlEntry, TomlProblem, parse_toml
 
 FILE_NAME = "tierctl.toml"
 DEFAULT_PROFILE = "default"
-ONLY_TYPED = "apply"
-"""The option that only the command line may give, so that a plain command never changes anything."""
 _TOP_LEVEL = ("profile", "profiles")
 _TYPES = "text, a number, true, false or a list"
 
@@ -85,10 +83,11 @@ class ProfilesFile:
         return Origin(source=SettingSource.PROFILE, file=self.path, line=line)
 
 
-def read_profiles(file: Path, option_keys: Collection[str]) -> ProfilesFile:
+def read_profiles(file: Path, option_keys: Collection[str], typed_only: Collection[str] = ()) -> ProfilesFile:
     """Read tierctl.toml to its end; `option_keys` are the names that a profile may have, with underscores.
 
-    Raise UsageError if the file can't be read.
+    `typed_only` are the names of options that only the command line may give. Raise UsageError if the file
+    can't be read.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -97,7 +96,7 @@ def read_profiles(file: Path, option_keys: Collection[str]) -> ProfilesFile:
     except OSError as e:
         raise UsageError(f"{file}: {e.strerror}") from e
     parsed = parse_toml(text)
-    reader = _Reader(file, option_keys)
+    reader = _Reader(file, option_keys, typed_only)
     for entry in parsed.entries:
         reader.take(entry)
     return ProfilesFile(
@@ -127,8 +126,9 @@ def _of_toml(file: Path, problem: TomlProblem) -> SettingProblem:
 class _Reader:
     """Sorts the entries of the file into profiles and problems."""
 
-    def __init__(self, file: Path, option_keys: Collection[str]) -> None:
+    def __init__(self, file: Path, option_keys: Collection[str], typed_only: Collection[str]) -> None:
         self._file = file
+        self._typed_only = typed_only
         self._keys = option_keys
         self.chosen: ProfileValue | None = None
         self.profiles: dict[str, dict[str, ProfileValue]] = {}
@@ -138,9 +138,12 @@ class _Reader:
     def take(self, entry: TomlEntry) -> None:
         """Add one entry of the file."""
         top, *rest = entry.path
-        if ONLY_TYPED in (top, *rest[1:2]):
+        keys = (_key(name) for name in (top, *rest[1:2]))
+        typed = next((key for key in keys if key in self._typed_only), None)
+        if typed is not None:
             # Checked in all profiles, not only in the one in use.
-            self.problems.append(self._wrong(entry, *not_typed(f"apply = {str(entry.value).lower()}")))
+            stated = f"{typed.replace('_', '-')} = {str(entry.value).lower()}"
+            self.problems.append(self._wrong(entry, *not_typed(stated, typed)))
         elif top not in _TOP_LEVEL:
             self.problems.append(self._misplaced(entry))
         elif top == "profile" and (rest or not isinstance(entry.value, str)):
@@ -162,7 +165,7 @@ class _Reader:
                 self.problems_of.setdefault(rest[0], []).extend(found)
 
     def _take_value(self, profile: dict[str, ProfileValue], entry: TomlEntry) -> Iterator[SettingProblem]:
-        key = entry.path[2].replace("-", "_")
+        key = _key(entry.path[2])
         text = _text_of({} if len(entry.path) > 3 else entry.value)
         if key not in self._keys:
             yield self._unknown(entry, key)
@@ -222,13 +225,23 @@ class _Reader:
         )
 
 
-def not_typed(found: str) -> tuple[str, str, str]:
-    """Return message, expected and hint for a setting that would apply every plan."""
+def not_typed(found: str, key: str) -> tuple[str, str, str]:
+    """Return message, expected and hint for a setting of an option that only the command line may give."""
+    option = f"--{key.replace('_', '-')}"
+    if key == "apply":
+        message = f"{found}: plans are applied only where the command line says --apply"
+    else:
+        message = f"{found}: only the command line may give {option}"
     return (
-        f"{found}: plans are applied only where the command line says --apply",
+        message,
         "no such setting",
-        "remove it, and write --apply into the command or the cron line that is to change something",
+        f"remove it, and write {option} into the command or the cron line that is to have it",
     )
+
+
+def _key(name: str) -> str:
+    """Return the key of an option, which a profile may also write with dashes."""
+    return name.replace("-", "_")
 
 
 def _text_of(value: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tierctl.cli.settings.profiles import (
     FILE_NAME,
-    ONLY_TYPED,
     ProfilesFile,
     ProfileValue,
     not_typed,
@@ -20,14 +19,19 @@ from tierctl.errors import UsageError
 from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.stated import Origin
 from tierctl.storage.throttle import Throttle
+from tierctl.trust import why_distrusted
 
 if TYPE_CHECKING:
     from tierctl.cli.help.node import Node
+    from tierctl.report.console import Console
     from tierctl.report.log_file import LogFile, LogFormat
     from tierctl.report.metrics import Meter
 
 _CHOOSE_PROFILE = frozenset({"profile", "config_file"})
 _PREFIX = "TIERCTL_"
+OWN_FILE_HINT = (
+    "give the file and its folder to this user or root, and take the right to write from all others"
+)
 
 
 def default_config_files(environ: Mapping[str, str]) -> list[Path]:
@@ -45,7 +49,10 @@ class RunSettings:
     """
 
     option_names: Collection[str]
+    """The keys of the options that the environment and a profile may have."""
     environ: Mapping[str, str]
+    typed_only: Collection[str] = ()
+    """The keys of the options that only the command line may have."""
     profile: str | None = None
     config_file: Path | None = None
     args: Sequence[str] = ()
@@ -77,6 +84,7 @@ class RunSettings:
     _values: dict[str, ProfileValue] | None = field(default=None, init=False)
     _file: ProfilesFile | None = field(default=None, init=False)
     _error: UsageError | None = field(default=None, init=False)
+    _is_announced: bool = field(default=False, init=False)
 
     def get(self, option: str) -> Any:
         """Return the value of an option, by its key, in the profile in use; None if it has none."""
@@ -103,6 +111,29 @@ class RunSettings:
         """The error of reading tierctl.toml; None if it was read, or if there is none."""
         _ = self._in_profile
         return self._error if self._file is None else None
+
+    @property
+    def console(self) -> "Console":
+        """A receiver of messages about the run as a whole."""
+        from tierctl.report.console import Console
+
+        return Console(is_quiet=self.is_quiet, is_json=self.wants_json(), log=self.log)
+
+    def announce(self) -> None:
+        """Print, once, that the tierctl.toml of the current folder is used, or why it is not."""
+        if self._is_announced:
+            return
+        self._is_announced = True
+        why = self._why_not_local
+        if why is not None:
+            self.console.warn(f"./{FILE_NAME} is not read: {why}; {OWN_FILE_HINT}")
+        elif self.config_file is None and self.file == Path(FILE_NAME):
+            self.console.say(f"settings of {Path(FILE_NAME).absolute()} are used")
+
+    @property
+    def is_read(self) -> bool:
+        """Whether tierctl.toml was read, or searched."""
+        return self._values is not None
 
     def require_valid(self) -> None:
         """Raise UsageError for a problem in tierctl.toml that concerns this run, or in the environment."""
@@ -136,21 +167,21 @@ class RunSettings:
         return bool((given or self.get("output")) == "json")
 
     def environment_problems(self) -> Iterator[SettingProblem]:
-        """Yield a problem for each variable TIERCTL_… that names no option, or that would apply plans."""
+        """Yield a problem for each variable TIERCTL_… that names no option, or one that must be typed."""
         variables = {name for name in self.environ if name.startswith(_PREFIX)}
-        typed = _PREFIX + ONLY_TYPED.upper()
+        typed = {_PREFIX + name.upper(): name for name in self.typed_only}
         known = {_PREFIX + name.upper() for name in self.option_names}
-        if typed in variables:
-            message, expected, hint = not_typed(f"{typed} is set")
+        for name in sorted(variables & typed.keys()):
+            message, expected, hint = not_typed(f"{name} is set", typed[name])
             yield SettingProblem(
                 kind=ProblemKind.WRONG_VALUE,
-                setting=typed,
+                setting=name,
                 message=message,
                 expected=expected,
-                found=typed,
+                found=name,
                 hint=hint,
             )
-        for name in sorted(variables - known - {typed}):
+        for name in sorted(variables - known - typed.keys()):
             nearest = next(iter(get_close_matches(name, known, n=1)), None)
             yield SettingProblem(
                 kind=ProblemKind.UNKNOWN_SETTING,
@@ -163,8 +194,25 @@ class RunSettings:
 
     @property
     def file(self) -> Path | None:
-        """The tierctl.toml in use; None if there is none."""
-        return self.config_file or next(filter(Path.is_file, default_config_files(self.environ)), None)
+        """The tierctl.toml in use; None if there is none.
+
+        One of the current folder that somebody else can change is passed over. Others are refused by `_load`.
+        """
+        if self.config_file is not None:
+            return self.config_file
+        files = filter(Path.is_file, default_config_files(self.environ))
+        return next((each for each in files if each != Path(FILE_NAME) or self._why_not_local is None), None)
+
+    @property
+    def _why_not_local(self) -> str | None:
+        """Why a tierctl.toml of the current folder is not read; None without one, and if another is named."""
+        local = Path(FILE_NAME)
+        if self.config_file is not None or not local.is_file():
+            return None
+        try:
+            return why_distrusted(local)
+        except OSError as e:
+            return e.strerror or str(e)
 
     def _load(self) -> dict[str, ProfileValue]:
         file = self.file
@@ -175,7 +223,13 @@ class RunSettings:
                     hint="name one with --config-file",
                 )
             return {}
-        self._file = read_profiles(file, set(self.option_names) - _CHOOSE_PROFILE)
+        try:
+            distrusted = why_distrusted(file)
+        except OSError as e:
+            raise UsageError(f"{file}: {e.strerror}") from e
+        if distrusted is not None:
+            raise UsageError(f"{file} is not read: {distrusted}", hint=OWN_FILE_HINT)
+        self._file = read_profiles(file, set(self.option_names) - _CHOOSE_PROFILE, self.typed_only)
         self.profiles = tuple(self._file.profiles)
         return self._file.profile(self.profile)
 
