@@ -148,11 +148,12 @@ def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None
         ('output = "tabel"', "wrong_value", "--output"),
         ("metdata = 1", "unknown_setting", "'metadata'"),
         ("apply = true", "wrong_value", "--apply"),
+        ("max_deletes = 1", "wrong_value", "--max-deletes"),
         ("plan-out = \n", "malformed", "quotes"),
         ("no-header = {a = 1}", "wrong_value", "command line"),
         ("[profils.x]", "unknown_setting", "'profiles'"),
         ("[profiles.staging]\n", "duplicate", "remove"),
-        ('max_deletes = 1\n"max-deletes" = 2', "duplicate", "remove"),
+        ('max_records = 1\n"max-records" = 2', "duplicate", "remove"),
     ],
 )
 def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
@@ -170,7 +171,7 @@ def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
     assert any(each["kind"] == "unknown_setting" and "thread" in each["hint"] for each in found.values())
     assert len(found) == 3
     # Every other command ends with the problem, unless it concerns another profile.
-    if kind != "wrong_value" or "apply" in line:
+    if kind != "wrong_value" or "apply" in line or "max_deletes" in line:
         assert tierctl("segments", "--metadata", folder, cwd=folder).code == 2
 
 

@@ -163,13 +163,17 @@ def _examples(node: Node) -> Iterator[str]:
 def _settings() -> Iterator[str]:
     yield ".SH ENVIRONMENT"
     yield escaped(
-        "Every option except --apply can be set as TIERCTL_ and its name in capitals: --log-dir is "
-        "TIERCTL_LOG_DIR. Several values are separated by blanks, paths by colons. The command line wins."
+        "Options can be set as TIERCTL_ and their name in capitals: --log-dir is TIERCTL_LOG_DIR. Several "
+        "values are separated by blanks, paths by colons. The command line wins. --apply and other options "
+        "that decide what is deleted come from the command line only; tierctl-settings(7) lists them."
     )
     yield ".SH FILES"
     yield from tagged(
         escaped("./tierctl.toml, ~/.config/tierctl/tierctl.toml"),
-        escaped("Profiles, each a table of options: [profiles.NAME]. The environment wins."),
+        escaped(
+            "Profiles, each a table of options: [profiles.NAME]. The environment wins. A file that "
+            "others may write is not used."
+        ),
     )
     yield from tagged(
         escaped(f"~/.cache/{FOLDER}/topics, profiles"),

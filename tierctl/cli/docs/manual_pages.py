@@ -10,6 +10,8 @@ from typing import Final
 
 from tierctl import __version__
 from tierctl.cli.docs.roff import escaped, from_markdown
+from tierctl.cli.docs.tree import tree
+from tierctl.cli.main import build
 from tierctl.errors import ExitCode
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
@@ -113,6 +115,17 @@ def _engines(_: str) -> Iterator[str]:
         yield f"- **{command}** *{', '.join(engines_of(command))}*: {_plain(text)}"
 
 
+def _typed(_: str) -> Iterator[str]:
+    """Yield every option that only the command line gives, with its commands."""
+    found: dict[str, list[str]] = {}
+    for node in tree(build()).walk():
+        for option in node.options if not node.children else ():
+            if option.is_typed_only:
+                found.setdefault(max(option.names, key=len), []).append(" ".join(node.path))
+    for name, commands in sorted(found.items()):
+        yield f"- **{_plain(name)}**: {', '.join(commands)}."
+
+
 def _plain(text: str) -> str:
     """Return `text` with escapes, so that Markdown prints it unchanged."""
     return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)
@@ -130,5 +143,6 @@ _LISTS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
     "codes": _codes,
     "metrics": _metrics,
     "engines": _engines,
+    "typed": _typed,
 }
 """The function that generates each list from the words after its name."""

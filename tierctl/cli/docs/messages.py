@@ -51,6 +51,7 @@ def _refusals(node: Node, options: set[str]) -> Iterator[Message]:
     if "--now" in options:
         yield _AHEAD
     yield _NEVER_APPLIED
+    yield _TYPED_ONLY
     if "--max-deletes" in options:
         yield from _LIMITS
     if node.path == ("copy",):
@@ -65,6 +66,7 @@ def _names(options: set[str]) -> Iterator[Message]:
     if "--override" in options:
         yield _UNKNOWN_OVERRIDE
     yield _UNKNOWN_PROFILE
+    yield _FOREIGN_SETTINGS
     yield from _CONNECTIONS
     if "--truncated-metadata" in options:
         yield _MISSING_EVENTS
@@ -207,6 +209,18 @@ _NEVER_APPLIED = Message(
     ExitCode.USAGE,
     "...: plans are applied only where the command line says --apply",
     "tierctl.toml has apply = true, or TIERCTL_APPLY is set. Remove it.",
+)
+_TYPED_ONLY = Message(
+    ExitCode.USAGE,
+    "...: only the command line may give --OPTION",
+    """tierctl.toml or a variable TIERCTL_... states an option that decides what is deleted or weakens a rule
+    of safety. Remove it, and write the option into the command.""",
+)
+_FOREIGN_SETTINGS = Message(
+    ExitCode.USAGE,
+    "FILE is not read: ... belongs to USER; ... can be written by ...",
+    """Somebody else may change tierctl.toml, or its folder. Such a file of the current folder is passed over
+    with a warning.""",
 )
 _LIMITS = (
     Message(

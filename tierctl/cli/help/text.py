@@ -12,7 +12,10 @@ _WIDTH_DEFAULT = 80
 _WIDTH_MIN = 40
 _NAMES_MAX = 26
 _NO_BREAK = "\0"
-_FOOTER = "Every option except --apply can be set as TIERCTL_<OPTION> or in tierctl.toml."
+_FOOTER = (
+    "Options can be set as TIERCTL_<OPTION> or in tierctl.toml, except --apply and others that decide what "
+    "is deleted: see tierctl-settings(7)."
+)
 
 Rows = Sequence[tuple[str, str]]
 

@@ -18,12 +18,12 @@ from tierctl.cli.settings.profiles import (
 from tierctl.errors import UsageError
 from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.stated import Origin
+from tierctl.report.console import Console
 from tierctl.storage.throttle import Throttle
 from tierctl.trust import why_distrusted
 
 if TYPE_CHECKING:
     from tierctl.cli.help.node import Node
-    from tierctl.report.console import Console
     from tierctl.report.log_file import LogFile, LogFormat
     from tierctl.report.metrics import Meter
 
@@ -113,10 +113,8 @@ class RunSettings:
         return self._error if self._file is None else None
 
     @property
-    def console(self) -> "Console":
+    def console(self) -> Console:
         """A receiver of messages about the run as a whole."""
-        from tierctl.report.console import Console
-
         return Console(is_quiet=self.is_quiet, is_json=self.wants_json(), log=self.log)
 
     def announce(self) -> None:
