@@ -1,6 +1,7 @@
 """Files that somebody else can write: settings, and the options that come from none of them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,43 @@ def test_a_large_file_of_settings_is_read_in_a_short_time(tmp_path: Path) -> Non
     file.write_text("[profiles.default]\n" + "".join(f"x{i} = [\n  1,\n]\n" for i in range(7000)))
     ran = tierctl("config", "check", "--config-file", file, "--limit", "1")
     assert ran.code == 2
+
+
+def _link(file: Path) -> None:
+    file.rename(file.parent / "bashrc")
+    file.symlink_to(file.parent / "bashrc")
+
+
+def _pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda file: file.chmod(0o660), None),
+        (lambda file: file.chmod(0o602), "it can be written by every user (mode 0602)"),
+        (lambda file: (file.chmod(0o660), os.chown(file, 0, OTHER)), "it can be written by its group"),
+        (lambda file: os.chown(file, OTHER, 0), f"it belongs to user {OTHER}"),
+        (lambda file: os.link(file, file.parent / "bashrc"), "it has 2 names (hard links)"),
+        (_link, "it is a link"),
+        (_pipe, "it is no regular file"),
+    ],
+    ids=["own", "world", "group", "owner", "hard link", "link", "pipe"],
+)
+def test_messages_are_appended_only_to_a_file_of_this_user(
+    change: Callable[[Path], object], why: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "log"
+    file.write_text("before\n")
+    change(file)
+    ran = tierctl("segments", "--metadata", tmp_path / "$(touch x)", "--log-file", file)
+    if why is None:
+        assert ran.code == 10
+        assert file.read_text().startswith("before\n20")
+    else:
+        assert (ran.code, ran.out) == (2, "")
+        assert f"--log-file {file}: {why}" in ran.err
+        assert not file.is_file() or file.read_text() == "before\n"

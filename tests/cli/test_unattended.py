@@ -1,6 +1,8 @@
 """Runs without an operator: the log file, a full disk, and a second tierctl that holds a lock."""
 
 import json
+import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -59,11 +61,19 @@ def test_after_a_rename_the_next_message_is_in_a_new_file(tmp_path: Path) -> Non
     assert (tmp_path / "log").read_text().count("\n") == 1
 
 
-def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...]) -> None:
-    ran = tierctl(*sweep, "--log-file", "/dev/full")
+def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...], tmp_path: Path) -> None:
+    file, size_bytes = tmp_path / "log", 1 << 24
+    file.touch()
+    os.truncate(file, size_bytes)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        ran = tierctl(*sweep, "--log-file", file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert ran.code == 0
     assert "sweep: nothing to do" in ran.raw_err
-    assert "--log-file /dev/full: some messages could not be written: No space left on device" in ran.raw_err
+    assert f"--log-file {file}: some messages could not be written: File too large" in ran.raw_err
 
 
 @pytest.mark.parametrize(
@@ -71,6 +81,7 @@ def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...]) -> No
     [
         (("--log-file", "/absent/x"), "--log-file /absent/x: /absent is not a folder"),
         (("--log-file", "/dev"), "--log-file /dev: Is a directory"),
+        (("--log-file", "/dev/full"), "--log-file /dev/full: it is no regular file"),
         (("--log-format", "xml"), "'xml' is not one of 'text', 'json'"),
         (("--lock-timeout", "soon"), "not a duration: 'soon'"),
     ],

@@ -82,7 +82,10 @@ def _set_log_file(ctx: click.Context, value: Path | None) -> None:
     try:
         log.open()
     except OSError as e:
-        raise UsageError(f"--log-file {value}: {e.strerror}") from e
+        raise UsageError(
+            f"--log-file {value}: {e.strerror}",
+            hint="name a new file, or a regular file of this user that nobody else may write",
+        ) from e
     settings.log = log
 
 
@@ -112,7 +115,8 @@ LogFileOption = Annotated[
         "--log-file",
         metavar="FILE",
         help="Append every message of the run to this file, also those that --quiet hides. If logrotate "
-        "renames the file, a new one is created.",
+        "renames the file, a new one is created. It must be a regular file of this user that nobody else may "
+        "write, and no link.",
         callback=_set_log_file,
         panel=EVERYWHERE,
     ),

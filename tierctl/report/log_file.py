@@ -1,5 +1,6 @@
 """The messages of runs in a file, as text or JSON lines."""
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.report.terminal import printable
+from tierctl.trust import why_foreign
 
 _MODE = 0o640
 
@@ -26,7 +28,8 @@ class LogFile:
 
     The file is opened for each message, so that after a rename, by logrotate or by hand, the next message is
     in a new file. One write per line keeps the lines of several runs apart. A message that can't be written
-    is lost, and the error is in `error`: a full disk must not end a run.
+    is lost, and the error is in `error`: a full disk must not end a run. Only a regular file of this user is
+    appended to, if nobody else may write it, and not through a link: an error text may contain a command.
     """
 
     path: Path
@@ -53,8 +56,19 @@ class LogFile:
             self.error = e
 
     def _opened(self) -> int:
+        # A pipe without a reader must not stop the run, and a link may lead to any file of this user.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-        return os.open(self.path, flags, _MODE)
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            fd = os.open(self.path, flags, _MODE)
+        except OSError as e:
+            why = {errno.ELOOP: "is a link", errno.ENXIO: "is no regular file"}.get(e.errno or 0)
+            raise e if why is None else OSError(e.errno, f"it {why}") from e
+        why = why_foreign(fd)
+        if why is not None:
+            os.close(fd)
+            raise OSError(errno.EPERM, f"it {why}")
+        return fd
 
     def _line(self, level: str, message: str, facts: dict[str, Any]) -> str:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

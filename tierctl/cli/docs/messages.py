@@ -212,7 +212,7 @@ _NEVER_APPLIED = Message(
 )
 _TYPED_ONLY = Message(
     ExitCode.USAGE,
-    "...: only the command line may give --OPTION",
+    "...: only the command line may give ...",
     """tierctl.toml or a variable TIERCTL_... states an option that decides what is deleted or weakens a rule
     of safety. Remove it, and write the option into the command.""",
 )
