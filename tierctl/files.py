@@ -4,6 +4,7 @@ Every change goes through a `FileSystem`, one small method per operation, so tha
 nth write, fsync or rename. Production code uses `PLAIN`.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -110,6 +111,28 @@ class FileSystem:
         os.ftruncate(fd, size_bytes)
 
 
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading and return its descriptor; raise OSError for any other kind of file.
+
+    Files that are found in folders are opened by this function: opening a pipe would wait for a writer, and
+    a device may never end.
+    """
+    # O_NONBLOCK has no effect on regular files; without it, the open itself would wait.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "expected a regular file, found a pipe, a socket or a device", str(path))
+    return fd
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file; raise OSError as `open_regular`."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read()
+
+
 class FileBytes:
     """A file that is read at positions, without mapping it into memory; every method raises OSError.
 
@@ -117,7 +140,7 @@ class FileBytes:
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = open_regular(path)
 
     def __enter__(self) -> Self:
         return self
@@ -217,7 +240,7 @@ def replace_durably(path: Path, data: bytes, *, backup: bool = False, fs: FileSy
     Raises OSError.
     """
     if backup and path.exists():
-        write_durably(path.with_name(path.name + BACKUP_SUFFIX), [path.read_bytes()], fs=fs)
+        write_durably(path.with_name(path.name + BACKUP_SUFFIX), [read_regular(path)], fs=fs)
     write_durably(path, [data], fs=fs)
 
 

@@ -100,6 +100,48 @@ def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], code: i
     assert message in ran.err
 
 
+@pytest.mark.parametrize("place", ["--systemd", "--cron"])
+@pytest.mark.parametrize("control", ["\n", "\r", "\x1b", "\x85", "\u2028"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "--metadata", "/m{}ExecStartPre=/bin/false"),
+        ("segments", "--metadata", "/m", "--topic", "a{}b"),
+        ("{}status", "--metadata", "/m"),
+    ],
+)
+def test_control_characters_are_refused(words: tuple[str, ...], control: str, place: str) -> None:
+    """A line end in a word would begin another directive of systemd, or another line of cron."""
+    ran = tierctl("schedule", "--no-check", place, *(word.format(control) for word in words))
+    assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize("user", ["root\n* * * * * root id", "root ALL", "", "-x", "a%b", "a;b"])
+def test_a_user_that_is_no_name_is_refused(user: str) -> None:
+    ran = tierctl("schedule", "--systemd", "--cron", "--user", user, "status", "--metadata", "/m")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--user" in ran.err
+
+
+def test_control_characters_in_a_profile_make_no_directive(tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text(
+        '[profiles.default]\nmetadata = "/m"\nstate-dir = "/s\\nUser=root"\n'
+    )
+    ran = tierctl("schedule", "--systemd", "status", cwd=tmp_path)
+    assert "\nUser=root" not in ran.out
+
+
+def test_only_a_run_that_changes_something_may_write_to_the_tier_and_the_logs() -> None:
+    where = ("--metadata", "/m", "--remote", "/t", "--log-dir", "/l", "--state-dir", "/s")
+    for words, folders in (
+        (("verify", *where), "-/s"),
+        (("sweep", *where), "-/s"),
+        (("sweep", *where, "--apply"), "-/l -/m -/s -/t"),
+    ):
+        text = tierctl("schedule", "--no-check", "--systemd", *words).out
+        assert setting(text, "ReadWritePaths") == folders, words
+
+
 def test_only_the_run_itself_is_in_the_metrics(tmp_path: Path) -> None:
     file = tmp_path / "t.prom"
     ran = tierctl("schedule", "--cron", *SWEEP, env=environment(TIERCTL_METRICS_FILE=str(file)))
@@ -142,7 +184,7 @@ def test_the_run_has_the_profile_of_the_command(command: str, is_before: bool, t
     words, profile = command.split(), ("--profile", "staging")
     line = (*profile, *words) if is_before else (*words, *profile)
     text = tierctl("schedule", "--systemd", *line, cwd=tmp_path).out
-    assert setting(text, "ReadWritePaths").split() == ["-/m", "-/s"]
+    assert setting(text, "ReadWritePaths") == "-/s"
     started = setting(text, "ExecStart").split()
     assert [word for word in started if word in words] == words
     assert started.count("--profile") == 1
@@ -186,7 +228,7 @@ def line(capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
 
 def run_as_cron(command: str, tmp_path: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a line as cron does: with sh, almost no environment, in the home folder, stdin closed."""
-    start = f"{sys.executable} -m tierctl"
+    start = f"{sys.executable} -P -m tierctl"
     words = shlex.split(command)
     if not command.startswith(start):
         command = command.replace(shlex.quote(words[0]), start, 1)

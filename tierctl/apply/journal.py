@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import PLAIN, FileSystem, replace_durably
+from tierctl.files import PLAIN, FileSystem, read_regular, replace_durably
 from tierctl.metadata.state_dir.json_files import read_json, write_json
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
@@ -35,7 +35,7 @@ class Journal:
         """
         path = self._folder / LOG_STARTS_FILE
         try:
-            found = read_offset_checkpoint(path.read_bytes())
+            found = read_offset_checkpoint(read_regular(path))
         except FileNotFoundError:
             return {}
         except CorruptInputError as e:

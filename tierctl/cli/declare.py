@@ -21,6 +21,7 @@ import click
 from tierctl.cli.help.node import settings_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
+from tierctl.model.uris import require_no_credentials
 
 FINDING_KINDS = "finding kinds"
 """A value of `completed_from`: the kinds of findings of `verify`, whose module takes long to import."""
@@ -64,18 +65,34 @@ def argument(*, metavar: str, help: str, completed_from: str = "") -> Declaratio
 
 
 class Option(click.Option):
-    """An option with a heading in the help."""
+    """An option with a heading in the help; it refuses URIs with credentials."""
 
     panel = _GENERAL
     completed_from = ""
     is_typed_only = False
 
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert the text of the value, unless it contains credentials."""
+        _require_no_credentials(max(self.opts, key=len), value)
+        return super().type_cast_value(ctx, value)
+
 
 class Argument(click.Argument):
-    """An argument with a help."""
+    """An argument with a help; it refuses URIs with credentials."""
 
     help = ""
     completed_from = ""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert the text of the value, unless it contains credentials."""
+        _require_no_credentials(self.make_metavar(ctx), value)
+        return super().type_cast_value(ctx, value)
+
+
+def _require_no_credentials(name: str, value: Any) -> None:
+    for text in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(text, str):
+            require_no_credentials(name, text)
 
 
 class _Choice(click.Choice[str]):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from unicodedata import category
 from urllib.parse import urlsplit
 
 import click
@@ -21,7 +22,10 @@ from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 
 _SHARE = Path(tierctl.__file__).parent / "share"
-_WRITTEN_FOLDERS = ("state_dir", "metadata", "remote", "to_metadata", "log_dir", "warehouse")
+_WRITTEN_FOLDERS = ("state_dir", "warehouse")
+_CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir")
+"""Options whose folders only a run that changes a tier or a log writes."""
+_CHANGING = ("apply", "probe_writes")
 _WRITTEN_FILES = ("metrics_file", "log_file", "plan_out")
 
 
@@ -72,8 +76,8 @@ def schedule(
 
     The scheduled run uses the same tierctl.toml, and relative paths are relative to the current folder. The
     systemd service runs in a sandbox: the command may write only to the folders that its options name, which
-    are listed in ReadWritePaths. Store credentials in the file of EnvironmentFile or in the profile of
-    tierctl.toml, never in the command.
+    are listed in ReadWritePaths; to those of the metadata, the tier and the logs only with --apply. Store
+    credentials in the file of EnvironmentFile or in the profile of tierctl.toml, never in the command.
 
     The templates, a configuration for logrotate, alert rules and a Grafana dashboard are in share/tierctl of
     the installation.
@@ -83,6 +87,7 @@ def schedule(
             "--systemd or --cron is missing",
             hint="add --systemd to print units, or --cron to print cron lines",
         )
+    _require_user(user)
     scheduled = _checked(ctx, command or [], check=not no_check)
     if systemd:
         click.echo(_units(scheduled, every, user), nl=False)
@@ -90,6 +95,26 @@ def schedule(
         click.echo(_cron_file(scheduled, every, user), nl=False)
     summarize(ctx, f"runs {every}: tierctl {shlex.join(scheduled.path)}")
     return ExitCode.OK
+
+
+def _require_user(user: str) -> None:
+    """Raise UsageError for a user name that ends a cron line's field or a systemd directive (useradd(8))."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?", user):
+        raise UsageError(
+            f"--user {user!r}: expected the name of a user, of letters, digits, dots, dashes and underscores",
+            hint="--user kafka",
+        )
+
+
+def _require_no_controls(word: str) -> None:
+    """Raise UsageError for a word with a control character: a line end would begin a directive of its own."""
+    # Python also splits lines at U+0085, U+2028 and U+2029, and the first is a control character.
+    found = next((each for each in word if category(each) in {"Cc", "Zl", "Zp"}), None)
+    if found is not None:
+        raise UsageError(
+            f"{word!r}: a scheduled command must not contain the control character U+{ord(found):04X}",
+            hint="remove it from the command",
+        )
 
 
 class _Scheduled(NamedTuple):
@@ -125,6 +150,8 @@ def _checked(ctx: click.Context, words: Sequence[str], *, check: bool) -> _Sched
     params = given.params | given.meta
     _note_missing(ctx, path, params)
     check_names(given, params, path[0], console_of(ctx), is_asked=check)
+    for text in (*words, *_written(params), str(Path.cwd())):
+        _require_no_controls(text)
     paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 
@@ -152,7 +179,7 @@ def _note_missing(ctx: click.Context, path: Sequence[str], params: Mapping[str, 
 def _paths_of(name: str, value: Any) -> list[str]:
     """Return the local paths that an option names."""
     each = value if isinstance(value, list | tuple) else [value]
-    if name in {*_WRITTEN_FOLDERS, *_WRITTEN_FILES}:
+    if name in {*_WRITTEN_FOLDERS, *_CHANGED_FOLDERS, *_WRITTEN_FILES}:
         return _local_paths(value)
     return [str(path) for path in each if isinstance(path, Path)]
 
@@ -162,7 +189,8 @@ def _program() -> list[str]:
     found = shutil.which(sys.argv[0]) or shutil.which("tierctl")
     if found is not None and Path(found).name == "tierctl":
         return [str(Path(found).absolute())]
-    return [sys.executable, "-m", "tierctl"]
+    # -P: Python must not import modules from the current folder, which others may be able to write.
+    return [sys.executable, "-P", "-m", "tierctl"]
 
 
 def _units(scheduled: _Scheduled, every: Every, user: str) -> str:
@@ -201,8 +229,13 @@ def _systemd_word(word: str) -> str:
 
 
 def _written(params: Mapping[str, Any]) -> list[str]:
-    """Return the folders on this machine that a command with these options may write, sorted."""
-    folders = {Path(path) for name in _WRITTEN_FOLDERS for path in _local_paths(params.get(name))}
+    """Return the folders on this machine that a command with these options may write, sorted.
+
+    A run that only reads, or only plans, has no write access to the metadata, the tier and the logs.
+    """
+    changes = any(params.get(name) for name in _CHANGING)
+    names = (*_WRITTEN_FOLDERS, *(_CHANGED_FOLDERS if changes else ()))
+    folders = {Path(path) for name in names for path in _local_paths(params.get(name))}
     files = {Path(path) for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
     return sorted(str(path.absolute()) for path in folders | {file.absolute().parent for file in files})
 

@@ -8,7 +8,7 @@ from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import RunOptions
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.errors import TierctlError, UsageError, output_error
-from tierctl.files import replace_durably
+from tierctl.files import read_regular, replace_durably
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.location import DERIVED
 from tierctl.model.uris import canonical_uri
@@ -119,7 +119,7 @@ def read_plan(file: Path) -> SavedPlan:
     or has another version.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_regular(file).decode()
     except OSError as e:
         raise UsageError(f"plan {file}: {e.strerror}", hint=_HINT) from e
     except UnicodeDecodeError as e:

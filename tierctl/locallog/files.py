@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tierctl.files import open_regular, read_regular
 from tierctl.model.ids import TopicPartition, is_legal_topic_name
 from tierctl.wire.batches.batch_heads import Buffer
 
@@ -78,7 +79,7 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
 @contextmanager
 def opened(path: Path) -> Iterator[Buffer]:
     """Yield the file's bytes, mapped into memory while the context is open; slices of them are copies."""
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         if path.stat().st_size == 0:
             yield b""
             return
@@ -103,6 +104,6 @@ def read_if_exists(path: Path) -> bytes | None:
     if path.is_fifo():
         raise _not_plain(path)
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None

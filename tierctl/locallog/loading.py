@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tierctl.errors import CorruptInputError, NotFoundError, TierctlError
+from tierctl.files import read_regular
 from tierctl.locallog.files import (
     SegmentFiles,
     list_producer_snapshots,
@@ -255,7 +256,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
 
 def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
     try:
-        return parse(path.read_bytes())
+        return parse(read_regular(path))
     except CorruptInputError as error:
         raise error.within(str(path)) from None
 

@@ -2,12 +2,13 @@
 
 import errno
 import fcntl
+import os
 import struct
 import sys
 from pathlib import Path
 
 from tierctl.errors import SafetyRefusal
-from tierctl.files import BROKER_LOCK, holds_broker_lock
+from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular
 
 # struct flock: on Linux (type, whence, start, length, pid), on macOS and the BSDs type and whence come last.
 _FLOCK, _TYPE_AT = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
@@ -23,7 +24,7 @@ def is_locked(directory: Path) -> bool:
         return False
     path = directory / BROKER_LOCK
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, _whole_file_write_lock())
     except FileNotFoundError:
         return False

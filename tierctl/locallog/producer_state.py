@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import CorruptInputError
+from tierctl.files import read_regular
 from tierctl.locallog.batches import items_between
 from tierctl.locallog.files import SegmentFiles, list_producer_snapshots
 from tierctl.model import OpenTransaction
@@ -111,7 +112,7 @@ def _load(
         if not (log_start_offset < offset <= high_watermark and first <= offset):
             continue
         try:
-            entries = decode_producer_snapshot((directory / f"{offset:020d}.snapshot").read_bytes())
+            entries = decode_producer_snapshot(read_regular(directory / f"{offset:020d}.snapshot"))
         except CorruptInputError:
             continue
         return offset, OpenTransactions.from_snapshot(entries)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError, NotFoundError
+from tierctl.files import read_regular
 from tierctl.locallog.files import parse_partition_folder, read_if_exists
 from tierctl.locallog.folders import parse_left_out_folder, require_log_dirs
 from tierctl.model import LogDirFacts, Uuid
@@ -28,7 +29,7 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
             if partition is None or not folder.is_dir():
                 continue
             try:
-                topic_id = read_partition_metadata((folder / PARTITION_METADATA_FILE).read_bytes())
+                topic_id = read_partition_metadata(read_regular(folder / PARTITION_METADATA_FILE))
                 topic_ids.setdefault(topic_id, folder.name)
             except (OSError, CorruptInputError):
                 unreadable.setdefault(partition.topic, folder.name)

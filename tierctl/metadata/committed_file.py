@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
-from tierctl.files import broker_kept_out, exclusive, replace_durably
+from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.wire.files import committed_offsets
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
@@ -14,7 +14,7 @@ from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 def read_committed(path: Path) -> CommittedOffsets:
     """Decode a file of committed offsets; raise CorruptInputError if it is damaged, or OSError."""
     try:
-        return committed_offsets.read(path.read_bytes())
+        return committed_offsets.read(read_regular(path))
     except CorruptInputError as error:
         raise error.within(str(path)) from None
 

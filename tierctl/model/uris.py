@@ -1,13 +1,42 @@
 """Locations as operators type them: URIs or plain paths."""
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
 
+# A user before the host, but not abfs://container@account; a secret key may contain a slash, a port may not.
+_USER = re.compile(
+    r"(?<=://)(?:(?<!abfs://)(?<!abfss://)[^/?#\s'\"]*|[^/:@\s'\"]+:(?!\d+(?:[/,?]|$))[^\s'\"@]*)@"
+)
+_SIGNATURE = re.compile(
+    r"(?<=[?&])(sig|signature|token|x-amz-(?:signature|credential|security-token)|awsaccesskeyid)=[^&\s'\"]*",
+    re.IGNORECASE,
+)
+
+
+def masked(text: str) -> str:
+    """Return `text` with *** for the credentials in each URI: user information, and signatures in queries."""
+    return _SIGNATURE.sub(r"\1=***", _USER.sub("***@", text)) if "://" in text else text
+
+
+def require_no_credentials(option: str, uri: str) -> None:
+    """Raise UsageError if `uri`, the value of `option`, contains credentials; its message masks them.
+
+    URIs are printed, logged, saved in plans and passed to executors.
+    """
+    if masked(uri) != uri:
+        raise UsageError(
+            f"{option} {masked(uri)}: a URI must not contain a user, a password or a signature",
+            hint="leave them out of the URI; a store's client reads credentials from the environment or from "
+            "its own files, a Kafka client from the file of --command-config",
+        )
+
 
 def folder_of(option: str, uri: str) -> Path:
     """Return the folder that file:///dir, file:dir or a plain path names; UsageError for another URI."""
+    require_no_credentials(option, uri)
     scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
     if scheme not in {"", "file"}:
         raise UsageError(

@@ -1,10 +1,12 @@
 """Read byte ranges of one segment, in the remote tier or in a broker's log directory."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from tierctl.errors import NotFoundError
+from tierctl.files import open_regular, read_regular
 from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
@@ -107,7 +109,7 @@ class LocalSegmentFile:
     def read(self, position: int, length: int) -> bytes:
         """Implement `SegmentSource.read`."""
         try:
-            with self.segment.log.open("rb") as stream:
+            with os.fdopen(open_regular(self.segment.log), "rb") as stream:
                 stream.seek(position)
                 return stream.read(max(length, 0))
         except FileNotFoundError:
@@ -120,7 +122,7 @@ class LocalSegmentFile:
         """Return the index file beside the log; None if there is none of that type."""
         path = self._index_path(index_type)
         try:
-            return None if path is None else path.read_bytes()
+            return None if path is None else read_regular(path)
         except FileNotFoundError:
             return None
 

@@ -6,11 +6,12 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tierctl.errors import CorruptInputError, TierctlError
 from tierctl.model.progress import FIRST_S, Advance, Unit, no_op
+from tierctl.model.uris import masked
 from tierctl.report.log_file import LogFile
 from tierctl.report.terminal import printable
 
@@ -83,6 +84,12 @@ class Console:
 
     def error(self, report: ErrorReport) -> None:
         """Print an error: its message and its hint, or one JSON object."""
+        report = replace(
+            report,
+            message=masked(report.message),
+            hint=report.hint and masked(report.hint),
+            where=report.where and masked(report.where),
+        )
         if self.log is not None:
             facts = asdict(report)
             self.log.write("error", facts.pop("message"), **facts)
@@ -111,6 +118,7 @@ class Console:
         is_urgent: bool = False,
         is_shown: bool = True,
     ) -> None:
+        text = masked(text)
         if self.log is not None:
             self.log.write(_LEVELS.get(key, "info"), _with_next(text, following))
         if not is_shown or (self.is_quiet and not is_urgent):

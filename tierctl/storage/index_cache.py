@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
-from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
+from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, read_regular, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.settings import broker
 from tierctl.storage.base import RemoteStorageManager
@@ -115,7 +115,7 @@ class RemoteIndexCache:
         if index_type is None or len(id_and_suffix) < 22 or not (offset.isascii() and offset.isdigit()):
             return False
         try:
-            _check(path.read_bytes(), index_type, int(offset), source=path.name)
+            _check(read_regular(path), index_type, int(offset), source=path.name)
         except CorruptInputError:
             self._unlink(path)
             return False
@@ -141,7 +141,7 @@ class RemoteIndexCache:
     def _read_cached(self, name: str, start_offset: int, index_type: IndexType) -> bytes | None:
         path = self._folder / name
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
             os.utime(path)
             _check(data, index_type, start_offset, source=name)
         except FileNotFoundError:

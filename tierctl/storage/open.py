@@ -79,15 +79,13 @@ class TierSpec:
     def resolved(self, remote: RemoteStorageManager) -> Self:
         """Return this spec with the layout, endpoint and retry settings of `remote`, which it opened.
 
-        An executor that opens the result detects nothing. Raise UsageError if the URI contains a password.
+        An executor that opens the result detects nothing. Raise UsageError for a tier that
+        `open_tier` did not open.
         """
         retry = remote.settings if isinstance(remote, RetryingStorage) else None
         tier = object_tier(remote)
-        if tier is None or urlsplit(self.uri).password is not None:
-            raise UsageError(
-                "this tier can't be opened by another process",
-                hint="credentials belong into the environment of the process that opens it, not into the URI",
-            )
+        if tier is None:
+            raise UsageError("this tier can't be opened by another process")
         return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=retry)
 
     def shared(self, by: Callable[[], int]) -> Self:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -309,3 +309,23 @@ def test_options_of_the_jvm(spark: "SparkSession", option: str) -> None:
     assert jvm is not None
     options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     assert option in list(options)
+
+
+def test_no_module_of_the_current_folder_runs(capture: Callable[[str], Path], tmp_path: Path) -> None:
+    """Another user may have put modules into the folder in which an operator runs tierctl."""
+    mark = tmp_path / "ran"
+    for name in ("pandas", "pyarrow", "tierctl", "json", "secrets", "queue"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')\n")
+    root = capture("tiered-cluster")
+    where = ("--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+    spark = ("--engine", "spark", "--master", "local[2]")
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "tierctl", "verify", *where, *spark],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=str(Path(__file__).parents[3])),
+        capture_output=True,
+        timeout=180,
+        check=False,
+        text=True,
+    )
+    assert (ran.returncode, mark.exists()) == (0, False), ran.stderr

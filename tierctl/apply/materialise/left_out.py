@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.files import PLAIN, replace_durably
+from tierctl.files import PLAIN, read_regular, replace_durably
 from tierctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Removal:
         """Return the list of a new log for these keys; None if there is none that the key has signed."""
         path = self.path(partition)
         try:
-            data, signature = path.read_bytes(), _signature_of(path).read_bytes()
+            data, signature = read_regular(path), read_regular(_signature_of(path))
         except FileNotFoundError:
             return None
         if not self.key.has_signed(data, signature):

@@ -11,7 +11,7 @@ from pathlib import Path
 from tierctl.apply.labels import effect
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.errors import MetadataError, TierctlError
-from tierctl.files import replace_durably
+from tierctl.files import read_regular, replace_durably
 from tierctl.model import EpochEntry, TopicPartition
 from tierctl.plan.steps import LOG_DIR, Step
 from tierctl.wire.files.checkpoints import (
@@ -65,11 +65,11 @@ def _write(folder: Path, steps: Sequence[Step]) -> None:
 
 def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file."""
-    present = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
+    present = read_offset_checkpoint(read_regular(path)) if path.exists() else {}
     _replace(path, write_offset_checkpoint({**present, **offsets}))
 
 
 def _replace(path: Path, data: bytes) -> None:
     # A run that continues an interrupted one must not overwrite the backup that the first one made.
-    if not path.exists() or path.read_bytes() != data:
+    if not path.exists() or read_regular(path) != data:
         replace_durably(path, data, backup=True)

@@ -15,7 +15,7 @@ from tierctl.apply.materialise.new_folder import NewFolder, remove_left
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.rebuild.checkpoints import merge_offsets
 from tierctl.errors import SafetyRefusal, SpoolError, TierctlError
-from tierctl.files import replace_durably
+from tierctl.files import read_regular, replace_durably
 from tierctl.model import TopicIdPartition, TopicPartition
 from tierctl.plan.restore.new_log import NewLog
 from tierctl.plan.steps import LOG_DIR, Step
@@ -70,7 +70,7 @@ class NewNode(NewLogs):
         return _attempted(steps, self._write_bootstrap)
 
     def _write_bootstrap(self) -> None:
-        if self.bootstrap_path.read_bytes() != self.former:
+        if read_regular(self.bootstrap_path) != self.former:
             raise SafetyRefusal(f"{self.bootstrap_path} was changed by another program", hint="plan again")
         with effect("restore.bootstrap.write"):
             replace_durably(self.bootstrap_path, self.content, backup=True)
@@ -108,7 +108,7 @@ def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Return whether the folder exists and has exactly these files with this content."""
     if not folder.is_dir() or {path.name for path in folder.iterdir()} != files.keys():
         return False
-    return all((folder / name).read_bytes() == data for name, data in files.items())
+    return all(read_regular(folder / name) == data for name, data in files.items())
 
 
 def _attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:

@@ -18,6 +18,7 @@ from tierctl.commands.recovery.without_keys import WithoutKeys
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.files import list_segments
 from tierctl.metadata.base import RemoteLogMetadataManager
@@ -271,7 +272,7 @@ def _target(log_dir: Path, folder: Path) -> Target:
     topic_id = None
     with suppress(FileNotFoundError):
         try:
-            topic_id = read_partition_metadata((folder / PARTITION_METADATA_FILE).read_bytes())
+            topic_id = read_partition_metadata(read_regular(folder / PARTITION_METADATA_FILE))
         except CorruptInputError as e:
             raise e.within(str(folder / PARTITION_METADATA_FILE)) from None
     segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.errors import CorruptInputError, LockedError
-from tierctl.files import PLAIN, exclusive, replace_durably
+from tierctl.files import PLAIN, exclusive, read_regular, replace_durably
 from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
@@ -23,7 +23,7 @@ def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
     Raise LockedError if another run, which makes the directory, has not yet written the manifest.
     """
     try:
-        manifest = Manifest.loads((folder / MANIFEST).read_bytes())
+        manifest = Manifest.loads(read_regular(folder / MANIFEST))
     except FileNotFoundError:
         raise LockedError(f"another tierctl is writing {folder}", hint="wait for it to end") from None
     for name, entry in sorted(manifest.caches.items()):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.errors import CorruptInputError
+from tierctl.files import read_regular
 from tierctl.metadata.state_dir.cache_file import SUFFIX, partition_of
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.model import MetadataEvent, TopicPartition, Uuid
@@ -129,7 +130,7 @@ def remote_index_files(folder: Path) -> list[Path]:
 
 def read_cache(path: Path) -> CacheFile:
     """Read the file at `path`. Raise CorruptInputError if its header can't be read, or OSError."""
-    data = path.read_bytes()
+    data = read_regular(path)
     try:
         if path.suffix == remoteindex.SUFFIX:
             return _remote_index(path, data)
@@ -258,7 +259,7 @@ def manifest_of(folder: Path) -> Manifest:
 def _manifest_at(path: Path, _version: tuple[int, int, int]) -> Manifest:
     # The manifest lists thousands of caches and is asked once for each of them, so the parsed form is cached.
     try:
-        return Manifest.loads(path.read_bytes())
+        return Manifest.loads(read_regular(path))
     except CorruptInputError as error:
         raise error.within(str(path)) from None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
-from tierctl.files import broker_kept_out, exclusive, replace_durably
+from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.metadata.cache_files.check import against_manifest
 from tierctl.metadata.cache_files.compact import Compacted, compacted
 from tierctl.metadata.cache_files.files import listed_in_manifest, manifest_of, read_cache
@@ -98,7 +98,7 @@ def _replace(folder: Path, plans: Iterable[Rewrite]) -> None:
         new = each.plan.compacted
         if new is None:
             continue
-        if crc32c(each.path.read_bytes()) != each.plan.crc:
+        if crc32c(read_regular(each.path)) != each.plan.crc:
             raise SafetyRefusal(
                 f"{each.path} is not the file that was read: it its content has changed",
                 hint="run the command again; with --engine spark, executors must see the same files",

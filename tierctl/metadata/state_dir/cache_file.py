@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.files import BACKUP_SUFFIX, FileSystem, write_durably
+from tierctl.files import BACKUP_SUFFIX, FileSystem, read_regular, write_durably
 from tierctl.metadata.state_dir.manifest import CacheEntry
 from tierctl.metadata.user_partitions import user_partitions
 from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
@@ -55,7 +55,7 @@ def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> Lo
 
     Raises CorruptInputError if events are missing, damaged or of another partition, and OSError.
     """
-    data = path.read_bytes()
+    data = read_regular(path)
     try:
         header, start = flatfile.read_header(data)
         found = decode_values(data, start, entry.events)
@@ -106,7 +106,7 @@ def extend_cache(path: Path, end: int, extension: Extension, *, fs: FileSystem) 
         _append(path, end, entries, fs)
         return end + len(entries)
     elif end:
-        data = path.read_bytes()
+        data = read_regular(path)
         old = data[flatfile.read_header(data)[1] : end]
     header = flatfile.encode_header(
         flatfile.FlatFileHeader(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
+from tierctl.files import read_regular
 from tierctl.locallog import list_partitions
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.wire.files.meta_properties import META_PROPERTIES
@@ -33,7 +34,7 @@ def require_own_state(folder: Path, topic_id: str | None, *, may_be_new: bool = 
         )
     require_no_log_dir(folder)
     try:
-        manifest = Manifest.loads((folder / MANIFEST).read_bytes())
+        manifest = Manifest.loads(read_regular(folder / MANIFEST))
     except FileNotFoundError:
         return
     require_same_topic(folder, manifest.topic_id, topic_id)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
-from tierctl.files import BACKUP_SUFFIX, PLAIN, FileSystem, exclusive, replace_durably
+from tierctl.files import BACKUP_SUFFIX, PLAIN, FileSystem, exclusive, read_regular, replace_durably
 from tierctl.metadata.state_dir.cache_file import (
     Extension,
     LoadedCache,
@@ -98,7 +98,7 @@ class StateDirectory:
         path = self._folder / MANIFEST
         new = Manifest(topic_id=topic.topic_id, metadata_partitions=topic.partition_count)
         try:
-            found = Manifest.loads(path.read_bytes())
+            found = Manifest.loads(read_regular(path))
         except FileNotFoundError:
             return new
         except CorruptInputError as e:
@@ -118,7 +118,7 @@ class StateDirectory:
     def _read_committed(self) -> dict[int, int]:
         path = self._folder / COMMITTED_OFFSETS
         try:
-            return dict(committed_offsets.read(path.read_bytes()).offsets)
+            return dict(committed_offsets.read(read_regular(path)).offsets)
         except FileNotFoundError:
             return {}
         except CorruptInputError as e:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.files import PLAIN, FileSystem, replace_durably
+from tierctl.files import PLAIN, FileSystem, read_regular, replace_durably
 
 T = TypeVar("T")
 _MALFORMED = (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError)
@@ -21,7 +21,7 @@ def read_json(
     refuses; OSError.
     """
     try:
-        return parse(json.loads(path.read_bytes()))
+        return parse(json.loads(read_regular(path)))
     except FileNotFoundError:
         return if_missing
     except _MALFORMED as e:

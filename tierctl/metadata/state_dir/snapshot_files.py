@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
-from tierctl.files import FileSystem, write_durably
+from tierctl.files import FileSystem, read_regular, write_durably
 from tierctl.metadata.state_dir.manifest import CacheEntry, Manifest, SnapshotEntry
 from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
@@ -42,7 +42,7 @@ def _is_as_written(path: Path, entry: CacheEntry) -> bool:
 
 def _load(folder: Path, manifest: Manifest, number: int, state: TierState) -> bool:
     try:
-        data = (folder / f"{PREFIX}{number}").read_bytes()
+        data = read_regular(folder / f"{PREFIX}{number}")
     except FileNotFoundError:
         return False
     if (len(data), crc32c(data)) != manifest.snapshots[number]:

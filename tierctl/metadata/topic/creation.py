@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tierctl.errors import LockedError
-from tierctl.files import TEMP_SUFFIX, FileSystem, exclusive, write_durably
+from tierctl.files import TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import LOCK
@@ -83,7 +83,7 @@ def _known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
     for partition in found:
         path = folder / f"{METADATA_TOPIC}-{partition}" / PARTITION_METADATA_FILE
         if path.is_file():
-            return read_partition_metadata(path.read_bytes())
+            return read_partition_metadata(read_regular(path))
     return None
 
 

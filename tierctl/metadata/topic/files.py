@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from tierctl.files import FileBytes
+from tierctl.files import FileBytes, read_regular
 from tierctl.wire.batches.segment_file import LogBytes
 
 
@@ -60,7 +60,7 @@ class LocalFiles:
 
     def content(self, path: Path) -> bytes | None:
         """Implement `LogFiles.content`."""
-        return path.read_bytes() if path.is_file() else None
+        return read_regular(path) if path.is_file() else None
 
     def name_of(self, path: Path) -> str:
         """Implement `LogFiles.name_of`."""

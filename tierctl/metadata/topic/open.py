@@ -14,6 +14,7 @@ from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, MetadataTop
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.folder import FolderTopic, partitions_in
 from tierctl.model.location import TopicLocation
+from tierctl.model.uris import require_no_credentials
 from tierctl.storage import stores
 from tierctl.storage.stores.schemes import SCHEMES, store_uri
 
@@ -40,6 +41,7 @@ def topic_location(
 
     Raises UsageError for an unknown scheme.
     """
+    require_no_credentials(option, given)
     scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else "file"
     if scheme not in {"kafka", *SCHEMES}:
         raise UsageError(

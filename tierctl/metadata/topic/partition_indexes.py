@@ -5,12 +5,13 @@ ERROR "Could not find offset index file corresponding to log file" (LogLoader.lo
 """
 
 import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
-from tierctl.files import FileSystem, write_durably
+from tierctl.files import FileSystem, open_regular, read_regular, write_durably
 from tierctl.wire.batches.batch_heads import BatchHead, Buffer, scan_at, walk
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, build_indexes
 
@@ -34,8 +35,8 @@ def read_indexes(log: Path, base_offset: int) -> SegmentIndexes:
     """Return the indexes beside a segment's log file; without entries if one is missing or damaged."""
     try:
         return SegmentIndexes(
-            OffsetIndex.decode(log.with_suffix(INDEX).read_bytes(), base_offset),
-            TimeIndex.decode(log.with_suffix(TIME_INDEX).read_bytes(), base_offset),
+            OffsetIndex.decode(read_regular(log.with_suffix(INDEX)), base_offset),
+            TimeIndex.decode(read_regular(log.with_suffix(TIME_INDEX)), base_offset),
         )
     except (FileNotFoundError, CorruptInputError):
         return SegmentIndexes.none(base_offset)
@@ -53,7 +54,7 @@ def write_indexes(log: Path, known: SegmentIndexes, *, fs: FileSystem) -> None:
 
 def _extended(log: Path, known: SegmentIndexes) -> SegmentIndexes:
     base_offset = known.offsets.base_offset
-    with log.open("rb") as file:
+    with os.fdopen(open_regular(log), "rb") as file:
         if log.stat().st_size == 0:
             return SegmentIndexes.none(base_offset)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buf:

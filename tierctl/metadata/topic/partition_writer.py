@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
-from tierctl.files import FileSystem, replace_durably, write_durably
+from tierctl.files import FileSystem, read_regular, replace_durably, write_durably
 from tierctl.metadata.topic.partition_indexes import (
     INDEX,
     TIME_INDEX,
@@ -101,7 +101,7 @@ class PartitionWriter:
         """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
         path = self._log.folder / LEADER_EPOCHS_FILE
         try:
-            entries = read_leader_epoch_checkpoint(path.read_bytes())
+            entries = read_leader_epoch_checkpoint(read_regular(path))
         except FileNotFoundError:
             entries = ()
         except CorruptInputError as e:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tierctl.errors import SafetyRefusal
-from tierctl.files import FileBytes, FileSystem, write_durably
+from tierctl.files import FileBytes, FileSystem, read_regular, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.partition_indexes import INDEX, TIME_INDEX
 from tierctl.metadata.topic.partition_log import PartitionLog
@@ -68,7 +68,7 @@ class Replicas:
                 self._complete(log.path(base), replica.path(base), _valid_bytes(log, base))
             epochs = log.folder / LEADER_EPOCHS_FILE
             if epochs.is_file():
-                write_durably(replica.folder / LEADER_EPOCHS_FILE, [epochs.read_bytes()], fs=self._fs)
+                write_durably(replica.folder / LEADER_EPOCHS_FILE, [read_regular(epochs)], fs=self._fs)
 
     def _found(self, logs: Iterable[PartitionLog]) -> Iterator[tuple[PartitionLog, PartitionLog]]:
         """Yield each of `logs` with each of its replicas."""

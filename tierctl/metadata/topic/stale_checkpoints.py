@@ -7,7 +7,7 @@ log: a broker would hide new records below them, or not recover them after a cra
 from collections.abc import Mapping
 from pathlib import Path
 
-from tierctl.files import FileSystem, replace_durably
+from tierctl.files import FileSystem, read_regular, replace_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.wire.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
@@ -29,7 +29,7 @@ def drop_stale_entries(folder: Path, end_offsets: Mapping[int, int], *, fs: File
         path = folder / name
         if not path.is_file():
             continue
-        offsets = read_offset_checkpoint(path.read_bytes())
+        offsets = read_offset_checkpoint(read_regular(path))
         kept = {
             key: offset
             for key, offset in offsets.items()

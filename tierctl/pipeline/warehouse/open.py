@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from tierctl.errors import UsageError
 from tierctl.files import PLAIN, exclusive
 from tierctl.metadata.topic.disk_errors import translated
+from tierctl.model.uris import require_no_credentials
 from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
 from tierctl.storage.stores.base import ConditionalStore, delete_all
@@ -40,14 +41,10 @@ class WarehouseSpec:
     @classmethod
     def of(cls, uri: str) -> Self:
         """Return the address of file:///dir or s3://bucket/folder; raise UsageError for another URI."""
+        require_no_credentials("--warehouse", uri)
         parts = urlsplit(uri)
         if parts.scheme != "s3":
             return cls(uri=uri)
-        if parts.password is not None:
-            raise UsageError(
-                f"the warehouse's URI contains a password: s3://{parts.hostname}{parts.path}",
-                hint="give credentials in the environment; expected s3://bucket/folder",
-            )
         return cls(uri=uri, endpoint=open_store(uri, named_by="--warehouse").endpoint)
 
     def open_store(self) -> ObjectStore:

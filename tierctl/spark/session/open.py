@@ -44,8 +44,11 @@ _EVERYWHERE = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
+_SAFE_PATH = "PYTHONSAFEPATH"
+"""Python does not import modules from the current folder, in which other users may put some."""
 _CLASSIC = {
     "spark.app.name": "tierctl",
+    f"spark.executorEnv.{_SAFE_PATH}": "1",
     # tierctl shows its own progress.
     "spark.ui.showConsoleProgress": "false",
     SPECULATION: "false",
@@ -154,6 +157,8 @@ def _connected(settings: SparkSettings) -> SparkSession:
 
 def _classic(settings: SparkSettings) -> SparkSession:
     _choose_python(settings)
+    # Python workers on this machine inherit the variable of the driver's JVM.
+    os.environ[_SAFE_PATH] = "1"
     given = dict(settings.conf) | ({} if settings.master is None else {"spark.master": settings.master})
     with WAITS.waiting("starting the Java virtual machine of Spark"):
         virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)

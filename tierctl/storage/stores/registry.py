@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.files import PLAIN, FileSystem
+from tierctl.model.uris import require_no_credentials
 from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
 from tierctl.storage.stores.schemes import FILE, STORES, unknown_scheme
 
@@ -39,6 +40,7 @@ def open_store_at(address: StoreAddress) -> ObjectStore:
 
 def parse_store_uri(uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN) -> StoreAddress:
     """Return the address that `uri` names; `endpoint` and `files` as for `open_store`."""
+    require_no_credentials("the store", uri)
     parts = urlsplit(uri)
     kind = STORES.get(parts.scheme)
     if kind is None:

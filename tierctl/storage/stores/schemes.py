@@ -11,7 +11,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
-from tierctl.model.uris import folder_of
+from tierctl.model.uris import folder_of, require_no_credentials
 
 FILE = "file"
 
@@ -53,6 +53,7 @@ def store_uri(option: str, given: str) -> str:
 
     Raise UsageError if no store has the scheme of `given`.
     """
+    require_no_credentials(option, given)
     scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else FILE
     if scheme == FILE:
         return folder_of(option, given).as_uri()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierctl.errors import UsageError
+from tierctl.files import open_regular, read_regular
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.problems import ProblemKind, SettingProblem
 from tierctl.model.settings.secrets import holds_secret, shown
@@ -84,7 +85,7 @@ class PropertiesFile:
 def read_to_end(path: Path, source: SettingSource) -> PropertiesFile:
     """Read the properties file `path`, a file of the kind `source`, to its end."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
         mode = path.stat().st_mode
     except OSError as e:
         return PropertiesFile(path, StatedSettings({}, {}), [unreadable(path, e)])
@@ -136,7 +137,7 @@ def open_permissions(path: Path, mode: int, what: str) -> Iterator[SettingProble
 def check_secret_file(path: Path, named_by: SettingProblem, what: str) -> Iterator[SettingProblem]:
     """Yield the problems of a file of keys that a setting names; `named_by` has the place of the setting."""
     try:
-        with path.open("rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
     except OSError as e:
         yield unreadable(path, e, named_by=named_by)

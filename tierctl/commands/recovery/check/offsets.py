@@ -9,6 +9,7 @@ from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.expected import ExpectedLog
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import TierctlError
+from tierctl.files import read_regular
 from tierctl.model import EpochEntry, TopicConfig, TopicPartition
 from tierctl.model.cluster import PartitionOffsets
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -116,7 +117,7 @@ def check_epoch_files(results: Results, logs: Sequence[ExpectedLog], log_dirs: S
             path = log_dir / str(each.name) / LEADER_EPOCHS_FILE
             if path.is_file():
                 with results.making(RestoreCheck.LEADER_EPOCHS, each.name):
-                    _decide(results, each, read_leader_epoch_checkpoint(path.read_bytes()), str(path))
+                    _decide(results, each, read_leader_epoch_checkpoint(read_regular(path)), str(path))
 
 
 def _decide(results: Results, expected: ExpectedLog, found: Sequence[EpochEntry], where: str) -> None:

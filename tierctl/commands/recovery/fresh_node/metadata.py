@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tierctl.commands.resources import Resources
 from tierctl.errors import RemoteTierMissing, SafetyRefusal
+from tierctl.files import read_regular
 from tierctl.locallog import FormattedNode
 from tierctl.metadata.base import RemoteLogMetadataManager, no_op
 from tierctl.metadata.open import open_metadata
@@ -50,7 +51,7 @@ class NewNodeMetadata:
                     hint="name the server.properties of the node with --config, the same as in the first run",
                 )
             path = partition_folder(self._folder, made[-1]) / PARTITION_METADATA_FILE
-            self._topic_id = read_partition_metadata(path.read_bytes())
+            self._topic_id = read_partition_metadata(read_regular(path))
         else:
             self._topic_id = _known_id(remote) or _derived_id(node)
         settings = self._settings

@@ -9,6 +9,7 @@ from tierctl.apply.materialise.new_folder import former_folder
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal
+from tierctl.files import read_regular
 from tierctl.locallog.files import list_segments, read_if_exists
 from tierctl.model import ListedSet, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.preconditions import INTERNAL_TOPICS
@@ -116,7 +117,7 @@ def _target(partition: TopicPartition, log_dir: Path, folder: Path) -> Target | 
     segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
     # Only an empty log, whose files are small, can be replaced: larger files are not read.
     is_small = sum(size for _, size in segments) <= _SMALL_BYTES
-    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if is_small else {}
+    files = {path.name: read_regular(path) for path in sorted(folder.iterdir())} if is_small else {}
     return Target(
         partition=TopicIdPartition(topic_id, partition.topic, partition.partition),
         log_dir=log_dir,
