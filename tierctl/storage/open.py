@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model.progress import WAITS
+from tierctl.model.uris import require_no_credentials
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
@@ -80,10 +81,11 @@ class TierSpec:
         """Return this spec with the layout, endpoint and retry settings of `remote`, which it opened.
 
         An executor that opens the result detects nothing. Raise UsageError for a tier that
-        `open_tier` did not open.
+        `open_tier` did not open, and for a URI with credentials.
         """
         retry = remote.settings if isinstance(remote, RetryingStorage) else None
         tier = object_tier(remote)
+        require_no_credentials("--remote", self.uri)
         if tier is None:
             raise UsageError("this tier can't be opened by another process")
         return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=retry)
