@@ -1,6 +1,7 @@
 """A leader-epoch checkpoint that lost entries is no divergence: nothing that it lacks is deleted."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,35 @@ def test_sweep_refuses_the_partition_and_goes_on_with_the_others(
     assert {step["status"] for step in _rows(applied)} == {"done"}
     again = tier.run("segments", "--topic", "orders")
     assert {row["partition"] for row in _rows(again)} == {0}
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_explain_predicts_what_a_broker_deletes_that_leads_with_the_cut_checkpoint(
+    writable: Callable[[str], Path], tmp_path: Path, stale: bool
+) -> None:
+    """Also where only another replica than the newest one was cut."""
+    tier = Tier(writable, "after")
+    more: tuple[object, ...] = ()
+    if stale:
+        more = ("--log-dir", shutil.copytree(tier.logs, tmp_path / "a-follower"))
+    tier.cut([(4, 3667)], tmp_path / "a-follower" if stale else None)
+    where = tmp_path / "a-follower" if stale else tier.logs
+    rows = _rows(tier.run("explain", "orders", 0, *more))
+    deleted = {row["end_offset"]: row["reason"] for row in rows if row["next_action"] == "delete"}
+    assert deleted.keys() == {599, 1199, 1799, 2399, 2999}
+    assert all("once it leads with the cut leader epochs" in reason for reason in deleted.values())
+    assert all(str(where) in reason for reason in deleted.values()) or not stale
+    [found] = _found(tier.run("verify", "--topic", "orders", *more), "cut_epochs")
+    assert str(where) in found["message"]
+
+
+def test_doctor_names_the_replica(writable: Callable[[str], Path], tmp_path: Path) -> None:
+    tier = Tier(writable, "after")
+    follower = shutil.copytree(tier.logs, tmp_path / "a-follower")
+    tier.cut([(4, 3667)], follower)
+    rows = _rows(tier.run("doctor", "--log-dir", follower))
+    found = {row["subject"]: row["outcome"] for row in rows if row["check"] == "leader_epochs"}
+    assert found == {str(tier.logs): "ok", str(follower / "orders-0"): "problem"}
 
 
 def test_retention_waits_for_the_repair(writable: Callable[[str], Path], tmp_path: Path) -> None:

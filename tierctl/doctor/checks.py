@@ -13,6 +13,7 @@ store_probe     the same, by writing probe objects
 state_dir       the state directory
 secrets         files with passwords and keys
 log_dirs        brokers' log directories
+leader_epochs   leader-epoch checkpoints of replicas, compared with the tier
 executors       the Spark session and its executors
 """
 
@@ -275,6 +276,14 @@ class Check(RowEnum):
         "later segment of the partition (segments written before Kafka 2.8 may have no snapshot).",
         fix="wait until retention has deleted the segment, or raise the log start offset above it "
         "(DeleteRecords)",
+    )
+    LEADER_EPOCHS = Row(
+        "leader_epochs",
+        Outcome.PROBLEM,
+        needs="--log-dir and --metadata",
+        why="A broker that leads with a leader-epoch checkpoint that lost entries deletes the segments of "
+        "these epochs from the tier.",
+        fix="keep the replica from leading, stop its broker, and run tierctl rebuild --log-start tier",
     )
     SPARK_SESSION = Row(
         "spark_session",

@@ -131,6 +131,7 @@ class LeaderLogs:
     ) -> int:
         """Return the size of the batches with offsets in [start, end), read one after the other.
 
+        The first batch may begin below `start_offset`: DeleteRecords raises a log start inside a batch, too.
         Reading stops above `bytes_max`. Replicas and the tier have the same bytes.
         """
         doing = f"reading {partition} from offset {start_offset} on"
@@ -139,7 +140,7 @@ class LeaderLogs:
             fetch_one = partial(_fetch, partition=partition, offset=start_offset)
             data = self._ask(doing, fetch_one, Right("Read", partition.topic))
             heads = scan_heads(data, expected_offset=None)
-            mine = (heads.base_offsets >= start_offset) & (heads.base_offsets < end_offset)
+            mine = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset)
             total += int(heads.sizes_bytes[mine].sum())
             if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
                 break

@@ -35,6 +35,13 @@ class CutEpochs:
         """Return the highest offset of the segments, inclusive."""
         return max(segment.end_offset for segment in self.lost)
 
+    def is_deleted_by_brokers(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Return whether a broker that leads with the checkpoint deletes a segment whose epochs it lacks.
+
+        RLMExpirationTask deletes the segments whose epochs are all older than the checkpoint's first one.
+        """
+        return _newest_epoch(segment) < self.first.epoch
+
     def __str__(self) -> str:
         """Return what was found, without the place of the checkpoint."""
         many = "1 segment" if len(self.lost) == 1 else f"{len(self.lost)} segments"

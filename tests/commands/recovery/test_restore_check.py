@@ -164,6 +164,28 @@ def test_a_cluster_that_serves_the_tier_is_clean(
     assert cluster.closed == 0
 
 
+@pytest.mark.parametrize("log_start", [405, 1000])
+def test_delete_records_inside_a_batch_or_segment_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path], log_start: int
+) -> None:
+    cluster = deepcopy(served)
+    changed_offsets(log_start_offset=log_start)(cluster)
+    first, *others = cluster.epochs[KEY]
+    cluster.epochs[KEY] = (first._replace(start_offset=log_start), *others)
+    for own in cluster.records.values():
+        own[KEY] = [record for record in own[KEY] if record.offset >= log_start]
+    root = capture("tiered-cluster")
+    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    assert [row for row in rows if row["verdict"] == "failed"] == []
+    assert ran.code != 3
+    # At the border of a segment, a leader that knew no segments may have raised it.
+    changed_offsets(log_start_offset=600)(cluster)
+    cluster.epochs[KEY] = (first._replace(start_offset=600), *others)
+    _, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    assert any("earliest is 600, expected 0" in row["found"] for row in rows if row["verdict"] == "failed")
+
+
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_found_by_its_check(
     monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path], case: str

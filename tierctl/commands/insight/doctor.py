@@ -23,6 +23,7 @@ from tierctl.doctor import brokers, clocks, log_dirs, metadata_topic, rights, se
 from tierctl.doctor.brokers import Broker
 from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, prevented
+from tierctl.doctor.leader_epochs import check_leader_epochs
 from tierctl.doctor.settings_files import check_file
 from tierctl.doctor.store import REFUSALS, examine_store
 from tierctl.doctor.store_probe import probe_store
@@ -377,9 +378,14 @@ class _Run:
         for each in self.request.log_dir:
             checks = (Check.LOG_DIR_ACCESS, Check.LOG_SNAPSHOTS)
             make(checks, str(each), partial(log_dirs.check_log_dir, each, select))
+            if self.request.metadata is not None:
+                make([Check.LEADER_EPOCHS], str(each), partial(self._of_leader_epochs, each))
         files = list(secret_files(self.request, self.request.profile_file))
         if files:
             make([Check.SECRETS], "", lambda: secrets.check_secrets(files))
+
+    def _of_leader_epochs(self, folder: Path) -> Iterator[Result]:
+        return check_leader_epochs(folder, self._selects, self.resources.metadata().refresh())
 
     def _selects(self, partition: TopicPartition) -> bool:
         return admits_topic(self.request.topic, partition.topic)

@@ -18,9 +18,11 @@ from tierctl.model.settings import broker, topic
 from tierctl.model.settings.stated import SettingSource, StatedSettings
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason
+from tierctl.plan.retention.kept import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.tier import TierState
 
 
@@ -182,7 +184,11 @@ def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iter
         for step in plan.steps:
             verdicts.setdefault(step.segment_id, (NextAction.DELETE, Reason.of(step.reason)))
         for kept in plan.kept:
-            verdicts.setdefault(kept.segment_id, (NextAction.NONE, kept.reason))
+            action = NextAction.DELETE if kept.reason.facts.get("is_deleted") else NextAction.NONE
+            verdicts.setdefault(kept.segment_id, (action, kept.reason))
+    for segment_id, reason in _deleted_by_replicas(run, state):
+        if verdicts.get(segment_id, (NextAction.NONE,))[0] is not NextAction.DELETE:
+            verdicts[segment_id] = (NextAction.DELETE, reason)
     settings = _Settings(plans[-1].basis.configs)
     for part in state:
         if part.topic_id_partition not in run.resources.selection:
@@ -191,6 +197,16 @@ def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iter
         for segment in part.cache.list_remote_log_segments():
             action, reason = verdicts.get(segment.segment_id, (NextAction.NONE, undecided))
             yield _remote_row(segment, action, reason, settings)
+
+
+def _deleted_by_replicas(run: Mutation, state: TierState) -> Iterator[tuple[Uuid, Reason]]:
+    """Yield the segments that a replica deletes once it leads, because its leader epochs were cut."""
+    for log in run.read_logs():
+        part = state.partition(log.topic_id_partition)
+        cut = None if part is None else cut_epochs_of(log, part.segments)
+        if cut is not None:
+            for segment in filter(cut.is_deleted_by_brokers, cut.lost):
+                yield segment.segment_id, why_cut(cut, segment, f"the replica in {log.directory.parent}")
 
 
 def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:

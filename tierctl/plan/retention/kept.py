@@ -8,6 +8,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import Expiry
 from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.plan.steps import Kept, Step
+from tierctl.state.cut_epochs import CutEpochs
 from tierctl.state.partition_segments import PartitionSegments
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -60,7 +61,16 @@ def _why_not_finished(segment: RemoteLogSegmentMetadata) -> Reason:
 
 def _why_off_lineage(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
     """Return how the epochs of `segment` differ from those of the log."""
+    if view.cut is not None and segment in view.cut.lost:
+        return why_cut(view.cut, segment, "the log")
     theirs = ", ".join(f"{epoch}@{start}" for epoch, start in segment.segment_leader_epochs)
     known = ", ".join(f"{epoch}@{start}" for epoch, start in view.current.entries)
     detail = f"{theirs} are not those of the log: {known}, up to offset {view.log_end_offset}"
     return Reason(ReasonKind.OFF_LINEAGE, detail=detail)
+
+
+def why_cut(cut: CutEpochs, segment: RemoteLogSegmentMetadata, log: str) -> Reason:
+    """Return what brokers do with a segment whose epochs the checkpoint of `log` lost."""
+    return Reason(
+        ReasonKind.CUT_EPOCHS, is_deleted=cut.is_deleted_by_brokers(segment), log=log, detail=str(cut)
+    )

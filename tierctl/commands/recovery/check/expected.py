@@ -2,14 +2,17 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, Self
 
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.materialise import until_offset
 from tierctl.commands.resources import Resources
 from tierctl.errors import NotFoundError, TierctlError, UsageError
-from tierctl.model import IsolationLevel, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.cluster import TopicFacts
+from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.cluster import PartitionOffsets, TopicFacts
 from tierctl.plan.materialise import Until
+from tierctl.plan.rebuild.choice import Choice
+from tierctl.plan.rebuild.log_start import Log, find_log_start
 from tierctl.plan.rebuild.partition import PartitionDecision
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, readable_partitions
@@ -54,6 +57,44 @@ class ExpectedLog:
     def reader(self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> PartitionReader:
         """Return a reader of the tier's records; it adds its errors to `problems`."""
         return PartitionReader(self.log, self.resources.indexes, self.problems.append, isolation=isolation)
+
+
+class AskedLeaders(Protocol):
+    """The methods of `kafka.cluster.Cluster` that `LeaderLog.asked` calls."""
+
+    def partition_offsets(
+        self, partitions: Sequence[TopicPartition], /
+    ) -> Mapping[TopicPartition, PartitionOffsets]:
+        """Return the offsets that leaders report."""
+        ...
+
+    def leader_epochs(self, partition: TopicPartition, /) -> tuple[EpochEntry, ...]:
+        """Return the leader epochs from the log start on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLog:
+    """What a leader reports of a log, as `find_log_start` needs it."""
+
+    leader_epochs: tuple[EpochEntry, ...]
+    log_start_offset: int
+    local_log_start_offset: int
+    log_end_offset: int
+
+    @classmethod
+    def asked(cls, leaders: AskedLeaders | None, name: TopicPartition) -> Self | None:
+        """Return the log of `name` on its leader; None if it can't be asked, which other checks report."""
+        if leaders is None:
+            return None
+        try:
+            found = leaders.partition_offsets([name])[name]
+            epochs = leaders.leader_epochs(name) if found.log_start_offset else ()
+        except TierctlError:
+            return None
+        local = found.local_log_start_offset
+        start = found.log_start_offset
+        return cls(epochs, start, start if local is None else local, found.high_watermark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +158,17 @@ def expected_log(
     decision: PartitionDecision,
     naming: Naming,
     until: Until,
+    *,
+    leader: Log | None = None,
 ) -> ExpectedLog:
-    """Return the log that brokers must serve for one partition of the tier."""
+    """Return the log that brokers must serve for one partition of the tier; `leader` is its leader's log."""
     source = partition.topic_id_partition
     problems: list[TierctlError] = []
     is_materialised = not naming.is_same_id(source)
     # Readers begin after the last hole, because brokers serve no segment before it.
-    start = max(decision.start_offset, decision.choice.first_offset or 0)
+    start = max(
+        decision.start_offset, decision.choice.first_offset or 0, _lawful_start(decision.choice, leader)
+    )
     end = decision.choice.next_offset or start
     log = resources.readable_log(partition, start, problems.append)
     cut = until_offset(resources, log, until) if is_materialised else None
@@ -143,6 +188,21 @@ def expected_log(
         is_cut=stop < end,
         problems=problems,
     )
+
+
+def _lawful_start(choice: Choice, leader: Log | None) -> int:
+    """Return the log start of the leader if DeleteRecords must have raised it, as `rebuild` decides; else 0.
+
+    A leader that raised it because it knew no segments takes the start of a segment, and its leader epochs
+    begin at the log start in any case.
+    """
+    if leader is None or not choice.chain:
+        return 0
+    if not leader.leader_epochs or leader.leader_epochs[0].start_offset != leader.log_start_offset:
+        return 0
+    found = find_log_start([choice.chain], [each for each, _ in choice.left], [leader])
+    is_within = found.raised_from is None and found.offset <= choice.chain[-1].end_offset
+    return found.offset if is_within else 0
 
 
 def require_one_topic(partitions: Sequence[ReadablePartition], as_topic: str | None) -> None:

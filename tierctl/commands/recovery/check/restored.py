@@ -12,6 +12,7 @@ from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.election import check_election
 from tierctl.commands.recovery.check.expected import (
     ExpectedLog,
+    LeaderLog,
     Naming,
     decided_partitions,
     expected_log,
@@ -162,7 +163,9 @@ class _Run:
                     _C.OBJECTS, naming.name_of(source), f"the tier of {source} can't be served: {why}"
                 )
             elif self._is_expected(naming, source):
-                log = expected_log(self.resources, readable[source], decision, naming, until)
+                is_own = cluster is not None and naming.is_same_id(source)
+                leader = LeaderLog.asked(cluster if is_own else None, naming.name_of(source))
+                log = expected_log(self.resources, readable[source], decision, naming, until, leader=leader)
                 self.logs.append(log)
 
     def _require_some(self) -> None:
