@@ -213,14 +213,6 @@ AGE_NOT_STATED = (
 )
 
 
-def _cut_epochs(facts: Mapping[str, Any]) -> str:
-    if not facts.get("is_deleted"):
-        return f"kept, because {facts['detail']}"
-    return (
-        f"a broker deletes it once it leads with the cut leader epochs of {facts['log']}: {facts['detail']}"
-    )
-
-
 def _no_limit(facts: Mapping[str, Any]) -> str:
     if facts.get("retention_bytes") is not None:
         kept = f"stays until the log grows{_size_part(facts)}"
@@ -309,10 +301,7 @@ _ROWS: dict[ReasonKind, _Row] = {
         rule="RLMExpirationTask, within leader epochs",
         text=_format("off the lineage: its epochs {detail}"),
     ),
-    _K.CUT_EPOCHS: _Row(
-        rule="RLMExpirationTask, by truncated leader epochs",
-        text=_cut_epochs,
-    ),
+    _K.CUT_EPOCHS: _Row(rule="RLMExpirationTask, by truncated leader epochs", text=_format("{detail}")),
     _K.DELETE_STARTED: _Row(rule=_EXPIRE, text=_format("resume of DELETE_SEGMENT_STARTED")),
     _K.TOPIC_DELETED: _Row(rule="RemotePartitionRemover (KIP-405)", text=_format("its partition is deleted")),
     _K.WILL_EXPIRE: _Row(rule=_BY_TIME, text=_will_expire, settings=_LIMITS),

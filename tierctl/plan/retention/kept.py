@@ -71,6 +71,6 @@ def _why_off_lineage(view: PartitionView, segment: RemoteLogSegmentMetadata) -> 
 
 def why_cut(cut: CutEpochs, segment: RemoteLogSegmentMetadata, log: str) -> Reason:
     """Return what brokers do with a segment whose epochs the checkpoint of `log` lost."""
-    return Reason(
-        ReasonKind.CUT_EPOCHS, is_deleted=cut.is_deleted_by_brokers(segment), log=log, detail=str(cut)
-    )
+    is_deleted = cut.is_deleted_by_brokers(segment)
+    what = f"a broker deletes it once it leads with the cut leader epochs of {log}" if is_deleted else "kept"
+    return Reason(ReasonKind.CUT_EPOCHS, is_deleted=is_deleted, detail=f"{what}: {cut}")
