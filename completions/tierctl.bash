@@ -128,7 +128,7 @@ _tierctl() {
         "doctor|--aiven-private-key") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "doctor|--topic") COMPREPLY=(); compopt +o default 2>/dev/null; _tierctl_stored topics; return ;;
         "doctor|--state-dir") COMPREPLY=(); return ;;
-        "doctor|--skip") COMPREPLY=($(compgen -W "broker_file client_file topic_file broker_conflicts brokers_agree broker_version custom_metadata metadata_settings metadata_replicas metadata_partitions topic_conflicts tiered_topics controller_clock event_clock store_clock cluster_rights metadata_rights topic_rights store_list store_read store_write store_delete store_conditions store_lease store_versioning store_lifecycle store_uploads state_dir_access state_dir_space secrets log_dir_access log_snapshots spark_session spark_python spark_scratch spark_cluster spark_metadata spark_store" -- "$cur")); return ;;
+        "doctor|--skip") COMPREPLY=($(compgen -W "broker_file client_file topic_file broker_conflicts brokers_agree broker_version custom_metadata metadata_settings metadata_replicas metadata_partitions topic_conflicts tiered_topics controller_clock event_clock store_clock cluster_rights metadata_rights topic_rights store_list store_read store_write store_delete store_conditions store_lease store_versioning store_lifecycle store_uploads state_dir_access state_dir_space secrets log_dir_access log_snapshots leader_epochs spark_session spark_python spark_scratch spark_cluster spark_metadata spark_store" -- "$cur")); return ;;
         "doctor|--topic-configs") COMPREPLY=(); return ;;
         "doctor|--kafka-version") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "doctor|--engine") COMPREPLY=($(compgen -W "local spark" -- "$cur")); return ;;
