@@ -90,7 +90,7 @@ class BatchStream:
         if self._left >= HEAD_SIZE:
             head = self._head()
             # A damaged length must not cause the rest of the segment to be read into memory.
-            if head.magic == MAGIC and head.base_offset >= self._expected and self._ends_well(head):
+            if 0 <= head.magic <= MAGIC and head.base_offset >= self._expected and self._ends_well(head):
                 self._have(head.size_bytes + HEAD_SIZE)
                 if head.base_offset > self._expected:
                     self._have_follower(head)
@@ -117,8 +117,10 @@ class BatchStream:
             return False
         after = BatchHead(0, *HEAD.unpack(raw))
         last = self._source.end_offset
-        in_range = head.next_offset <= after.base_offset and (last is None or after.base_offset <= last)
-        return after.magic == MAGIC and in_range
+        # The head of a message has no other offset than its last one.
+        following = head.next_offset if head.magic == MAGIC else head.base_offset + 1
+        in_range = following <= after.base_offset and (last is None or after.base_offset <= last)
+        return 0 <= after.magic <= MAGIC and in_range
 
     def _have(self, length: int) -> None:
         if self._left >= length or self._ended:
@@ -152,7 +154,7 @@ class BatchStream:
 
     def _take(self, head: BatchHead) -> RecordBatch:
         batch = RecordBatch(
-            head._replace(position=self._position), self._data[self._at + HEAD_SIZE : head.end]
+            head._replace(position=self._position), self._data[head.payload_position : head.end]
         )
         self._expected = head.next_offset
         self._at = head.end
@@ -183,9 +185,17 @@ class BatchStream:
             position=start,
             end=self._position,
             first_offset=first_offset,
-            next_offset=self._head().base_offset if self._left >= HEAD_SIZE else None,
+            next_offset=self._following_offset(),
             error=error,
         )
+
+    def _following_offset(self) -> int | None:
+        """Return the first offset of the batch or message at the present position; None at the end."""
+        self._fill()
+        piece = scan_at(self._data, self._at, None) if self._left else None
+        if isinstance(piece, BatchHead):
+            return piece.base_offset
+        return self._head().base_offset if self._left >= HEAD_SIZE else None
 
     def _error_of(self, piece: ScanItem) -> CorruptInputError:
         if isinstance(piece, BadRange):

@@ -5,10 +5,18 @@ from typing import Protocol, TypeVar
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.read.batch_stream import BatchStream, Damage
+from tierctl.read.batch_stream import SEARCH_BYTES_MAX, BatchStream, Damage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.storage.base import SegmentReader
-from tierctl.wire.batches.batch_heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
+from tierctl.wire.batches.batch_heads import (
+    HEAD,
+    HEAD_SIZE,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    BatchHead,
+    scan_at,
+)
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 
@@ -119,10 +127,13 @@ class Indexes:
         raw = segment.read(entry.position, HEAD_SIZE) if 0 <= entry.position < segment.size_bytes else b""
         if not raw and entry.position == 0:
             return True
-        head = BatchHead(0, *HEAD.unpack(raw)) if len(raw) == HEAD_SIZE else None
+        base_offset = _base_offset(segment, entry.position, raw)
         # Compaction may have removed the first batches, so the first one that is left may be after the entry.
-        is_at = head is not None and (entry.position == 0 or head.base_offset <= entry.offset)
-        if head is None or head.magic != MAGIC or not is_at or head.base_offset < segment.start_offset:
+        if (
+            base_offset is None
+            or base_offset < segment.start_offset
+            or (entry.position and base_offset > entry.offset)
+        ):
             self._report(self._wrong_entry(segment, IndexType.OFFSET, entry))
             return False
         return True
@@ -153,6 +164,20 @@ class Indexes:
             source=segment.name,
             hint="the index was rebuilt from the segment; copy the segment again to repair the tier",
         )
+
+
+def _base_offset(segment: Segment, position: int, raw: bytes) -> int | None:
+    """Return the first offset of the batch or message that begins with `raw`; None if none begins there."""
+    if len(raw) <= MAGIC_AT:
+        return None
+    if raw[MAGIC_AT] == MAGIC and len(raw) == HEAD_SIZE:
+        return BatchHead(0, *HEAD.unpack(raw)).base_offset
+    # The offset of a compressed message is that of its last one.
+    length = int.from_bytes(raw[LENGTH_END - 4 : LENGTH_END], "big", signed=True)
+    if not 0 < length <= min(SEARCH_BYTES_MAX, segment.size_bytes - position - LENGTH_END):
+        return None
+    found = scan_at(segment.read(position, LENGTH_END + length), 0, None)
+    return found.base_offset if isinstance(found, BatchHead) else None
 
 
 def rebuilt_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:

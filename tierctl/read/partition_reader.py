@@ -146,13 +146,12 @@ class PartitionReader:
                 continue
             if self._committed_only and aborted.is_aborted(head):
                 continue
-            timestamp_type = "LogAppendTime" if head.is_log_append_time else "CreateTime"
             for record in self._range_reader.decoded(segment_range, batch):
                 if first <= record.offset <= last:
                     yield FetchedRecord(
                         record.offset,
                         record.timestamp_ms,
-                        timestamp_type,
+                        head.timestamp_type,
                         head.partition_leader_epoch,
                         record.key,
                         record.value,

@@ -89,7 +89,7 @@ class RangeReader:
         """Return whether the batch has the lineage's epoch for its offset; report a different epoch."""
         head = batch.head
         expected = self._lineage.epoch_for_offset(head.base_offset)
-        if expected is None or head.partition_leader_epoch == expected:
+        if expected is None or not head.has_leader_epoch or head.partition_leader_epoch == expected:
             return True
         self._report(
             CorruptInputError(

@@ -15,7 +15,7 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.severity import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import FindingKind
-from tierctl.wire.batches.batch_heads import TRANSACTIONAL, BadRange, BatchHead, Buffer
+from tierctl.wire.batches.batch_heads import MAGIC, TRANSACTIONAL, BadRange, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -116,7 +116,9 @@ def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batc
         timestamps = heads.fields["max_timestamp_ms"].astype(np.int64)
         columns.append((heads.positions + window.position, bases, heads.next_offsets - 1, timestamps))
         if wrong_epoch is None:
-            wrong_epoch = _wrong_epoch(lineage, bases, heads.fields["partition_leader_epoch"])
+            has_epoch = heads.fields["magic"] >= MAGIC
+            epochs = heads.fields["partition_leader_epoch"][has_epoch]
+            wrong_epoch = _wrong_epoch(lineage, bases[has_epoch], epochs)
             if wrong_epoch is not None:
                 yield wrong_epoch
         for row in np.flatnonzero(heads.fields["attributes"] & TRANSACTIONAL).tolist():

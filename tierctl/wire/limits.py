@@ -22,6 +22,9 @@ BATCH_HEADERS_MAX = 1 << 20
 RECORD_HEADERS_COMMON = 64
 """Headers that every record of a batch may have."""
 
+WRAPPED_MESSAGES_MAX = 1 << 18
+"""Messages in one compressed message of the formats 0 and 1; producers wrote up to some thousands."""
+
 METADATA_BATCH_BYTES_MAX = 16 << 20
 """The decompressed records of one batch of the metadata topic, which has one event."""
 

@@ -1,8 +1,7 @@
 """Batches made by Kafka's own classes, and Kafka's tools on batches made by tierctl.
 
 `batches-kafka-3.9.1.txt` is MemoryRecords of Kafka 3.9.1 as hex: the same four records (a null key, a null
-value, headers) with each compression in an idempotent producer's transaction, a message of each old magic,
-and an abort marker.
+value, headers) with each compression in an idempotent producer's transaction, and an abort marker.
 """
 
 import re
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from tests.support.kafka import KafkaRelease
 from tests.wire.batches.samples import marker, mixed_log
-from tierctl.errors import UnsupportedFormatError
 from tierctl.wire.batches.record_batch import (
     CompressionType,
     ControlRecord,
@@ -70,14 +68,6 @@ def test_an_abort_marker() -> None:
     assert (batch.head.is_control, batch.head.is_transactional, batch.head.producer_id) == (True, True, 5)
     (ours,) = batches(marker(11, ControlType.ABORT, 5, coordinator_epoch=9))
     assert [r._replace(timestamp_ms=TIME_MS) for r in ours.records()] == [record]
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_refused_by_name(magic: int) -> None:
-    # The formats before magic 2 have shorter headers, and must not look like unfinished batches.
-    for data in (MADE[f"magic{magic}"], MADE[f"magic{magic}"] + MADE["none"]):
-        with pytest.raises(UnsupportedFormatError, match=f"magic {magic}"):
-            list(scan(data))
 
 
 @pytest.mark.kafka

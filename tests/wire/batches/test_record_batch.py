@@ -138,7 +138,7 @@ def test_control_records(key: bytes | None, value: bytes | None, expected: Contr
         assert control_record(given_record) == expected
 
 
-@pytest.mark.parametrize("magic", [0, 1, 3, 0xFF])
+@pytest.mark.parametrize("magic", [3, 0xFF])
 def test_other_magics_are_refused_by_name(magic: int) -> None:
     data = bytearray(one_record_log(2))
     data[16] = magic

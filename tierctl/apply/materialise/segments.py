@@ -24,6 +24,7 @@ from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.read.key_search import KeyRecord, matching_records
 from tierctl.wire.batches.batch_heads import (
     LEADER_EPOCH_AT,
+    MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL,
@@ -234,7 +235,8 @@ class _Writer:
         start = int(heads.positions[first])
         stop = int(heads.positions[end - 1] + heads.sizes_bytes[end - 1])
         changed = np.frombuffer(data, np.uint8, stop - start, start).copy()
-        changed[(heads.positions[first:end] - start)[:, None] + _EPOCH_BYTES] = 0
+        has_epoch = heads.fields["magic"][first:end] >= MAGIC
+        changed[(heads.positions[first:end][has_epoch] - start)[:, None] + _EPOCH_BYTES] = 0
         self.write(changed.tobytes())
         transactional = np.flatnonzero(heads.fields["attributes"][first:end] & TRANSACTIONAL) + first
         for head in map(heads.head, transactional.tolist()):

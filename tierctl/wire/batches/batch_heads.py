@@ -1,41 +1,63 @@
 """Finds and checks the record batches of a log segment by their heads (batch headers, magic 2).
 
-The records inside the batches are not decoded here. Bytes without a good batch are either the unfinished
-write of a stopped writer at the end (`TornTail`) or damage (`BadRange`). After damage, the scan continues
-with the next batch that has a later base offset, a plausible head and a correct CRC.
+A message of magic 0 or 1 is an item like a batch (`legacy`); a segment may hold all three formats. Records
+are not decoded here, except compressed messages, for their first offset. Bytes without a good batch are
+either the unfinished write of a stopped writer at the end (`TornTail`) or damage (`BadRange`). After damage,
+the scan continues with the next batch that has a later base offset, a plausible head and a correct CRC.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98.
 """
 
-import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
+from tierctl.wire.batches import legacy
+from tierctl.wire.batches.batch_head import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_AT,
+    CRC_FROM,
+    HEAD,
+    HEAD_SIZE,
+    LEADER_EPOCH_AT,
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHead,
+    Buffer,
+    CompressionType,
+)
 from tierctl.wire.crc import crc32c
 
-Buffer = bytes | mmap.mmap
-"""The bytes of a segment; a slice of either type is `bytes`."""
-
-HEAD = struct.Struct(">qiibIhiqqqhii")
-HEAD_SIZE = HEAD.size
-LENGTH_END = 12
-LEADER_EPOCH_AT = 12
-"""Position of partitionLeaderEpoch in a batch; the CRC does not cover it."""
-MAGIC_AT = 16
-CRC_FROM = 21
-MAGIC = 2
-NO_PRODUCER_ID = -1
-NO_TIMESTAMP = -1
-
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
+__all__ = [
+    "COMPRESSION_MASK",
+    "CONTROL",
+    "CRC_FROM",
+    "HEAD",
+    "HEAD_SIZE",
+    "LEADER_EPOCH_AT",
+    "LENGTH_END",
+    "LOG_APPEND_TIME",
+    "MAGIC",
+    "MAGIC_AT",
+    "NO_TIMESTAMP",
+    "TRANSACTIONAL",
+    "BadRange",
+    "BatchHead",
+    "Buffer",
+    "CompressionType",
+    "ScanItem",
+    "TornTail",
+    "is_cut",
+    "scan",
+    "scan_at",
+    "walk",
+]
 
 _LENGTH = struct.Struct(">i")
 _OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
@@ -46,82 +68,6 @@ _SEARCH_COST_MAX = 8
 # extend a file before it writes the data.
 _UNWRITTEN_MIN = 16
 _CHUNK = 1 << 20
-# The smallest message of magic 0 or 1 has 14 bytes after its length field.
-_OLD_MESSAGE_MIN = 14
-
-
-class CompressionType(IntEnum):
-    """The compression of a batch's records; the value is the id in the batch's attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-
-class BatchHead(NamedTuple):
-    """The header fields of a batch, and the position of the batch in its buffer."""
-
-    position: int
-    base_offset: int
-    length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the bytes of the whole batch, head included; the field `length` counts fewer bytes."""
-        return LENGTH_END + self.length
-
-    @property
-    def end(self) -> int:
-        """Return the position after the batch."""
-        return self.position + LENGTH_END + self.length
-
-    @property
-    def last_offset(self) -> int:
-        """Return the last offset that the batch covers, even if compaction removed its record."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        """Return the first offset after the batch."""
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
-    def compression(self) -> CompressionType:
-        """Return the compression of the records."""
-        return CompressionType(self.attributes & COMPRESSION_MASK)
-
-    @property
-    def is_log_append_time(self) -> bool:
-        """Return whether all records have the broker's timestamp, `max_timestamp_ms`."""
-        return bool(self.attributes & LOG_APPEND_TIME)
-
-    @property
-    def is_transactional(self) -> bool:
-        """Return whether the batch belongs to a transaction: its data, or the marker that ends it."""
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        """Return whether the records are control records, which consumers do not receive."""
-        return bool(self.attributes & CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """Return the time from which compaction may remove tombstones and abort markers; None if not set."""
-        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,38 +164,52 @@ def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool
 def is_cut(buf: Buffer, position: int, expected: int | None) -> bool:
     """Return whether the buffer ends within a possible batch at `position`, and there is no other damage."""
     rest = len(buf) - position
+    if legacy.is_message(buf, position):
+        return False
     if rest < HEAD_SIZE:
         return True
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
-    if head.size_bytes <= rest or _is_old_message(buf, position):
+    if head.size_bytes <= rest:
         return False
+    if head.magic in {0, 1}:
+        return legacy.is_cut(buf, position, expected or 0)
     return _implausible(head._replace(length=rest - LENGTH_END), rest, expected) is None
 
 
 def _read_head(
     buf: Buffer, position: int, expected: int | None, check_crc: bool
 ) -> BatchHead | CorruptInputError:
-    if _is_old_message(buf, position):
-        return _wrong_magic(position, buf[position + MAGIC_AT])
+    head = _plausible_head(buf, position, expected)
+    if isinstance(head, CorruptInputError):
+        return head
+    if head.magic == MAGIC:
+        if check_crc:
+            computed = crc32c(buf[position + CRC_FROM : head.end])
+            if computed != head.crc:
+                return _wrong(position + CRC_AT, f"CRC-32C {computed:#010x}", f"{head.crc:#010x}")
+        return head
+    if check_crc and (wrong := legacy.wrong_crc(buf, head)) is not None:
+        return wrong
+    opened = legacy.opened(buf, head)
+    if isinstance(opened, BatchHead) and opened.base_offset < (expected or 0):
+        return _wrong(position, f"a base offset from {expected} on", str(opened.base_offset))
+    return opened
+
+
+def _plausible_head(buf: Buffer, position: int, expected: int | None) -> BatchHead | CorruptInputError:
+    """Return the head at `position`, or an error for an impossible field; the CRC is not checked.
+
+    The base offset of a compressed message is that of its last one.
+    """
+    if legacy.is_message(buf, position):
+        head = legacy.head_at(buf, position)
+        if isinstance(head, BatchHead) and not (expected or 0) <= head.base_offset <= _OFFSET_MAX:
+            return _wrong(position, f"an offset from {expected or 0} to {_OFFSET_MAX}", str(head.base_offset))
+        return head
     if len(buf) - position < HEAD_SIZE:
         return _wrong(position, f"{HEAD_SIZE} bytes of a head", f"{len(buf) - position}")
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
-    wrong = _implausible(head, len(buf) - position, expected)
-    if wrong is not None:
-        return wrong
-    if check_crc:
-        computed = crc32c(buf[position + CRC_FROM : head.end])
-        if computed != head.crc:
-            return _wrong(position + 17, f"CRC-32C {computed:#010x}", f"{head.crc:#010x}")
-    return head
-
-
-def _is_old_message(buf: Buffer, position: int) -> bool:
-    """Return whether a complete message of magic 0 or 1 is at `position`."""
-    rest = len(buf) - position - LENGTH_END
-    if rest < _OLD_MESSAGE_MIN or buf[position + MAGIC_AT] >= MAGIC:
-        return False
-    return bool(_OLD_MESSAGE_MIN <= _LENGTH.unpack_from(buf, position + 8)[0] <= rest)
+    return _implausible(head, len(buf) - position, expected) or head
 
 
 def _implausible(head: BatchHead, available: int, expected: int | None) -> CorruptInputError | None:
@@ -267,8 +227,16 @@ def _implausible(head: BatchHead, available: int, expected: int | None) -> Corru
         and records_max > 0
     ):
         return None
+    if head.magic in {0, 1}:
+        longest = available - LENGTH_END
+        return _wrong(head.position + 8, f"a length of a message up to {longest}", str(head.length))
     if head.magic != MAGIC:
-        return _wrong_magic(head.position, head.magic)
+        return UnsupportedFormatError(
+            "record batch",
+            expected="magic 0, 1 or 2",
+            found=f"magic {head.magic}",
+            at=head.position + MAGIC_AT,
+        )
     bounds = (
         (8, "a length", head.length, HEAD_SIZE - LENGTH_END, available - LENGTH_END),
         (0, "a base offset", head.base_offset, lowest, _OFFSET_MAX),
@@ -286,42 +254,33 @@ def _wrong(at: int, expected: str, found: str) -> CorruptInputError:
     return CorruptInputError("record batch", expected=expected, found=found, at=at)
 
 
-def _wrong_magic(position: int, magic: int) -> CorruptInputError:
-    names = {
-        0: "magic 0, Kafka's message format before 0.10",
-        1: "magic 1, Kafka's message format before 0.11",
-    }
-    return UnsupportedFormatError(
-        "record batch",
-        expected="magic 2",
-        found=names.get(magic, f"magic {magic}"),
-        at=position + MAGIC_AT,
-        hint="let a broker of Kafka 0.11 or later rewrite the topic" if magic in names else None,
-    )
-
-
 def _check_gap(buf: Buffer, head: BatchHead, expected: int | None) -> BatchHead | CorruptInputError:
     """Return `head`, or an error if the batch after it shows that its base offset is wrong.
 
     The CRC does not cover the base offset, so a gap before the batch may be a damaged base offset.
     """
-    if len(buf) - head.end < HEAD_SIZE:
+    if head.end >= len(buf):
         return head
-    follower = BatchHead(head.end, *HEAD.unpack_from(buf, head.end))
-    sound = _implausible(follower, len(buf) - head.end, expected) is None
-    if sound and follower.base_offset <= head.last_offset:
+    follower = _plausible_head(buf, head.end, expected)
+    if isinstance(follower, BatchHead) and follower.base_offset <= head.last_offset:
         return _wrong(head.position, f"a base offset below {follower.base_offset}", f"{head.base_offset}")
     return head
 
 
 def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | None:
-    """Return the next valid batch after `position`; None if there is none."""
-    if len(buf) - position >= HEAD_SIZE:
+    """Return the next valid batch or message after `position`; None if there is none."""
+    if len(buf) - position >= LENGTH_END:
         length = _LENGTH.unpack_from(buf, position + 8)[0]
-        if HEAD_SIZE - LENGTH_END <= length <= len(buf) - position - LENGTH_END:
+        if 0 < length < len(buf) - position - LENGTH_END:
             head = _read_head(buf, position + LENGTH_END + length, expected, check_crc=True)
             if isinstance(head, BatchHead):
                 return head
+    batch = _search_batch(buf, position, expected)
+    stop = len(buf) if batch is None else batch.position
+    return _search_message(buf, position + 1, stop, expected) or batch
+
+
+def _search_batch(buf: Buffer, position: int, expected: int | None) -> BatchHead | None:
     budget = _SEARCH_COST_MAX * (len(buf) - position)
     magic_at = position + MAGIC_AT
     while budget > 0:
@@ -338,10 +297,26 @@ def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | Non
     return None
 
 
+def _search_message(buf: Buffer, start: int, stop: int, expected: int | None) -> BatchHead | None:
+    """Return the first valid message in [start, stop), or None."""
+    budget = _SEARCH_COST_MAX * (len(buf) - start)
+    for at in legacy.candidates(buf, start, stop):
+        head = _plausible_head(buf, at, expected)
+        if isinstance(head, CorruptInputError):
+            continue
+        budget -= head.size_bytes
+        found = _read_head(buf, at, expected, check_crc=True)
+        if isinstance(found, BatchHead):
+            return found
+        if budget < 0:
+            return None
+    return None
+
+
 def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
     """Return whether the bytes from `position` to the end are the unfinished write of a stopped writer."""
     rest = len(buf) - position
-    if _is_old_message(buf, position):
+    if legacy.is_message(buf, position):
         return False
     if is_cut(buf, position, expected):
         return True

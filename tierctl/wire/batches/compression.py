@@ -11,7 +11,7 @@ from io import BytesIO
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.batch_heads import CompressionType
+from tierctl.wire.batches.batch_head import CompressionType
 from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX, GZIP_MEMBERS_MAX, PIECE_BYTES
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"

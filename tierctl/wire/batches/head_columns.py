@@ -26,6 +26,7 @@ from tierctl.wire.batches.batch_heads import (
     is_cut,
     scan_at,
 )
+from tierctl.wire.batches.legacy import is_message
 
 Int64s = npt.NDArray[np.int64]
 
@@ -51,6 +52,7 @@ HEAD_DTYPE = np.dtype(
 _NATIVE = HEAD_DTYPE.newbyteorder("=")
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
+_NO_BATCHES = (np.empty(0, np.int64), np.empty(0, _NATIVE))
 _CHUNK_MIN = 16
 _CHUNK_FIRST = 1024
 _CHUNK_MAX = 1 << 16
@@ -121,13 +123,16 @@ def scan_heads(
     have cut is torn, without a search for good batches in it. The caller scans again from there.
     """
     start = position
-    parts: list[tuple[Int64s, npt.NDArray[np.void]]] = [(np.empty(0, np.int64), np.empty(0, _NATIVE))]
+    parts: list[tuple[Int64s, npt.NDArray[np.void]]] = [_NO_BATCHES]
     bad: list[BadRange] = []
     torn = None
     expected = expected_offset
     chunk = _CHUNK_FIRST
     while position < len(buf) and torn is None:
-        positions, fields = _good_prefix(buf, position, expected, chunk, check_crc)
+        positions, fields = _NO_BATCHES
+        # Messages of magic 0 and 1 are read one by one.
+        if not is_message(buf, position):
+            positions, fields = _good_prefix(buf, position, expected, chunk, check_crc)
         if len(positions):
             parts.append((positions, fields))
             position, expected = _after(positions, fields)

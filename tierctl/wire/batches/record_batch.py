@@ -1,4 +1,4 @@
-"""Kafka's record batches (magic 2): decodes, checks and encodes single batches.
+"""Kafka's record batches (magic 2): decodes, checks and encodes single batches; decodes older messages.
 
     for batch in batches(segment_bytes):
         for record in batch.records():
@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
-from tierctl.wire.batches import batch_heads
+from tierctl.wire.batches import batch_head, legacy
 from tierctl.wire.batches.batch_heads import (
     HEAD,
     HEAD_SIZE,
@@ -82,7 +82,7 @@ class ControlRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """One batch: its head, and the bytes of its records, still compressed (`payload`)."""
+    """One batch: its head, and the bytes after it, still compressed (`payload`)."""
 
     head: BatchHead
     payload: bytes
@@ -95,13 +95,20 @@ class RecordBatch:
         """
         head = self.head
         where = f"the batch at offset {head.base_offset}"
+        if head.magic < batch_head.MAGIC:
+            messages = legacy.records(head, self.payload, max_bytes)
+            is_plain = head.compression is CompressionType.NONE
+            return _within(messages, where, head.payload_position - head.position if is_plain else None)
         if head.compression is CompressionType.NONE:
             return _within(decode_records(self.payload, head), where, HEAD_SIZE)
         return _within(self._decompressed(max_bytes), where, None)
 
     def uncompressed(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-        """Return the decompressed bytes of the records; raise as `records`, without naming the batch."""
-        if not self.head.attributes & batch_heads.COMPRESSION_MASK or not self.head.record_count:
+        """Return the decompressed bytes of the records; raise as `records`, without naming the batch.
+
+        The batch has magic 2.
+        """
+        if not self.head.attributes & batch_head.COMPRESSION_MASK or not self.head.record_count:
             return self.payload
         return decompress(self.head.compression, self.payload, max_bytes=max_bytes)
 
@@ -130,7 +137,7 @@ def batches(
 
 def batch_at(buf: Buffer, head: BatchHead) -> RecordBatch:
     """Return the batch whose header a scan of `buf` found."""
-    return RecordBatch(head, buf[head.position + HEAD_SIZE : head.end])
+    return RecordBatch(head, buf[head.payload_position : head.end])
 
 
 def control_record(record: Record) -> ControlRecord:
@@ -170,7 +177,7 @@ def encode_batch(
     last_offset: int | None = None,
     partition_leader_epoch: int = 0,
     compression: CompressionType = CompressionType.NONE,
-    producer_id: int = batch_heads.NO_PRODUCER_ID,
+    producer_id: int = batch_head.NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
@@ -188,17 +195,17 @@ def encode_batch(
     first_offset, final_offset = (records[0].offset, records[-1].offset) if records else (0, None)
     base = first_offset if base_offset is None else base_offset
     last = (base if final_offset is None else final_offset) if last_offset is None else last_offset
-    base_timestamp_ms = records[0].timestamp_ms if records else batch_heads.NO_TIMESTAMP
+    base_timestamp_ms = records[0].timestamp_ms if records else batch_head.NO_TIMESTAMP
     if delete_horizon_ms is not None:
         base_timestamp_ms = delete_horizon_ms
     if max_timestamp_ms is None:
-        max_timestamp_ms = max((record.timestamp_ms for record in records), default=batch_heads.NO_TIMESTAMP)
+        max_timestamp_ms = max((record.timestamp_ms for record in records), default=batch_head.NO_TIMESTAMP)
     attributes = (
         compression
-        | log_append_time * batch_heads.LOG_APPEND_TIME
-        | transactional * batch_heads.TRANSACTIONAL
-        | control * batch_heads.CONTROL
-        | (delete_horizon_ms is not None) * batch_heads.DELETE_HORIZON
+        | log_append_time * batch_head.LOG_APPEND_TIME
+        | transactional * batch_head.TRANSACTIONAL
+        | control * batch_head.CONTROL
+        | (delete_horizon_ms is not None) * batch_head.DELETE_HORIZON
     )
     data = encode_records(records, base_offset=base, base_timestamp_ms=base_timestamp_ms)
     head = BatchHead(
@@ -206,7 +213,7 @@ def encode_batch(
         base_offset=base,
         length=0,
         partition_leader_epoch=partition_leader_epoch,
-        magic=batch_heads.MAGIC,
+        magic=batch_head.MAGIC,
         crc=0,
         attributes=attributes,
         last_offset_delta=last - base,
@@ -243,7 +250,7 @@ def encode_abort_marker(
 
 def seal(head: BatchHead, payload: bytes) -> bytes:
     """Return the bytes of a batch: `head` with the computed length and CRC, and `payload`."""
-    length = HEAD_SIZE - batch_heads.LENGTH_END + len(payload)
+    length = HEAD_SIZE - batch_head.LENGTH_END + len(payload)
     unsealed = HEAD.pack(*head._replace(length=length, crc=0)[1:]) + payload
-    crc = crc32c(unsealed[batch_heads.CRC_FROM :])
-    return unsealed[:17] + crc.to_bytes(4, "big") + unsealed[batch_heads.CRC_FROM :]
+    crc = crc32c(unsealed[batch_head.CRC_FROM :])
+    return unsealed[:17] + crc.to_bytes(4, "big") + unsealed[batch_head.CRC_FROM :]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_heads import MAGIC, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.batches.record_parser import DecompressedBatch, ParsedRecords, RecordSpans, parse, slices
 from tierctl.wire.batches.records import Record
@@ -39,6 +39,7 @@ _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 ROWS_MAX = 16384
 BYTES_MAX = 8 << 20
+_SCALAR_BYTES = 1 << 20
 
 
 def record_columns(
@@ -64,7 +65,7 @@ def _groups(
         opened = DecompressedBatch(batch, _uncompressed(batch))
         group.append(opened)
         rows += batch.head.record_count
-        size += len(opened.data or b"")
+        size += len(batch.payload if opened.data is None else opened.data)
         if rows >= rows_max or size >= bytes_max:
             yield group
             group, rows, size = [], 0, 0
@@ -73,6 +74,8 @@ def _groups(
 
 
 def _uncompressed(batch: RecordBatch) -> bytes | None:
+    if batch.head.magic < MAGIC:
+        return None
     try:
         return batch.uncompressed()
     except (CorruptInputError, LimitExceeded):
@@ -88,8 +91,7 @@ def _decoded(group: Sequence[DecompressedBatch], decode: Decode) -> Iterator[pa.
         odd |= parsed.batches_with_headers(found)
     for is_odd, numbers in groupby(range(len(group)), key=odd.__contains__):
         if is_odd:
-            for number in numbers:
-                yield from _scalar(group[number].batch, decode)
+            yield from _scalar((group[number].batch for number in numbers), decode)
         else:
             run = list(numbers)
             heads = [each.batch.head for each in group[run[0] : run[-1] + 1]]
@@ -159,21 +161,32 @@ def _lists(offsets: npt.NDArray[np.int32], items: pa.StructArray) -> pa.ListArra
     return pa.Array.from_buffers(type_, len(offsets) - 1, buffers, children=[items])
 
 
-def _scalar(batch: RecordBatch, decode: Decode) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a batch that the scalar decoder decodes."""
-    records = list(decode(batch))
-    if not records:
-        return
-    head = batch.head
+def _scalar(batches: Iterable[RecordBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
+    """Yield the records of batches that the scalar decoder decodes, about _SCALAR_BYTES at once."""
+    records: list[Record] = []
+    heads: list[BatchHead] = []
+    size = 0
+    for batch in batches:
+        found = list(decode(batch))
+        records += found
+        heads += [batch.head] * len(found)
+        size += sum(len(record.key or b"") + len(record.value or b"") for record in found)
+        if size >= _SCALAR_BYTES:
+            yield _rows(records, heads)
+            records, heads, size = [], [], 0
+    if records:
+        yield _rows(records, heads)
+
+
+def _rows(records: Sequence[Record], heads: Sequence[BatchHead]) -> pa.RecordBatch:
+    """Return the records, whose batches have `heads`, as columns."""
     offsets, timestamps, keys, values, headers = zip(*records, strict=True)
-    yield pa.RecordBatch.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [
             pa.array(offsets, pa.int64()),
             pa.array([_wrapped(each) for each in timestamps], pa.int64()),
-            pa.array(
-                ["LogAppendTime" if head.is_log_append_time else "CreateTime"] * len(records), pa.string()
-            ),
-            pa.array([head.partition_leader_epoch] * len(records), pa.int32()),
+            pa.array([head.timestamp_type for head in heads], pa.string()),
+            pa.array([head.partition_leader_epoch for head in heads], pa.int32()),
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
             pa.array(

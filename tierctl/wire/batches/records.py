@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.limits import BATCH_HEADERS_MAX, RECORD_HEADERS_COMMON, RECORD_HEADERS_MAX
 
 Header = tuple[str, bytes | None]

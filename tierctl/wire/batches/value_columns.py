@@ -18,6 +18,7 @@ from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_heads import (
     HEAD_SIZE,
     LOG_APPEND_TIME,
+    MAGIC,
     BadRange,
     BatchHead,
     Buffer,
@@ -142,6 +143,7 @@ def _concerns(bad: BadRange, start_offset: int, end_offset: int) -> bool:
 def _is_simple(heads: HeadColumns) -> npt.NDArray[np.bool_]:
     fields = heads.fields
     simple: npt.NDArray[np.bool_] = (fields["record_count"] == 1) & (fields["last_offset_delta"] == 0)
+    simple &= fields["magic"] == MAGIC
     return simple & ~heads.is_compressed
 
 

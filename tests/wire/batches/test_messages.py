@@ -1,0 +1,168 @@
+"""Messages of the formats 0 and 1: those that Kafka's own classes made, and damage among all formats.
+
+`messages-kafka-4.3.0.txt` is MemoryRecords of Kafka 4.3.0 as hex: four records at the offsets 7, 8, 11 and 12
+in each format, compression and type of timestamps; and the records and batches that Kafka reads in them.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.kafka import KafkaRelease
+from tests.wire.batches.messages import LOG_APPEND_TIME, message, wrapper
+from tierctl.errors import CorruptInputError
+from tierctl.wire.batches.batch_heads import BadRange, BatchHead, TornTail, scan, walk
+from tierctl.wire.batches.compression import compress
+from tierctl.wire.batches.head_columns import scan_heads
+from tierctl.wire.batches.record_batch import CompressionType, Record, RecordBatch, batches, encode_batch
+from tierctl.wire.batches.record_columns import record_columns
+from tierctl.wire.files.indexes import build_indexes
+
+TIME_MS = 1_700_000_000_000
+MADE = (Path(__file__).parent / "messages-kafka-4.3.0.txt").read_text()
+BLOCKS = re.findall(r"^entry (\d) (\w+) (\w+) (\w+)\n((?:(?!entry).*\n)+)", MADE, re.MULTILINE)
+
+
+def _bytes(text: str) -> bytes | None:
+    return None if text == "null" else bytes.fromhex(text)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: "-".join(block[:3]))
+def test_kafkas_messages_are_read(block: tuple[str, ...]) -> None:
+    *_, data, lines = block
+    words = [line.split() for line in lines.splitlines()]
+    records = [
+        Record(int(offset), int(ms), _bytes(key), _bytes(value))
+        for _, offset, ms, key, value in (each for each in words if each[0] == "record")
+    ]
+    heads = [tuple(each[1:]) for each in words if each[0] == "batch"]
+    found = list(batches(bytes.fromhex(data)))
+    assert [record for batch in found for record in batch.records()] == records
+    assert len(records) == 4
+    assert heads == [
+        tuple(map(str, (h.base_offset, h.last_offset, h.max_timestamp_ms, h.timestamp_type)))
+        for h in (batch.head for batch in found)
+    ]
+    columns = [row for part in record_columns(found, RecordBatch.records) for row in part.to_pylist()]
+    assert [Record(r["offset"], r["timestamp_ms"], r["key"], r["value"]) for r in columns] == records
+    assert {(r["timestamp_type"], r["leader_epoch"]) for r in columns} == {(block[2], -1)}
+
+
+def records_at(*offsets: int) -> list[Record]:
+    return [Record(at, TIME_MS + at, b"k%d" % at, b"value %d" % at * 5) for at in offsets]
+
+
+def test_ours_are_the_same_bytes() -> None:
+    for magic, _, kind, data, _ in (block for block in BLOCKS if block[1] == "none"):
+        made = next(batches(bytes.fromhex(data)))
+        attributes = LOG_APPEND_TIME if kind == "LogAppendTime" else 0
+        ours = b"".join(message(record, int(magic), attributes) for record in made.records())
+        assert bytes.fromhex(data).startswith(ours)
+
+
+def mixed() -> tuple[bytes, list[int]]:
+    """Return a log of all formats, and its offsets."""
+    parts: list[bytes] = []
+    at = 0
+    for magic in (0, 1):
+        parts += [message(record, magic) for record in records_at(at, at + 1)]
+        at += 2
+        for kind in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4):
+            parts.append(wrapper(records_at(at, at + 1, at + 3), magic, kind))
+            at += 4
+    parts.append(encode_batch(records_at(at, at + 1)))
+    parts.append(message(records_at(at + 2)[0], 1))
+    parts.append(encode_batch(records_at(at + 3, at + 4), compression=CompressionType.ZSTD))
+    parts.append(message(Record(at + 5, TIME_MS, None, None), 0))
+    data = b"".join(parts)
+    return data, [record.offset for batch in batches(data) for record in batch.records()]
+
+
+def items_of(data: bytes) -> Iterator[object]:
+    """Yield the items of a walk, after a check that the columns have the same."""
+    found = list(walk(data, expected_offset=0))
+    columns = scan_heads(data, expected_offset=0)
+    heads = [item for item in found if isinstance(item, BatchHead)]
+    assert [columns.head(row) for row in range(len(columns))] == heads
+    spans = [(item.position, item.end) for item in found if isinstance(item, BadRange)]
+    assert [(bad.position, bad.end) for bad in columns.bad] == spans
+    yield from found
+
+
+def test_a_log_of_all_formats() -> None:
+    data, offsets = mixed()
+    assert offsets[-1] == 33
+    assert len(offsets) == 28
+    assert all(isinstance(item, BatchHead) for item in items_of(data))
+
+
+def test_every_flipped_bit_is_found_and_the_rest_is_read() -> None:
+    data, _ = mixed()
+    heads = list(scan(data))
+    rng = random.Random(5)
+    for number, head in enumerate(heads[:-1]):
+        # Kafka's checksums cover neither offset nor leader epoch, so a bit there may move a batch.
+        for position in range(head.position + 8, head.end):
+            if head.magic == 2 and 12 <= position - head.position < 16:
+                continue
+            spoilt = bytearray(data)
+            spoilt[position] ^= 1 << rng.randrange(8)
+            bad, *more = (item for item in items_of(bytes(spoilt)) if not isinstance(item, BatchHead))
+            assert not more
+            assert isinstance(bad, BadRange)
+            assert (bad.position, bad.end) == (head.position, head.end), position
+            assert (bad.first_offset, bad.next_offset) == (
+                heads[number - 1].next_offset if number else 0,
+                heads[number + 1].base_offset,
+            )
+
+
+def test_every_truncation_is_a_valid_prefix() -> None:
+    data, _ = mixed()
+    heads = list(scan(data))
+    ends = {0, *(head.end for head in heads)}
+    for cut in range(len(data)):
+        *whole, last = [*items_of(data[:cut]), None] if cut in ends else items_of(data[:cut])
+        assert whole == [head for head in heads if head.end <= cut]
+        assert last is None or isinstance(last, TornTail)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (message(Record(5, 0, None, None), 0, 1), "a null value"),
+        (message(Record(5, 0, None, b"no gzip"), 1, 1), "a gzip stream"),
+        (message(Record(5, 0, None, b"v"), 1, 4), "a compression type from 0 to 3, found 4"),
+        (wrapper(records_at(5, 5), 1, CompressionType.GZIP), "offsets that rise"),
+    ],
+)
+def test_impossible_wrappers(data: bytes, says: str) -> None:
+    with pytest.raises(CorruptInputError, match=says):
+        list(scan(data))
+
+
+def test_a_damaged_message_in_a_wrapper() -> None:
+    """The checksum of the wrapper is right: a broker keeps it, and a consumer refuses its records."""
+    inner = bytearray(message(records_at(0)[0], 1))
+    inner[-1] ^= 1
+    value = compress(CompressionType.GZIP, bytes(inner))
+    (batch,) = batches(message(Record(4, TIME_MS, None, value), 1, CompressionType.GZIP))
+    assert batch.head.base_offset == 4
+    with pytest.raises(CorruptInputError, match=r"CRC-32 .* of a message in a wrapper"):
+        list(batch.records())
+
+
+@pytest.mark.kafka
+def test_kafka_reads_our_messages_and_their_indexes(kafka: KafkaRelease, tmp_path: Path) -> None:
+    data, offsets = mixed()
+    index, times = build_indexes(scan(data), 0, interval_bytes=100)
+    paths = [tmp_path / f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")]
+    for path, content in zip(paths, (data, index.data, times.data), strict=True):
+        path.write_bytes(content)
+    text = kafka.dump_log(Path(",".join(map(str, paths))), "--deep-iteration")
+    for bad in ("isvalid: false", "Mismatches", "not found"):
+        assert bad not in text
+    printed = re.findall(r"^\| offset: (\d+)", text, re.MULTILINE)
+    assert [int(offset) for offset in printed] == offsets
