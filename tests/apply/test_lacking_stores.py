@@ -1,5 +1,6 @@
 """Copies, sweeps and reads with stores that lack what some stores lack, by the command line."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -170,3 +171,22 @@ def test_a_store_that_asks_for_patience_gets_it(
         ran = tierctl(*world.copy())
         assert ran.code == 0, ran.err
         assert world.states() == FINISHED
+
+
+@pytest.mark.parametrize("deep", [(), ("--deep",)])
+def test_archived_objects_are_findings_with_the_way_out(
+    lacking: Open, tierctl: Tierctl, deep: tuple[str, ...]
+) -> None:
+    with lacking() as world:
+        assert tierctl(*world.copy()).code == 0
+        world.store.archived = ".log"
+        world.store.put({"tier/": b"", "tier/kafka-tiered-storage/bills-0-/": b""})
+        sent = len(world.store.requests)
+        ran = tierctl("verify", *world.where, *deep, "--output", "json")
+        assert ran.code == ExitCode.PARTIAL, ran.err
+        found = [each["kind"] for each in json.loads(ran.out)]
+        assert found == ["archived_object"] * 3
+        assert len(world.store.requests) - sent < 60
+        fetched = tierctl("fetch", *world.where)
+        assert fetched.code == ExitCode.CORRUPT, fetched.err
+        assert "restore" in fetched.err

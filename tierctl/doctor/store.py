@@ -11,7 +11,7 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.clocks import check_clock, read_clock
 from tierctl.doctor.examination import Examination, Result, fault, not_checked, ok
 from tierctl.doctor.result import Outcome
-from tierctl.errors import AuthenticationError, NotFoundError, RemoteTierMissing
+from tierctl.errors import AuthenticationError, NotFoundError, RemoteTierMissing, StoreRefused
 from tierctl.model.times import iso_utc
 from tierctl.report.summary import counted
 from tierctl.storage.stores.base import ConditionalStore, ObjectStore
@@ -28,7 +28,7 @@ from tierctl.storage.tier import ObjectTier
 _DAY_MS = 24 * 60 * 60 * 1000
 _PROBE = "only writing shows it: add --probe-writes"
 _UNKNOWN = "the store does not implement the question"
-REFUSALS = (AuthenticationError, NotFoundError, RemoteTierMissing)
+REFUSALS = (AuthenticationError, NotFoundError, RemoteTierMissing, StoreRefused)
 
 
 def examine_store(

@@ -1,18 +1,28 @@
 """Check a tier's store by writing, replacing and deleting two small objects of tierctl's own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from uuid import uuid4
 
 from tierctl.doctor.checks import Check
 from tierctl.doctor.clocks import check_clock, read_clock
 from tierctl.doctor.examination import Examination, Result, fault, ok, prevented
-from tierctl.errors import AuthenticationError, RemoteStorageError, StoreWriteFailed, TierctlError
+from tierctl.errors import (
+    AuthenticationError,
+    ConditionsRefused,
+    RemoteStorageError,
+    StoreRefused,
+    StoreWriteFailed,
+    TierctlError,
+)
 from tierctl.storage.stores.base import ConditionalStore, ObjectStore
 from tierctl.storage.stores.inspection import InspectableStore
 from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.tier import ObjectTier
 
 _BODY = b"written by tierctl doctor --probe-writes; may be deleted\n"
+_CONDITION = "-condition"
 _CHECKS = (
     Check.STORE_WRITE,
     Check.STORE_READ,
@@ -31,37 +41,50 @@ def probe_store(examination: Examination, tier: ObjectTier, clock_ms: Callable[[
 
 def _probe(store: ObjectStore, key: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
     subject = store.name_of(key)
-    # Nothing is written if the tier does not exist.
-    store.list_folder("")
+    with suppress(AuthenticationError, StoreRefused):
+        # Nothing is written if the tier does not exist. A refusal to list is reported by another check.
+        store.list_folder("")
     left: TierctlError | None = None
-    is_stored = False
+    written = _Written(store, key)
     try:
-        reading = read_clock(lambda: _written_ms(store, key), clock_ms, unit_ms=1000)
-        is_stored = True
+        reading = read_clock(written.at_ms, clock_ms, unit_ms=1000)
         yield ok(Check.STORE_WRITE, subject, f"stored an object of {len(_BODY)} bytes")
         yield ok(Check.STORE_READ, subject, "read the object that was stored")
         if not isinstance(store, InspectableStore):
             yield from check_clock(Check.STORE_CLOCK, store.name_of(""), reading)
-        yield from _conditions(store, f"{key}-condition")
-    except (AuthenticationError, StoreWriteFailed) as e:
-        check = Check.STORE_CONDITIONS if is_stored else Check.STORE_WRITE
-        yield fault(check, subject, e.message, fix=e.hint)
+        written.doing = Check.STORE_CONDITIONS
+        yield from _conditions(store, f"{key}{_CONDITION}")
+    except ConditionsRefused as e:
+        yield fault(Check.STORE_CONDITIONS, subject, e.message)
+        yield fault(Check.STORE_LEASE, subject, f"the store has no conditional writes: {e.message}")
+    except (AuthenticationError, StoreRefused, StoreWriteFailed) as e:
+        yield fault(written.doing, subject, e.message, fix=e.hint)
     finally:
         left = _remove(store, key)
-    if is_stored:
+    if written.doing is not Check.STORE_WRITE or left is not None:
         yield from _deleted(subject, left)
 
 
-def _written_ms(store: ObjectStore, key: str) -> int:
-    """Store the object, compare it with what was stored, and return its time of modification."""
-    store.put_all({key: _BODY})
-    with store.open(key) as stream:
-        if stream.read() != _BODY:
-            raise RemoteStorageError(f"{store.name_of(key)} differs from the stored bytes")
-    found = [each for each in store.list_objects(key) if each.key == key]
-    if not found or found[0].modified_ms is None:
-        raise RemoteStorageError(f"{store.name_of(key)} was stored, but is not listed")
-    return found[0].modified_ms
+@dataclass(slots=True)
+class _Written:
+    """The object of a probe; `doing` is the check whose request is sent."""
+
+    store: ObjectStore
+    key: str
+    doing: Check = Check.STORE_WRITE
+
+    def at_ms(self) -> int:
+        """Store the object, compare it with what was stored, and return its time of modification."""
+        self.store.put_all({self.key: _BODY})
+        self.doing = Check.STORE_READ
+        with self.store.open(self.key) as stream:
+            if stream.read() != _BODY:
+                raise RemoteStorageError(f"{self.store.name_of(self.key)} differs from the stored bytes")
+        self.doing = Check.STORE_LIST
+        found = [each for each in self.store.list_objects(self.key) if each.key == self.key]
+        if not found or found[0].modified_ms is None:
+            raise RemoteStorageError(f"{self.store.name_of(self.key)} was stored, but is not listed")
+        return found[0].modified_ms
 
 
 def _conditions(store: ObjectStore, key: str) -> Iterator[Result]:
@@ -98,13 +121,17 @@ def _broken_condition(store: ConditionalStore, key: str) -> str | None:
 
 
 def _remove(store: ObjectStore, key: str) -> TierctlError | None:
-    """Delete the object and versions of `key`; return the first error, or None if all are deleted."""
+    """Delete both objects that a probe writes; return the first error, or None if they are deleted.
+
+    They are not looked for before: a store may refuse to list, or show a new object late.
+    """
+    left: list[str] = []
     try:
-        keys = [each.key for each in store.list_objects(key)]
-        errors = store.delete(keys)
+        errors = store.delete([key, f"{key}{_CONDITION}"])
         if errors:
             return next(iter(errors.values()))
-        left = [each.key for each in store.list_objects(key)]
+        with suppress(AuthenticationError, StoreRefused):
+            left = [each.key for each in store.list_objects(key)]
     except TierctlError as e:
         return e
     return (
@@ -115,7 +142,7 @@ def _remove(store: ObjectStore, key: str) -> TierctlError | None:
 def _deleted(subject: str, error: TierctlError | None) -> Iterator[Result]:
     if error is None:
         yield ok(Check.STORE_DELETE, subject, "deleted it again")
-    elif isinstance(error, AuthenticationError) or "still listed" in error.message:
+    elif isinstance(error, AuthenticationError | StoreRefused) or "still listed" in error.message:
         yield fault(Check.STORE_DELETE, subject, f"{error.message}; the object is left")
     else:
         yield prevented(Check.STORE_DELETE, subject, error)

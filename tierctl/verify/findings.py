@@ -173,6 +173,15 @@ class FindingKind(RowEnum):
         "folder",
         found_in=FoundIn.OBJECTS,
     )
+    ARCHIVED_OBJECT = Row(
+        "archived_object",
+        Severity.ERROR,
+        "Objects of a segment are in an archive class (GLACIER, DEEP_ARCHIVE), by the listing: brokers and "
+        "tierctl can't read them.",
+        "restore the objects (aws s3api restore-object) or copy them to another class, and exclude the tier "
+        "from the bucket's lifecycle rules",
+        found_in=FoundIn.OBJECTS,
+    )
     ORPHAN = Row(
         "orphan",
         Severity.WARNING,

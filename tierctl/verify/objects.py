@@ -42,27 +42,28 @@ AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
 _LOG: Final = int(_P.LOG)
 
-
 PartitionKey = tuple[Uuid, int]
+_Bits = npt.NDArray[np.uint8]
 WhyMissing = Callable[[RemoteLogSegmentMetadata], str | None]
 """Returns the error with which the store answers for a segment's objects; None if they are only missing."""
 
 
 @dataclass(slots=True)
 class _Listed:
-    """The objects found of one partition's segments, by row: 17 bytes per segment beside the ids."""
+    """The objects found of one partition's segments, by row: 18 bytes per segment beside the ids."""
 
     ids: SegmentIds
     starts: "array[int]"
     parts: bytearray
     sizes: "array[int]"
     totals: "array[int]"
+    archived: bytearray
 
     @classmethod
     def empty(cls, ids: SegmentIds, starts: "array[int]") -> Self:
         count = len(starts)
         sizes, totals = (array("q", bytes(8 * count)) for _ in range(2))
-        return cls(ids, starts, bytearray(count), sizes, totals)
+        return cls(ids, starts, bytearray(count), sizes, totals, bytearray(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +75,19 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Parts, log sizes and sizes of all objects that a listing showed of the expected segments, by row.
+    """Parts, log sizes, sizes of all objects and archived parts in a listing of expected segments, by row.
 
     `aiven` and `kafka` count the objects that only that layout has. Picklable.
     """
 
-    partitions: "Mapping[PartitionKey, tuple[bytearray, array[int], array[int]]]"
+    partitions: "Mapping[PartitionKey, tuple[bytearray, array[int], array[int], bytearray]]"
     aiven: int
     kafka: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A finished segment that lacks objects or whose log has another size than in the metadata."""
+    """A finished segment that lacks objects, has archived ones, or whose log has another size."""
 
     partition: TopicIdPartition
     segment_id: Uuid
@@ -94,6 +95,7 @@ class Suspect:
     found: ObjectPart
     log_size_bytes: int | None
     """Size of the log if it differs from the metadata; None if the log is missing or of layout `aiven`."""
+    archived: ObjectPart
 
 
 class Tally:
@@ -125,6 +127,7 @@ class Tally:
         if bit is None:
             return False
         listed.parts[row] |= bit
+        listed.archived[row] |= bit if found.archive_class else 0
         listed.totals[row] += found.size_bytes
         if bit == _LOG:
             listed.sizes[row] = found.size_bytes
@@ -153,25 +156,26 @@ class Tally:
 
     def found(self) -> Found:
         """Return the counts so far, to be merged into another tally."""
-        partitions = {key: (each.parts, each.sizes, each.totals) for key, each in self._listed.items()}
+        partitions = {k: (p.parts, p.sizes, p.totals, p.archived) for k, p in self._listed.items()}
         return Found(partitions, self.aiven, self.kafka)
 
     def absorb(self, found: Found) -> None:
         """Merge the counts of another tally, whose segments this tally must expect, too."""
-        for key, (parts, sizes, totals) in found.partitions.items():
+        for key, (parts, sizes, totals, archived) in found.partitions.items():
             own, theirs = self._listed[key], np.frombuffer(parts, dtype=np.uint8)
-            all_parts = np.frombuffer(own.parts, dtype=np.uint8)
-            np.bitwise_or(all_parts, theirs, out=all_parts)
+            for ours, more in ((own.parts, parts), (own.archived, archived)):
+                bits = np.frombuffer(ours, dtype=np.uint8)
+                np.bitwise_or(bits, np.frombuffer(more, dtype=np.uint8), out=bits)
             with_log = (theirs & _P.LOG) != 0
             view(own.sizes)[with_log] = view(sizes)[with_log]
             np.add(view(own.totals), view(totals), out=view(own.totals))
         self.aiven += found.aiven
         self.kafka += found.kafka
 
-    def by_row(self, key: PartitionKey) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Return, by row, the parts found of each segment and the size of its log."""
-        listed = self._listed[key]
-        return np.frombuffer(listed.parts, dtype=np.uint8), view(listed.sizes)
+    def by_row(self, key: PartitionKey) -> tuple[_Bits, _Bits, npt.NDArray[np.int64]]:
+        """Return, by row, the parts found of each segment, its archived parts, and the size of its log."""
+        own = self._listed[key]
+        return np.frombuffer(own.parts, np.uint8), np.frombuffer(own.archived, np.uint8), view(own.sizes)
 
     def totals_by_row(self, key: PartitionKey) -> npt.NDArray[np.int64]:
         """Return, by row, the bytes of all objects found of each segment."""
@@ -190,7 +194,7 @@ class StoreAudit:
         self.tally = Tally(Expected({p.topic_id_partition.key: (c.ids, c.starts) for p, c in self._parts}))
 
     def suspects(self) -> Iterator[Suspect]:
-        """Yield the finished segments that lack objects, or whose log differs in size from the metadata."""
+        """Yield the finished segments with missing or archived objects, or with a log of another size."""
         flag_writers = self._flag_writers()
         for part, columns in self._parts:
             yield from self._suspects(part, columns, flag_writers)
@@ -213,9 +217,10 @@ class StoreAudit:
     def _suspects(
         self, part: PartitionState, columns: SegmentColumns, flag_writers: dict[int, int]
     ) -> Iterator[Suspect]:
-        parts, all_sizes = self.tally.by_row(part.topic_id_partition.key)
+        parts, all_archived, all_sizes = self.tally.by_row(part.topic_id_partition.key)
         rows = columns.rows_in(_S.COPY_SEGMENT_FINISHED)
-        found, sizes, flags = parts[rows], all_sizes[rows], view(columns.flags)[rows]
+        found, archived = parts[rows], all_archived[rows]
+        sizes, flags = all_sizes[rows], view(columns.flags)[rows]
         is_mostly_aiven = self.tally.aiven > self.tally.kafka
         aiven = (found & _AIVEN_ONLY != 0) | ((found & ~np.uint8(_P.LOG) == 0) & is_mostly_aiven)
         needed = np.where(aiven, np.uint8(AIVEN_PARTS), np.uint8(KAFKA_PARTS))
@@ -228,13 +233,14 @@ class StoreAudit:
         missing = needed & ~found
         has_log = (found & _P.LOG != 0) & ~aiven
         odd_size = has_log & (sizes != view(columns.sizes)[rows])
-        for at in np.flatnonzero((missing != 0) | odd_size).tolist():
+        for at in np.flatnonzero((missing != 0) | (archived != 0) | odd_size).tolist():
             yield Suspect(
                 partition=part.topic_id_partition,
                 segment_id=Uuid.from_bytes(columns.ids.id_of(int(rows[at]))),
                 missing=_P(int(missing[at])),
                 found=_P(int(found[at])),
                 log_size_bytes=int(sizes[at]) if odd_size[at] else None,
+                archived=_P(int(archived[at])),
             )
 
 
@@ -253,6 +259,9 @@ def suspect_findings(
         return
     if suspect.missing:
         yield _missing(suspect, segment, why_missing(segment))
+    if suspect.archived:
+        message = f"the segment's {_names(suspect.archived)} must be restored before anything can read it"
+        yield finding_of(suspect.partition, FindingKind.ARCHIVED_OBJECT, Severity.ERROR, message, segment)
     if suspect.log_size_bytes is not None:
         size_bytes = segment.segment_size_in_bytes
         message = f"the log has {suspect.log_size_bytes} bytes in the store, {size_bytes} in the metadata"
@@ -262,11 +271,14 @@ def suspect_findings(
 def _missing(suspect: Suspect, segment: RemoteLogSegmentMetadata, why: str | None) -> Finding:
     message = "the store has none of the segment's objects"
     if suspect.found:
-        names = ", ".join(_PART_NAMES[part] for part in ObjectPart if part in suspect.missing)
-        message = f"the store lacks the segment's {names}"
+        message = f"the store lacks the segment's {_names(suspect.missing)}"
     if why is not None:
         message += f" ({why})"
     return finding_of(suspect.partition, FindingKind.MISSING_OBJECT, Severity.ERROR, message, segment)
+
+
+def _names(parts: ObjectPart) -> str:
+    return ", ".join(_PART_NAMES[part] for part in ObjectPart if part in parts)
 
 
 _PART_NAMES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -22,7 +22,13 @@ from tierctl.apply.side_effects import (
     no_op,
 )
 from tierctl.apply.stop import Stop
-from tierctl.errors import StoreWriteUnknown, TierctlError, UsageError
+from tierctl.errors import (
+    RemoteResourceNotFound,
+    RemoteTierMissing,
+    StoreWriteUnknown,
+    TierctlError,
+    UsageError,
+)
 from tierctl.spark.executors.jobs import JobFailedError, JobStoppedError
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.executors.serialization import with_host
@@ -154,7 +160,7 @@ class SparkEngine:
         """Implement `Engine.ready`: probe the executors once, and again after a job failed.
 
         Raise UsageError if executors cannot work, because a tier cannot be opened there, a library is
-        missing, or another version of tierctl is installed.
+        missing, or another version of tierctl is installed, and the error of a store that refuses a request.
         """
         if not self._is_ready:
             self._jobs.submit(self._probe).result()
@@ -163,7 +169,7 @@ class SparkEngine:
         if self._is_ready:
             return
         try:
-            self._executors.probe(partial(_open_once, self._spec), stopped=self._stop.asked)
+            self._executors.probe(partial(_ask_once, self._spec), stopped=self._stop.asked)
         except JobStoppedError:
             # The caller checks the same `stop` before it starts further work.
             return
@@ -269,9 +275,13 @@ def _unknown(cause: TierctlError | None) -> SideEffectResult:
     return SideEffectResult(begun=True, error=error)
 
 
-def _open_once(spec: SideEffectContextSpec) -> None:
-    with spec.opened(no_op):
-        pass
+def _ask_once(spec: SideEffectContextSpec) -> None:
+    """Open the tiers of `spec` on this executor, and list a folder of each: an answer shows the rights."""
+    with spec.opened(no_op) as context:
+        source = context.source_tier
+        for remote in (context.remote, *(() if source is None else (source.remote,))):
+            with suppress(RemoteTierMissing, RemoteResourceNotFound):
+                remote.list_folder()
 
 
 def _refuse_speculation(executors: Executors) -> None:

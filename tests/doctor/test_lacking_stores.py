@@ -1,0 +1,39 @@
+"""doctor --probe-writes at stores that lack or refuse something: problems with a fix, and nothing is left."""
+
+from collections.abc import Collection
+
+import pytest
+from tierctl.commands import DoctorRequest, doctor
+from tierctl.doctor.checks import Check
+from tierctl.doctor.result import Outcome
+
+from tests.support.lacking_store import BUCKET, Lack, LackingStore
+
+
+@pytest.mark.parametrize(
+    ("lacks", "problems"),
+    [
+        ([], set()),
+        ([Lack.DELETE_OBJECTS], set()),
+        ([Lack.CONDITIONS], {Check.STORE_CONDITIONS, Check.STORE_LEASE}),
+        ([Lack.CONDITIONS, Lack.DELETE_OBJECTS_400], {Check.STORE_CONDITIONS, Check.STORE_LEASE}),
+        ([Lack.CHECKSUMS], {Check.STORE_WRITE}),
+        ([Lack.WRITES], {Check.STORE_WRITE}),
+        ([Lack.WRITES_FORBIDDEN], {Check.STORE_WRITE}),
+        ([Lack.READS], {Check.STORE_READ}),
+        ([Lack.READS_FORBIDDEN], {Check.STORE_READ}),
+        ([Lack.LISTINGS], {Check.STORE_LIST}),
+        ([Lack.DELETES_FORBIDDEN], {Check.STORE_DELETE}),
+    ],
+    ids=str,
+)
+def test_refusals_are_problems_with_a_fix(
+    monkeypatch: pytest.MonkeyPatch, lacks: Collection[Lack], problems: set[Check]
+) -> None:
+    with LackingStore(lacks) as store:
+        store.found(monkeypatch)
+        results = doctor(DoctorRequest(remote=f"s3://{BUCKET}/tier", probe_writes=True)).results
+        found = {each.check: each for each in results if each.outcome is Outcome.PROBLEM}
+        assert found.keys() == problems
+        assert all(each.fix for each in found.values())
+        assert bool(store.objects) is (Lack.DELETES_FORBIDDEN in lacks)
