@@ -195,7 +195,7 @@ _tierctl() {
         "verify|--threads") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "verify|--plan-out") COMPREPLY=(); return ;;
         "verify|--orphan-age") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
-        "verify|--kind") COMPREPLY=($(compgen -W "offsets gap log_start_behind beyond_log_end doubled_segment divergent_segment cut_epochs overlap dangling_copy stuck_delete below_log_start stalled_retention missing_object size_differs unreadable_object orphan leaked incomplete_history temp_leftover corrupt_log corrupt_index segment_offsets epochs_differ metadata_differs differs_from_log corrupt_metadata dropped_event unfinished_partition_delete recreated_topic unknown_topic not_read unsafe_committed_offset unreadable_log unseen_leader" -- "$cur")); return ;;
+        "verify|--kind") COMPREPLY=($(compgen -W "offsets gap log_start_behind beyond_log_end doubled_segment divergent_segment cut_epochs overlap dangling_copy stuck_delete below_log_start stalled_retention missing_object size_differs unreadable_object archived_object orphan leaked incomplete_history temp_leftover corrupt_log corrupt_index segment_offsets epochs_differ metadata_differs differs_from_log corrupt_metadata dropped_event unfinished_partition_delete recreated_topic unknown_topic not_read unsafe_committed_offset unreadable_log unseen_leader" -- "$cur")); return ;;
         "verify|--topic-configs") COMPREPLY=(); return ;;
         "verify|--kafka-version") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "verify|--now") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
