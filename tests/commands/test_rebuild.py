@@ -262,7 +262,8 @@ def metadata_bytes(broker: Path) -> dict[str, bytes]:
 
 def offline(root: Path) -> tuple[object, ...]:
     logs = [word for number in (1, 2, 3) for word in ("--log-dir", root / f"broker-{number}")]
-    return ("rebuild", "--metadata", root / "broker-1", "--remote", root / "remote", *logs)
+    where = ("rebuild", "--metadata", root / "broker-1", "--remote", root / "remote")
+    return (*where, *logs, "--metadata-partitions", 3)
 
 
 def lose(*brokers: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_log_directory_of_a_running_broker_is_not_written(root: Path, more: tu
 def test_no_option_of_a_saved_plan_allows_it(root: Path, tmp_path: Path) -> None:
     saved = tmp_path / "plan.json"
     assert tierctl(*offline(root), "--plan-out", saved).code == 0
-    assert_refused(root, "apply", saved, *offline(root)[1:], "--allow-live-brokers")
+    assert_refused(root, "apply", saved, *offline(root)[1:-2], "--allow-live-brokers")
 
 
 def assert_refused(root: Path, *command: object) -> None:
@@ -71,7 +71,8 @@ def assert_refused(root: Path, *command: object) -> None:
 def test_replicas_are_not_written_before_the_operator_confirms(root: Path) -> None:
     """A run that is refused after its plan, or not confirmed, changes no replica."""
     broker = root / "broker-1"
-    assert tierctl(*offline(root)[:5], "--log-dir", broker, "--apply").code == 0
+    own = ("--log-dir", broker, "--metadata-partitions", 3)
+    assert tierctl(*offline(root)[:5], *own, "--apply").code == 0
     before = metadata_bytes(root / "broker-2")
     refused = tierctl(*offline(root), "--apply", "--bootstrap-server", "localhost:1")
     assert refused.code == 5, refused.err
@@ -108,16 +109,6 @@ def test_metadata_partitions_in_another_directory_are_missing_in_this_one(
     expected = f"{root / 'broker-2'} has {METADATA_TOPIC}-{numbers[-1]}"
     assert (ran.code, expected in ran.err) == (4, True), ran.err
     assert digests(root) == before
-
-
-def test_the_configured_number_of_metadata_partitions(root: Path, tmp_path: Path) -> None:
-    count = len(list((root / "broker-1").glob("__remote_log_metadata-*")))
-    config = tmp_path / "server.properties"
-    for stated, code in ((count + 1, 4), (count, 0)):
-        config.write_text(f"rlmm.config.remote.log.metadata.topic.num.partitions={stated}\n")
-        ran = tierctl(*offline(root), "--config", config)
-        assert ran.code == code, ran.err
-        assert (f"has {count} partitions" in ran.err and f"states {stated}" in ran.err) == bool(code)
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty folder"])

@@ -40,6 +40,7 @@ def copy(
     now_ms: options.Now = None,
     clean_dangling: own.CleanDangling = False,
     create_metadata_topic: own.CreateMetadataTopic = False,
+    metadata_partitions: own.MetadataPartitions = None,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker does.

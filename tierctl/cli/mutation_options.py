@@ -121,6 +121,18 @@ CreateMetadataTopic = Annotated[
         panel=HOW,
     ),
 ]
+MetadataPartitions = Annotated[
+    int | None,
+    option(
+        "--metadata-partitions",
+        metavar="N",
+        min=1,
+        help="Number of partitions of __remote_log_metadata in the folder of --metadata, where neither the "
+        "cluster's metadata (__cluster_metadata-0) nor --config states it. A folder that is missing is a "
+        "lost partition. A new folder gets this number.",
+        panel=HOW,
+    ),
+]
 AssumeEnabled = Annotated[
     bool,
     option(

@@ -97,7 +97,7 @@ PLANNER = Planner(
     command="copy",
     request=CopyRequest,
     decide=_decide,
-    options=("topic", "assume_enabled", "clean_dangling", "create_metadata_topic"),
+    options=("topic", "assume_enabled", "clean_dangling", "create_metadata_topic", "metadata_partitions"),
     may_be_new=True,
     makes_topic=lambda request: request.create_metadata_topic,
 )

@@ -23,6 +23,7 @@ from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.apply.work_bar import work_bar
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
+from tierctl.commands.metadata_folder.count import counted, require_no_contradiction
 from tierctl.commands.plans import Decision, MutationResult, place_of, require_not_ahead, write_plan
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -62,10 +63,8 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
-    _tier_contents: TierContents | None = None
-    """The facts about the tier when it was inspected."""
-    _is_held_back: bool = False
-    """Whether segments are left out that breached KIP-917's limit in an earlier run."""
+    _tier_contents: TierContents | None = None  # when it was inspected
+    _is_held_back: bool = False  # whether segments are left out that breached KIP-917's limit before
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
@@ -341,6 +340,7 @@ class Mutation:
 
     def _check(self, decision: Decision) -> None:
         require_not_ahead(self.request)
+        require_no_contradiction(self.request, self.metadata.state)
         if self.request.remote is not None and self.changes_tier:
             open_lease(self.remote, is_optional=self.request.no_lease)
         decision.check(decision.plan)
@@ -389,7 +389,7 @@ def mutation(
             writable=request.apply,
             may_be_new=may_be_new,
             make_topic=make_topic,
-            folder=folder(resources),
+            folder=counted(request, folder(resources), progress),
         )
         yield Mutation(
             request=request,

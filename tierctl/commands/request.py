@@ -126,6 +126,8 @@ class MutationRequest(Request):
 
     apply: bool = False
     """Carry the plan out; otherwise change nothing."""
+    metadata_partitions: int | None = None
+    """Number of partitions of the metadata topic in a folder; default: as its own sources say."""
     plan_out: Path | None = None
     """File to which the plan is written as JSON."""
     allow_live_brokers: bool = False

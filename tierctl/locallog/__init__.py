@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tierctl.lazy import exports
 
 if TYPE_CHECKING:
+    from tierctl.locallog.cluster_metadata import read_registration
     from tierctl.locallog.folders import (
         FolderKind,
         LeftOutFolder,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = exports(
         __name__,
+        cluster_metadata=("read_registration",),
         folders=(
             *("FolderKind", "LeftOutFolder", "is_log_dir", "left_out_folders", "require_folder"),
             "require_log_dirs",
@@ -47,6 +49,7 @@ __all__ = [
     "read_formatted_node",
     "read_log_dir_facts",
     "read_log_dirs",
+    "read_registration",
     "read_topic_configs",
     "require_folder",
     "require_log_dirs",

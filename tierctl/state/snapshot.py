@@ -141,13 +141,14 @@ def _state_of(facts: dict[str, Any]) -> TierState:
 
 def _quarantined(bad: Quarantined) -> list[Any]:
     e = bad.error
-    return [bad.metadata_offset, type(e).__name__, e.what, e.expected, e.found, e.at, e.source, e.hint]
+    facts = [bad.metadata_offset, type(e).__name__, e.what, e.expected, e.found, e.at, e.source, e.hint]
+    return [*facts, True] if bad.is_misplaced else facts
 
 
 def _quarantined_of(partition: int, raw: list[Any]) -> Quarantined:
-    offset, kind, what, expected, found, at, source, hint = raw
+    offset, kind, what, expected, found, at, source, hint, *more = raw
     error = _ERRORS[kind](what, expected=expected, found=found, at=at, source=source, hint=hint)
-    return Quarantined(partition, offset, error)
+    return Quarantined(partition, offset, error, is_misplaced=bool(more))
 
 
 def _anomaly(anomaly: Anomaly) -> list[Any]:

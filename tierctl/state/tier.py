@@ -26,6 +26,8 @@ class Quarantined:
     metadata_partition: int
     metadata_offset: int
     error: CorruptInputError
+    is_misplaced: bool = False
+    """Whether it belongs in another metadata partition: it contradicts the number of partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,11 @@ def register(app: click.Group) -> None:
     options.engine,
     options.reading_throttle,
 )
-def rebuild(ctx: click.Context, log_start: LogStart = None) -> int:
+def rebuild(
+    ctx: click.Context,
+    log_start: LogStart = None,
+    metadata_partitions: own.MetadataPartitions = None,
+) -> int:
     """Publish the metadata of the tier's segments again after the metadata topic was lost.
 
     rebuild derives every field from the objects, in either layout. Segments that the log needs are published

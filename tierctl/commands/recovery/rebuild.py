@@ -5,22 +5,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.apply.run import RunOptions
+from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
+from tierctl.commands.metadata_folder.settings import folder_settings
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.afterwards import conclude_rebuild
 from tierctl.commands.recovery.copying import require_copying_disabled
 from tierctl.commands.recovery.logs import DecidingLogs
-from tierctl.commands.recovery.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
+from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
     LocalLog,
     ObjectSet,
@@ -120,16 +123,20 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
     )
 
 
+def _folder(request: RebuildRequest, resources: Resources) -> FolderSettings:
+    return replace(folder_settings(request, resources), remakes_lost=True)
+
+
 PLANNER = Planner(
     command=REBUILD,
     request=RebuildRequest,
     decide=_decide,
-    options=("log_start",),
+    options=("log_start", "metadata_partitions"),
     logs_decide=True,
     writes_logs=True,
     may_be_new=True,
     changes_tier=False,
-    folder=folder_settings,
+    folder=_folder,
 )
 
 

@@ -94,7 +94,9 @@ class PartitionFold:
         parts = self._state.partitions.values()
         return max((p.last_event_offset + 1 for p in parts if p.metadata_partition == partition), default=0)
 
-    def _quarantine(self, partition: int, offset: int, expected: str, found: str) -> None:
+    def _quarantine(
+        self, partition: int, offset: int, expected: str, found: str, *, is_misplaced: bool = False
+    ) -> None:
         error = CorruptInputError(
             f"metadata partition {partition}",
             expected=expected,
@@ -103,7 +105,7 @@ class PartitionFold:
         )
         known = {(q.metadata_partition, q.metadata_offset, q.error.message) for q in self._state.quarantined}
         if (partition, offset, error.message) not in known:
-            self._state.quarantined.append(Quarantined(partition, offset, error))
+            self._state.quarantined.append(Quarantined(partition, offset, error, is_misplaced=is_misplaced))
 
     def fold(self, chunk: RecordChunk) -> None:
         """Fold the next chunk of a partition; quarantine its damaged ranges and misplaced events."""
@@ -129,4 +131,5 @@ class PartitionFold:
                 int(chunk.offsets[0]),
                 f"events of {user_partition} in metadata partition {home}",
                 f"some from offset {chunk.offsets[0]} on",
+                is_misplaced=True,
             )

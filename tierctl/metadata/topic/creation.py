@@ -5,21 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tierctl.errors import LockedError
-from tierctl.files import TEMP_SUFFIX, FileSystem, exclusive, read_regular, write_durably
+from tierctl.errors import CorruptInputError, LockedError
+from tierctl.files import FileSystem, exclusive, read_regular, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import LOCK
-from tierctl.model import EpochEntry, Uuid
-from tierctl.wire.files.checkpoints import (
-    LEADER_EPOCHS_FILE,
-    PARTITION_METADATA_FILE,
-    read_partition_metadata,
-    write_leader_epoch_checkpoint,
-    write_partition_metadata,
-)
+from tierctl.metadata.topic.partition_folders import FIRST_SEGMENT, known_id, make_partitions
+from tierctl.model import Uuid
+from tierctl.wire.files.meta_properties import META_PROPERTIES
 
-FIRST_SEGMENT = "00000000000000000000.log"
+COUNT_FILE = ".tierctl-metadata-partitions"
+_COUNT_MAX = 10**9
 
 
 def make_topic(
@@ -32,10 +28,27 @@ def make_topic(
     if found and not _is_unfinished(folder, found):
         return
     highest = found[-1] if found else count - 1
-    topic_id = _known_id(folder, found) or new_topic_id()
+    if not (found or (folder / META_PROPERTIES).exists()):
+        # A folder that is lost later would change the number, and with it the partition of every topic's
+        # events: the folders themselves are no record of it. A broker has one in its cluster's metadata.
+        write_durably(folder / COUNT_FILE, [f"{count}\n".encode()], fs=fs)
     # Partition 0 is created last: if it exists, all partitions exist.
-    for partition in range(highest, -1, -1):
-        _make_partition(folder / f"{METADATA_TOPIC}-{partition}", topic_id, fs)
+    topic_id = known_id(folder, found) or new_topic_id()
+    make_partitions(folder, range(highest, -1, -1), topic_id, fs=fs)
+
+
+def recorded_count(folder: Path) -> int | None:
+    """Return the number of partitions with which tierctl made the topic; None if it states none.
+
+    Raises CorruptInputError, and OSError.
+    """
+    path = folder / COUNT_FILE
+    if not path.is_file():
+        return None
+    text = read_regular(path).decode("ascii", "replace").strip()
+    if not (text.isdecimal() and 0 < int(text) <= _COUNT_MAX):
+        raise CorruptInputError(str(path), expected="the number of metadata partitions", found=text[:20])
+    return int(text)
 
 
 @contextmanager
@@ -64,6 +77,7 @@ def _remove_unused(folder: Path, *, with_folder: bool) -> None:
         # Partition 0 is removed first: after a crash the next `make_topic` completes the topic.
         for partition in partitions:
             shutil.rmtree(partition)
+        (folder / COUNT_FILE).unlink(missing_ok=True)
         (folder / LOCK).unlink()
     if with_folder:
         folder.rmdir()
@@ -77,29 +91,3 @@ def _is_unfinished(folder: Path, found: Sequence[int]) -> bool:
 
 def _is_empty(partition: Path) -> bool:
     return all(path.name == FIRST_SEGMENT and not path.stat().st_size for path in partition.glob("*.log"))
-
-
-def _known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
-    for partition in found:
-        path = folder / f"{METADATA_TOPIC}-{partition}" / PARTITION_METADATA_FILE
-        if path.is_file():
-            return read_partition_metadata(read_regular(path))
-    return None
-
-
-def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
-    """Create a partition as a broker does, without indexes, which a broker creates when it loads the log."""
-    if partition.exists():
-        return
-    making = partition.with_name(partition.name + TEMP_SUFFIX)
-    fs.make_folder(making)
-    files = {
-        PARTITION_METADATA_FILE: write_partition_metadata(topic_id),
-        LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint([EpochEntry(0, 0)]),
-        FIRST_SEGMENT: b"",
-    }
-    for name, data in files.items():
-        write_durably(making / name, [data], fs=fs, sync_folder=False)
-    fs.sync_folder(making)
-    fs.rename(making, partition)
-    fs.sync_folder(partition.parent)

@@ -36,10 +36,10 @@ class FolderTopic:
 
     `files` reads the folder: a folder on disk or in an object store, or a single segment file. If `complete`,
     every partition from 0 to the highest must be present, and later partitions are not noticed; otherwise
-    `end_offsets` looks for partitions again. A folder without partitions raises NotFoundError, or reads as an
-    empty topic of `empty_count` partitions. `on_torn` receives a message from each call of `end_offsets` for
-    each log that ends in an unfinished write. Raises CorruptInputError for an unreadable checkpoint, and
-    the errors of `files`.
+    `end_offsets` looks for partitions again. With a `known_count`, partitions that are not present are empty.
+    A folder without partitions raises NotFoundError, or reads as an empty topic of `empty_count` partitions.
+    `on_torn` receives a message from each call of `end_offsets` for each log that ends in an unfinished
+    write. Raises CorruptInputError for an unreadable checkpoint, and the errors of `files`.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class FolderTopic:
         files: LogFiles = LOCAL,
         complete: bool = False,
         empty_count: int | None = None,
+        known_count: int | None = None,
         on_torn: Callable[[str], None] | None = None,
         writer: FolderWriter | None = None,
     ) -> None:
@@ -57,6 +58,7 @@ class FolderTopic:
         self._name = files.name_of(folder)
         self._complete = complete
         self._empty_count = empty_count
+        self._known_count = known_count
         self._on_torn = on_torn
         self._writer = writer
         self._logs: dict[int, PartitionLog] = {}
@@ -155,16 +157,24 @@ class FolderTopic:
             numbers = partitions_in(self._folder, self._files)
             if not numbers and self._empty_count is None:
                 raise _no_topic(self._folder, self._name, self._files)
-            if self._complete:
-                _require_all(self._name, numbers)
             starts = _log_starts(self._folder, self._files) if numbers else {}
+            lost: set[int] = set()
+            if numbers and self._known_count is not None:
+                lost = set(range(self._known_count)) - set(numbers)
+                numbers = list(range(self._known_count))
+            elif self._complete:
+                _require_all(self._name, numbers)
         known = self._logs
-        self._logs = {number: known.get(number) or self._log(number) for number in numbers}
+        self._logs = {
+            number: known.get(number) or self._log(number, is_lost=number in lost) for number in numbers
+        }
         for number, log in self._logs.items():
-            log.log_start_offset = starts.get(number, 0)
+            # The entry of a lost log is that of records which are gone.
+            log.log_start_offset = 0 if number in lost else starts.get(number, 0)
 
-    def _log(self, number: int) -> PartitionLog:
-        return PartitionLog(partition_folder(self._folder, number), number, files=self._files)
+    def _log(self, number: int, *, is_lost: bool = False) -> PartitionLog:
+        folder = partition_folder(self._folder, number)
+        return PartitionLog(folder, number, files=self._files, may_be_missing=is_lost)
 
 
 def partition_folder(folder: Path, partition: int) -> Path:

@@ -2,14 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.topic.partition_folders import make_partitions
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.metadata.topic.partition_writer import PartitionWriter
 from tierctl.metadata.topic.replicas import Replicas
@@ -45,6 +46,12 @@ class FolderSettings:
     """
 
     partition_count: int = DEFAULT_METADATA_PARTITIONS
+    known_count: int | None = None
+    """The number of partitions that an existing topic has; None: as many as there are folders."""
+    remakes_lost: bool = False
+    """Whether the command publishes lost events again, so that it may make a lost partition."""
+    lost: Mapping[Path, Collection[int]] = field(default_factory=dict)
+    """The partitions without a folder, by log directory; the first append makes them."""
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     clock_ms: Callable[[], int] = _now_ms
     new_topic_id: Callable[[], Uuid] = _random_id
@@ -87,6 +94,7 @@ class FolderWriter:
         failure none of the records is in a log, unless only a replica could not be written.
         """
         if not self._has_begun:
+            self._make_lost()
             ends = {partition: log.end_offset() for partition, log in logs.items()}
             drop_stale_entries(self._folder, ends, fs=self._settings.fs)
             self._replicas.begin(list(logs.values()))
@@ -97,6 +105,10 @@ class FolderWriter:
         offsets = self._append(logs, values)
         next_of = {partition: iter(found) for partition, found in offsets.items()}
         return [next(next_of[partition]) for partition, _ in records]
+
+    def _make_lost(self) -> None:
+        for folder, numbers in self._settings.lost.items():
+            make_partitions(folder, numbers, self._settings.new_topic_id(), fs=self._settings.fs)
 
     def _append(
         self, logs: Mapping[int, PartitionLog], values: Mapping[int, Sequence[bytes]]

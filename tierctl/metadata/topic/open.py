@@ -84,7 +84,10 @@ def open_topic(
             return _writable_folder(path, folder, if_missing, on_torn)
         count = DEFAULT_METADATA_PARTITIONS if folder is None else folder.partition_count
         empty_count = None if if_missing is IfMissing.FAIL else count
-        return FolderTopic(path, complete=complete, empty_count=empty_count, on_torn=on_torn)
+        known = None if folder is None else folder.known_count
+        return FolderTopic(
+            path, complete=complete, empty_count=empty_count, known_count=known, on_torn=on_torn
+        )
     if writable:
         raise UsageError(
             f"the metadata topic at {location.uri} can only be read",
@@ -118,7 +121,8 @@ def _writable_folder(
         with translated(f"opening {folder}"):
             numbers = partitions_in(folder)
             make_topic(folder, numbers, settings.partition_count, settings.new_topic_id, fs=settings.fs)
-        topic = FolderTopic(folder, complete=True, on_torn=on_torn, writer=writer)
+        known = settings.known_count
+        topic = FolderTopic(folder, complete=True, known_count=known, on_torn=on_torn, writer=writer)
         opened.pop_all()
     return topic
 

@@ -43,22 +43,32 @@ class Tail:
 class PartitionLog:
     """Read one metadata partition; keep positions of batches for the next call.
 
-    `log_start_offset` is the offset in `log-start-offset-checkpoint`, 0 if there is none. Reading never
-    changes a file. Raises the errors of `files`.
+    `log_start_offset` is the offset in `log-start-offset-checkpoint`, 0 if there is none. If it
+    `may_be_missing`, a log without a folder is empty. Reading never changes a file. Raises the errors of
+    `files`.
     """
 
     def __init__(
-        self, folder: Path, partition: int, *, log_start_offset: int = 0, files: LogFiles = LOCAL
+        self,
+        folder: Path,
+        partition: int,
+        *,
+        log_start_offset: int = 0,
+        files: LogFiles = LOCAL,
+        may_be_missing: bool = False,
     ) -> None:
         self.folder = folder
         self.partition = partition
         self.log_start_offset = log_start_offset
         self._files = files
+        self._may_be_missing = may_be_missing
         self._marks: dict[int, list[Mark]] = {}
         self._tail: Tail | None = None
 
     def segments(self) -> list[int]:
         """Return the base offsets of the segments, ascending."""
+        if self._may_be_missing and not self.folder.is_dir():
+            return []
         matches = map(_SEGMENT.match, self._files.names(self.folder))
         return sorted(int(match[1]) for match in matches if match)
 

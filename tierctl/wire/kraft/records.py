@@ -69,7 +69,7 @@ def producer_ids_record(next_producer_id: int) -> bytes:
 
 def metadata_version(value: bytes) -> int | None:
     """Return the level of metadata.version if the record states it; None for any other record."""
-    kind, pos = _kind(value)
+    kind, pos = kind_of(value)
     if kind != _FEATURE_LEVEL:
         return None
     name, pos = _read_text(value, pos)
@@ -79,7 +79,7 @@ def metadata_version(value: bytes) -> int | None:
 
 def topic_of(value: bytes) -> tuple[str, Uuid] | None:
     """Return name and id of the topic if the record is a TopicRecord; None for any other record."""
-    kind, pos = _kind(value)
+    kind, pos = kind_of(value)
     if kind != _TOPIC:
         return None
     name, pos = _read_text(value, pos)
@@ -89,7 +89,7 @@ def topic_of(value: bytes) -> tuple[str, Uuid] | None:
 
 def next_producer_id(value: bytes) -> int | None:
     """Return the next producer id if the record is a ProducerIdsRecord; None for any other record."""
-    kind, pos = _kind(value)
+    kind, pos = kind_of(value)
     if kind != _PRODUCER_IDS:
         return None
     raw, _ = take(value, pos + len(_NOBODY), 8, "next producer id")
@@ -111,7 +111,7 @@ def _array(items: Sequence[bytes]) -> bytes:
     return write_uvarint(len(items) + 1) + b"".join(items)
 
 
-def _kind(value: bytes) -> tuple[int, int]:
+def kind_of(value: bytes) -> tuple[int, int]:
     """Return the kind of a record, and the position of its first field."""
     frame, pos = read_uvarint(value, 0, "frame version")
     if frame != FRAME_VERSION:

@@ -9,10 +9,11 @@ from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.restore.node import NewLogs
 from tierctl.apply.restore.objects import ObjectCopies
 from tierctl.apply.run import RunOptions
+from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
+from tierctl.commands.metadata_folder.settings import folder_settings
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
-from tierctl.commands.recovery.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.recovery.new_ids.sources import SourceFinder
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.request import MutationRequest

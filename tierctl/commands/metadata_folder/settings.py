@@ -4,29 +4,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.errors import RemoteTierMissing, SafetyRefusal
-from tierctl.locallog import list_partitions
-from tierctl.metadata.server_properties import ServerSettings
-from tierctl.metadata.topic import METADATA_TOPIC, topic_location
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.storage.identity import read_identity
-from tierctl.wire.files.meta_properties import META_PROPERTIES
-
-
-def folder_of(metadata: str | None) -> Path | None:
-    """Return the folder that `metadata` names; None for another location."""
-    location = None if metadata is None else topic_location("--metadata", metadata)
-    if location is None or location.is_on_cluster or location.is_in_store:
-        return None
-    return location.path
-
-
-def is_of_a_broker(folder: Path) -> bool:
-    """Return whether `folder` is a broker's log directory; False for a metadata folder that tierctl made."""
-    return folder.is_dir() and ((folder / META_PROPERTIES).exists() or bool(list_partitions([folder])))
 
 
 def folder_settings(request: MutationRequest, resources: Resources) -> FolderSettings:
@@ -53,8 +38,7 @@ def folder_settings(request: MutationRequest, resources: Resources) -> FolderSet
 def _require_all_partitions(folder: Path, request: MutationRequest) -> None:
     """Raise SafetyRefusal if `folder` has fewer metadata partitions than the brokers use.
 
-    RemoteLogMetadataTopicPartitioner assigns each event to a partition by the number of partitions: with
-    another number, brokers do not find the events.
+    The folders of one broker are in one of its log directories, or in several.
     """
     own = partitions_in(folder)
     for other in request.log_dir:
@@ -66,12 +50,3 @@ def _require_all_partitions(folder: Path, request: MutationRequest) -> None:
                 hint="name a log directory with all partitions of the metadata topic as --metadata, or start "
                 "the brokers with copying disabled and use --metadata kafka://host:port",
             )
-    if request.config is None:
-        return
-    stated = ServerSettings.read(request.config).expected_partitions
-    if stated not in {None, len(own)}:
-        raise SafetyRefusal(
-            f"{METADATA_TOPIC} in {folder} has {len(own)} partitions, {request.config} states {stated}",
-            hint="brokers look for events in as many partitions as the topic has: if it was made again with "
-            "too few, add partitions before its events are published",
-        )

@@ -1,0 +1,168 @@
+"""The number of metadata partitions is never that of the folders which happen to be there."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.locallog import list_partitions
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+from tests.cli.shell import tierctl
+from tests.commands.test_rebuild import digests, lose, metadata_bytes
+from tests.support.cluster_metadata import topic_id_in, write_cluster_metadata
+
+Writable = Callable[[str], Path]
+COUNT, LOST = 4, 2
+"""With this number, the captured topics have their events in the partition that is lost."""
+
+
+@pytest.fixture
+def root(writable: Writable) -> Path:
+    """Return three stopped brokers that lost the events, and all of them the last metadata partition."""
+    found = writable("unclean-leader/before")
+    lose(*brokers_of(found).values())
+    for broker in brokers_of(found).values():
+        shutil.rmtree(broker / f"{METADATA_TOPIC}-{LOST}")
+    return found
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {path: digest for path, digest in digests(root).items() if not path.endswith(".lock")}
+
+
+def brokers_of(root: Path) -> dict[int, Path]:
+    return {number: root / f"broker-{number}" for number in (1, 2, 3)}
+
+
+def rebuild(root: Path, *more: object, nodes: tuple[int, ...] = (1, 2, 3)) -> tuple[object, ...]:
+    logs = [word for node in nodes for word in ("--log-dir", brokers_of(root)[node])]
+    return ("rebuild", "--metadata", root / "broker-1", "--remote", root / "remote", *logs, *more)
+
+
+def homes(root: Path) -> dict[str, str]:
+    """Return the folders of the metadata partitions that have events, each with a topic of theirs."""
+    found = list_partitions([root / "broker-1"])
+    tiered = [each for each in found if each.topic in {"payouts", "wallets"}]
+    assert tiered
+    return {
+        f"{METADATA_TOPIC}-{metadata_partition(each.topic_id, each.partition, COUNT)}": each.topic
+        for each in tiered
+    }
+
+
+def config_of(folder: Path, count: int) -> Path:
+    path = folder / f"{count}.properties"
+    path.write_text(f"rlmm.config.remote.log.metadata.topic.num.partitions={count}\n")
+    return path
+
+
+@pytest.mark.parametrize("source", ["cluster metadata", "server.properties", "option", "saved plan"])
+def test_a_lost_partition_is_made_again_in_every_replica(root: Path, tmp_path: Path, source: str) -> None:
+    topic_id = topic_id_in(root / "broker-1")
+    more: tuple[object, ...] = ()
+    if source == "cluster metadata":
+        write_cluster_metadata(brokers_of(root), COUNT)
+    elif source == "server.properties":
+        more = ("--config", config_of(tmp_path, COUNT))
+    else:
+        more = ("--metadata-partitions", COUNT)
+    command = rebuild(root, *more)
+    if source == "saved plan":
+        assert tierctl(*command, "--plan-out", tmp_path / "plan.json").code == 0
+        command = ("apply", tmp_path / "plan.json", *rebuild(root)[1:])
+    ran = tierctl(*command, "--apply")
+    assert ran.code == 0, ran.err
+    found = [metadata_bytes(broker) for broker in brokers_of(root).values()]
+    assert found[0] == found[1] == found[2]
+    assert {Path(name).parts[0] for name, data in found[0].items() if data} == set(homes(root))
+    for broker in brokers_of(root).values():
+        numbers = partitions_in(broker)
+        assert numbers == list(range(COUNT))
+        assert {topic_id_in(broker, number) for number in numbers} == {topic_id}
+    assert tierctl("segments", "--metadata", root / "broker-1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ((), "nothing states how many partitions"),
+        (("--metadata-partitions", 1), "but the topic has 1 partitions"),
+        (("--metadata-partitions", 5, "config"), "is unclear: 5 (--metadata-partitions) and 4"),
+        (("--metadata-partitions", 5, "cluster"), "is unclear: 4 (the cluster's metadata) and 5"),
+    ],
+    ids=["no source", "a folder beyond", "another number in the settings", "another number in the cluster"],
+)
+@pytest.mark.parametrize("apply", [(), ("--apply",)], ids=["plan", "apply"])
+def test_refused(
+    root: Path, tmp_path: Path, sources: tuple[object, ...], expected: str, apply: tuple[str, ...]
+) -> None:
+    if "cluster" in sources:
+        write_cluster_metadata(brokers_of(root), COUNT)
+    more: tuple[object, ...] = ("--config", config_of(tmp_path, COUNT)) if "config" in sources else ()
+    given = tuple(each for each in sources if each not in {"config", "cluster"})
+    before = contents(root)
+    ran = tierctl(*rebuild(root, *given, *more), *apply)
+    assert (ran.code, expected in ran.err) == (4, True), ran.err
+    assert "hint: " in ran.err
+    assert contents(root) == before
+
+
+def test_one_event_in_the_wrong_partition_stops_every_write(writable: Writable) -> None:
+    """The topics of an earlier run with a wrong number of partitions are among the events."""
+    root = writable("unclean-leader/before")
+    own = root / "broker-1"
+    logs = sorted((each.stat().st_size, each) for each in own.glob(f"{METADATA_TOPIC}-*/*.log"))
+    (_, empty), (_, used) = logs[0], logs[-1]
+    for broker in brokers_of(root).values():
+        source, target = (broker / each.relative_to(own) for each in (used, empty))
+        target.write_bytes(source.read_bytes())
+    before = contents(root)
+    where = ("--metadata", own, "--remote", root / "remote")
+    option = ("--metadata-partitions", 3)
+    for command in (
+        rebuild(root, *option),
+        ("sweep", *where, "--log-start-offset", "wallets-0=500"),
+        ("copy", *where, "--log-dir", own, "--topic", "wallets", "--assume-enabled", *option),
+    ):
+        ran = tierctl(*command, "--apply")
+        assert (ran.code, "the number of metadata partitions is not the one" in ran.err) == (4, True), ran.err
+    assert contents(root) == before
+
+
+def test_all_replicas_must_be_named(root: Path) -> None:
+    write_cluster_metadata(brokers_of(root), COUNT)
+    before = contents(root)
+    ran = tierctl(*rebuild(root, nodes=(1, 2)), "--apply")
+    assert (ran.code, "has replicas on brokers 3" in ran.err) == (4, True), ran.err
+    assert contents(root) == before
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_another_topic(root: Path) -> None:
+    write_cluster_metadata(brokers_of(root), COUNT)
+    for path in (root / "broker-1").glob(f"{METADATA_TOPIC}-*/partition.metadata"):
+        path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEA\n")
+    ran = tierctl(*rebuild(root), "--apply")
+    assert (ran.code, "it was deleted" in ran.err) == (4, True), ran.err
+
+
+def test_the_number_of_a_new_folder_is_kept(capture: Callable[..., Path], tmp_path: Path) -> None:
+    logs = capture("untiered-broker") / "local"
+    new, config = tmp_path / "metadata", config_of(tmp_path, 7)
+    where = ("--metadata", new, "--remote", tmp_path / "tier", "--log-dir", logs)
+    copy = ("copy", *where, "--topic", "bills", "--assume-enabled", "--layout", "kafka", "--apply")
+    assert tierctl(*copy, "--config", config).code == 0
+    assert len(list(new.glob(f"{METADATA_TOPIC}-*"))) == 7
+    # Without an option, the number is the one with which the folder was made.
+    assert tierctl(*copy).code == 0
+    shutil.rmtree(new / f"{METADATA_TOPIC}-6")
+    before = contents(tmp_path)
+    for command in (copy, (*copy, "--config", config_of(tmp_path, 7))):
+        ran = tierctl(*command)
+        assert (ran.code, f"{METADATA_TOPIC}-6 is missing" in ran.err) == (4, True), ran.err
+    assert contents(tmp_path) == before
+    ran = tierctl("rebuild", *where[:4], "--apply")
+    assert ran.code == 0, ran.err
+    assert len(list(new.glob(f"{METADATA_TOPIC}-*"))) == 7
