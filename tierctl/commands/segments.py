@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
@@ -22,7 +22,6 @@ from tierctl.state.sizes import SegmentSizes, sizes_by_group
 
 if TYPE_CHECKING:
     from tierctl.commands.lineage_questions import PartitionOffsets
-    from tierctl.storage import RemoteStorageManager
     from tierctl.verify.findings import Finding
 
 
@@ -186,7 +185,6 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
     """
     has_tier = resources.request.remote is not None
     state, selection = read_selected(resources, sizes_only=not has_tier), resources.selection
-    remote = resources.remote if has_tier else None
     by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(lambda: _TopicSum(len(by_topic)))
     members = []
     for part in state.partitions.values():
@@ -196,15 +194,15 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
         topic = by_topic[partition.topic, partition.topic_id]
         topic.partitions.add(partition.partition)
         members.append((topic.number, part))
-        if remote is not None:
-            topic.count_objects(remote, partition, part.cache.list_remote_log_segments())
+        if has_tier:
+            topic.count_objects(resources, partition, part.cache.list_remote_log_segments())
     for segment in _deleted(resources) if include_deleted else ():
         topic = by_topic[segment.topic, segment.topic_id]
         topic.partitions.add(segment.partition)
-        if remote is not None:
-            topic.count_objects(remote, segment.topic_id_partition, [segment])
+        if has_tier:
+            topic.count_objects(resources, segment.topic_id_partition, [segment])
     sizes = sizes_by_group(state, members, len(by_topic))
-    return [topic.row(*key, sizes, has_tier=remote is not None) for key, topic in sorted(by_topic.items())]
+    return [topic.row(*key, sizes, has_tier=has_tier) for key, topic in sorted(by_topic.items())]
 
 
 @dataclass(slots=True)
@@ -219,18 +217,26 @@ class _TopicSum:
 
     def count_objects(
         self,
-        remote: RemoteStorageManager,
+        resources: Resources,
         partition: TopicIdPartition,
         segments: Iterable[RemoteLogSegmentMetadata],
     ) -> None:
-        """Add the objects of `segments` of `partition`, unless the topic has an illegal name."""
+        """Add the objects of `segments` of `partition`, unless the topic has an illegal name.
+
+        A segment whose record names illegal objects is reported, and the topic's objects are not counted.
+        """
         from tierctl.read.partitions import illegal_name_error
 
         self.is_legal &= illegal_name_error(partition) is None
         for segment in segments if self.is_legal else ():
-            for found in remote.objects_of(segment):
-                self.objects += 1
-                self.object_bytes += found.size_bytes
+            try:
+                found = resources.remote.objects_of(segment)
+            except (CorruptInputError, SafetyRefusal) as e:
+                resources.problems.report(e)
+                self.is_legal = False
+                continue
+            self.objects += len(found)
+            self.object_bytes += sum(each.size_bytes for each in found)
 
     def row(self, topic: str, topic_id: Uuid, sizes: SegmentSizes, *, has_tier: bool) -> TopicSize:
         """Return the sums as a row; without a tier, or with an illegal name, objects are not counted."""

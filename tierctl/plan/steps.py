@@ -61,8 +61,8 @@ def _offset(value: Any) -> int | None:
     raise ValueError(f"{value!r} is no offset")
 
 
-def _partition(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
+def _partition(value: Any, least: int = 0) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 31:
         return value
     raise ValueError(f"{value!r} is no partition")
 
@@ -103,7 +103,8 @@ class Step:
                 reason=raw["reason"],
                 topic=raw["topic"],
                 topic_id=Uuid.parse(raw["topic_id"]),
-                partition=_partition(raw["partition"]),
+                # As a record of the metadata may state it: an illegal number is a reason to skip.
+                partition=_partition(raw["partition"], least=-1 << 31),
                 segment_id=None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
                 start_offset=_offset(raw["start_offset"]),
                 end_offset=_offset(raw["end_offset"]),
@@ -151,7 +152,8 @@ class Skip:
                 reason=raw["reason"],
                 topic=raw["topic"],
                 topic_id=Uuid.parse(raw["topic_id"]),
-                partition=_partition(raw["partition"]),
+                # As a record of the metadata may state it: an illegal number is a reason to skip.
+                partition=_partition(raw["partition"], least=-1 << 31),
                 segment_id=None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:

@@ -1,0 +1,79 @@
+"""One bad record of the metadata, or one bad object, ends no run: the others are read and acted on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.cli.main import run
+from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+from tests.hostile.worlds import World, joined, plain_batch
+from tests.storage.segments import metadata_of
+
+LARGEST = (1 << 63) - 1
+RECORDS: dict[str, dict[str, Any]] = {
+    "partition -5": {"partition": -5},
+    "lowest partition": {"partition": -1 << 31},
+    "highest partition": {"partition": (1 << 31) - 1},
+    "highest offset": {"start_offset": LARGEST, "end_offset": LARGEST},
+    "all offsets": {"start_offset": 0, "end_offset": LARGEST},
+    "negative size": {"segment_size_in_bytes": -5},
+    "name with a path": {"topic": "../x/\n"},
+    "name beyond ASCII": {"topic": "é\u2028"},
+    "folder above": {"topic": ".."},
+    "lowest broker": {"broker_id": -1 << 31},
+    "id of zeros": {"topic_id": Uuid("AAAAAAAAAAAAAAAAAAAAAA")},
+    "custom metadata": {"custom_metadata": b"\xff\xff\xff\xff\xff\xff\x01\x00"},
+    "highest epoch": {"segment_leader_epochs": (((1 << 31) - 1, LARGEST),)},
+}
+
+
+@pytest.fixture(params=RECORDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    made = World(tmp_path)
+    for number in range(2):
+        log = joined([plain_batch(offset, b"value") for offset in range(10)])
+        made.segment(number, log, end_offset=9, partition=number)
+    bad = replace(metadata_of(7), **RECORDS[request.param])
+    found = decode(encode(bad))
+    assert isinstance(found, RemoteLogSegmentMetadata)
+    made.append(encode(bad), partition=metadata_partition(bad.topic_id, bad.partition, 50))
+    return made
+
+
+def test_every_command_goes_on(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        ["verify", "--deep"],
+        ["segments", "--all"],
+        ["segments", "--sizes"],
+        ["status"],
+        ["report"],
+        ["explain", "orders", "0"],
+        ["delete"],
+        ["fetch"],
+    ):
+        code = run([*command, *world.where])
+        said = capfd.readouterr()
+        assert code in {0, 3, 4, 7}, (command, said.err)
+        assert "internal:" not in said.err
+        if command == ["fetch"]:
+            assert len(said.out.splitlines()) >= 10
+        if command[0] == "segments":
+            assert "orders" in said.out
+
+
+def test_a_plan_of_the_others_can_be_applied(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = world.folder / "topics.properties"
+    settings.write_text("orders.retention.ms=1000\n")
+    plan = world.folder / "plan.json"
+    common = [*world.where, "--topic-configs", str(settings)]
+    assert run(["sweep", *common, "--plan-out", str(plan)]) in {0, 7}
+    steps = [step["partition"] for step in json.loads(plan.read_text())["steps"]]
+    assert 1 in steps
+    assert run(["apply", str(plan), *common, "--apply", "--yes"]) in {0, 3, 7}, capfd.readouterr().err
+    assert "internal:" not in capfd.readouterr().err
+    assert not list(world.remote.rglob("orders-1-*/*.log"))
