@@ -23,6 +23,7 @@ from tests.support.lacking_store import BUCKET, Lack, LackingStore
         ([Lack.READS], {Check.STORE_READ}),
         ([Lack.READS_FORBIDDEN], {Check.STORE_READ}),
         ([Lack.LISTINGS], {Check.STORE_LIST}),
+        ([Lack.LISTINGS_FORBIDDEN], {Check.STORE_LIST}),
         ([Lack.DELETES_FORBIDDEN], {Check.STORE_DELETE}),
     ],
     ids=str,

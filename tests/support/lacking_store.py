@@ -49,6 +49,7 @@ class Lack(Enum):
     WRITES_FORBIDDEN = (403, "AccessDenied", "writes")
     READS_FORBIDDEN = (403, "AccessDenied", "reads")
     DELETES_FORBIDDEN = (403, "AccessDenied", "deletes")
+    LISTINGS_FORBIDDEN = (403, "AccessDenied", "listings")
 
 
 @dataclass
@@ -139,6 +140,7 @@ class LackingStore:
             Lack.READS: method == "GET" and bool(key),
             Lack.READS_FORBIDDEN: method == "GET" and bool(key),
             Lack.LISTINGS: method == "GET" and "list-type" in query,
+            Lack.LISTINGS_FORBIDDEN: method == "GET" and "list-type" in query,
             Lack.DELETES_FORBIDDEN: is_deletion,
         }
         return next((lack for lack, refuses in is_refused.items() if refuses and lack in self.lacks), None)

@@ -107,7 +107,8 @@ NoLease = Annotated[
     option(
         "--no-lease",
         help="Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, "
-        "file systems without locks). You must make sure that no other tierctl changes the tier.",
+        "S3 without conditional writes, file systems without locks). You must make sure that no other "
+        "tierctl changes the tier.",
         panel=APPLY,
         is_typed_only=True,
     ),

@@ -153,9 +153,11 @@ _UNRECOGNISED = Message(
 )
 _LEASE = Message(
     ExitCode.REFUSED,
-    "NAME: tierctl has no lease for this kind of store; NAME can't be locked",
-    """This error occurs only with --apply: tierctl can't lock gs://, abfs://, viewfs:// and file systems
-    without locks against another run. With --no-lease it continues without a lock.""",
+    "NAME: tierctl has no lease for this kind of store; NAME can't be locked; NAME: the store has no writes "
+    "on a condition",
+    """This error occurs only with --apply: tierctl can't lock gs://, abfs://, viewfs://, stores of S3's
+    protocol without conditional writes, and file systems without locks against another run. With --no-lease
+    it continues without a lock.""",
 )
 
 _PLANS = """A plan is carried out only for the cluster and the tier that it was made for, unchanged, and
