@@ -233,12 +233,13 @@ def print_mutation(ctx: click.Context, result: "MutationResult", *, if_empty: st
         following = None if result.is_refused else following
     else:
         rows = [outcome.to_json() for outcome in result.outcomes]
-        show_outcomes(result.saved, rows, display.output, view)
+        show_outcomes(result.saved, rows, display.output, view, conclusion=result.conclusion)
         for outcome in result.outcomes:
             _warn_of_failure(console_of(ctx), outcome)
         text, following = outcomes_summary(rows)
     following = following if result.plan.steps else if_empty
-    summarize(ctx, text + skipped_text(result.plan), following=following)
+    also = "" if result.conclusion is None else f"; {result.conclusion}"
+    summarize(ctx, text + skipped_text(result.plan) + also, following=following)
     return display.exit_code(result.exit_code, is_pending=result.is_pending)
 
 

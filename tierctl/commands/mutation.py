@@ -235,8 +235,7 @@ class Mutation:
             self._check(decision)
             self.request.confirm(plan)
             result = self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
-            decision.conclude(result.outcomes or ())
-            return result
+            return replace(result, conclusion=decision.conclude(result.outcomes or ()))
         self._measure(plan, None)
         code = ExitCode.CORRUPT if damaged else ExitCode.REFUSED if plan.refused else ExitCode.OK
         refused = self._is_refused(decision)

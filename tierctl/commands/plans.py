@@ -32,6 +32,8 @@ class MutationResult(TableResult):
     outcomes: Sequence[Outcome] | None
     """None if the plan was only made."""
     exit_code: int
+    conclusion: str | None = None
+    """What must be done before anything else, if the run requires something."""
     is_refused: bool = False
     """Whether `--apply` would refuse the plan, which was only made."""
 
@@ -78,7 +80,7 @@ class Decision:
     options: Callable[[], RunOptions]
     check: Callable[[Plan], None] = _accept
     require_topics: Callable[[], None] = _accept_topics
-    conclude: Callable[[Sequence[Outcome]], None] = _no_report
+    conclude: Callable[[Sequence[Outcome]], str | None] = _no_report
 
 
 def place_of(

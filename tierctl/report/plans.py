@@ -29,10 +29,18 @@ def show_plan(saved: SavedPlan, output: str, view: View) -> Shown:
     return render(rows, output, STEPS, view, names=_columns(rows))
 
 
-def show_outcomes(saved: SavedPlan, outcomes: Sequence[Mapping[str, Any]], output: str, view: View) -> Shown:
+def show_outcomes(
+    saved: SavedPlan,
+    outcomes: Sequence[Mapping[str, Any]],
+    output: str,
+    view: View,
+    *,
+    conclusion: str | None = None,
+) -> Shown:
     """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
     if output == "json":
-        render_object(saved.to_json() | {"outcomes": list(outcomes)}, output)
+        more = {} if conclusion is None else {"conclusion": conclusion}
+        render_object(saved.to_json() | {"outcomes": list(outcomes)} | more, output)
         return Shown(rows=len(outcomes))
     return render(outcomes, output, OUTCOMES, view, names=[*_columns(outcomes), *_OUTCOME])
 

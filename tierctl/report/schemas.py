@@ -109,12 +109,16 @@ def _plan() -> Schema:
         "log_starts": _map_of(_NUMBER),
         "digest": _TEXT,
         "outcomes": {"type": "array", "items": _row(OUTCOMES)},
+        "conclusion": _TEXT,
     }
     description = (
         "Printed by: copy, sweep, delete, rebuild, restore and apply with --output json; written by "
-        "--plan-out. With --apply it has outcomes. `read` has the next offset of each metadata partition."
+        "--plan-out. With --apply it has outcomes, and a conclusion if the operator must do something first. "
+        "`read` has the next offset of each metadata partition."
     )
-    return _head("plan", "Plan", description, PLAN_VERSION) | _object(properties, optional={"outcomes"})
+    return _head("plan", "Plan", description, PLAN_VERSION) | _object(
+        properties, optional={"outcomes", "conclusion"}
+    )
 
 
 def _follower_state() -> Schema:

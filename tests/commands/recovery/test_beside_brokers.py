@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tierctl.apply.outcome import Status
 from tierctl.commands.recovery import afterwards
 from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.metadata_settings import require_lasting_events
@@ -58,6 +59,24 @@ def test_the_check_passes_only_if_the_leader_serves_records(
     else:
         with pytest.raises(MetadataError, match=expected):
             afterwards.require_served(running, STEPS)
+
+
+def test_a_rebuild_beside_brokers_ends_with_the_order_to_restart_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their consumers may skip the events of a topic that was deleted under them."""
+    monkeypatch.setattr(afterwards, "require_served", lambda _cluster, _steps: 1)
+    said: list[str] = []
+    run: Any = SimpleNamespace(
+        cluster=SimpleNamespace(),
+        resources=SimpleNamespace(is_on_cluster=True),
+        progress=SimpleNamespace(say=said.append),
+    )
+    outcomes: Any = [SimpleNamespace(status=Status.DONE, step=step) for step in STEPS]
+    found = afterwards.conclude_rebuild(run, outcomes)
+    assert found == "published; restart the brokers before copying is enabled again"
+    assert any("after that, set on orders" in line for line in said)
+    assert afterwards.conclude_rebuild(run, []) is None
 
 
 FENCES: dict[str, tuple[bool, int | None, str | None]] = {

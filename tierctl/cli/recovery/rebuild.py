@@ -63,7 +63,9 @@ def rebuild(
     broker with an empty metadata topic before the rebuild: the broker would raise the log start offsets. If
     brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
     local.retention.ms=-2 and local.retention.bytes=-2 on the topics, and a metadata topic with unlimited
-    retention: one that was created by auto-creation loses its events after a week. Without brokers,
+    retention: one that was created by auto-creation loses its events after a week. Such a run ends with
+    "published; restart the brokers before copying is enabled again" and exit code 0: brokers under which the
+    topic was deleted skip new events until they are restarted. Without brokers,
     --metadata names a new folder, which fetch, segments and verify can read. With --engine spark, executors
     read the metadata topic, list the tier and read its objects; this process decides and publishes.
     """

@@ -17,30 +17,40 @@ _RESTART = (
     "the brokers' consumer skips events at offsets that it remembers of an older metadata topic: restart the "
     "brokers with copying still disabled, then run this command again"
 )
+RESTART_FIRST = "published; restart the brokers before copying is enabled again"
 
 
-def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> None:
+def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> str | None:
     """Check the published segments with their leaders, if the topic is on a cluster; print the next steps.
+
+    Return what must be done first on a cluster.
 
     Raise the errors of `require_served`.
     """
     steps = [outcome.step for outcome in outcomes if outcome.status is Status.DONE]
     if not steps or len(steps) < len(outcomes):
-        return
+        return None
     if run.cluster is None or not run.resources.is_on_cluster:
         if run.request.log_dir:
             run.progress.say(
                 "start the brokers, then compare what they serve with the tier: tierctl restore --check "
                 "--metadata kafka://..."
             )
-        return
+        return None
     count = require_served(run.cluster, steps)
     topics = ", ".join(sorted({step.topic for step in steps}))
     run.progress.say(f"leaders serve the first published segment of each of {count} partitions")
+    # Whether the topic was deleted under the brokers is not visible from outside: the check of the first
+    # segments may pass although events in other metadata partitions are skipped.
     run.progress.say(
-        f"now set on {topics}: {topic.COPY_DISABLE.name}=false, and the previous "
+        "if the metadata topic was deleted while the brokers ran, they skip new events until they are "
+        "restarted, and segments that they copy become unreadable once these are deleted locally"
+    )
+    run.progress.say(
+        f"after that, set on {topics}: {topic.COPY_DISABLE.name}=false, and the previous "
         f"{topic.LOCAL_RETENTION_MS.name} and {topic.LOCAL_RETENTION_BYTES.name}"
     )
+    return RESTART_FIRST
 
 
 def _first_published(steps: Sequence[Step]) -> dict[TopicIdPartition, Step]:
