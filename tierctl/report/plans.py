@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tierctl.plan.steps import Plan, Step
 
 _FIXED = STEPS.names[:8]
+_RECOVERY = {"rebuild", "restore", "restore_new_ids", "materialise"}
 _OUTCOME = ("status", "error", "why")
 
 
@@ -88,10 +89,19 @@ def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | 
 
 
 def skipped_text(plan: Plan) -> str:
-    """Return how many partitions `plan` skips and has no step for, or an empty text if there are none."""
+    """Return how many partitions `plan` skips and has no step for, or an empty text if there are none.
+
+    A plan of recovery also has the number of segments that it does not use.
+    """
     skipped = {skip.topic_id_partition for skip in plan.skipped if skip.segment_id is None}
     skipped -= {step.topic_id_partition for step in plan.steps}
-    return f"; {counted(len(skipped), 'partition')} skipped" if skipped else ""
+    unused = {
+        (skip.topic_id_partition, skip.segment_id)
+        for skip in plan.skipped
+        if skip.segment_id is not None and plan.command in _RECOVERY
+    }
+    text = f"; {counted(len(skipped), 'partition')} skipped" if skipped else ""
+    return text + (f"; {counted(len(unused), 'segment')} not used" if unused else "")
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.apply.materialise.new_folder import former_folder, remove_left
@@ -14,6 +14,7 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.refused_partitions import refusal_of
+from tierctl.commands.recovery.unused import unused
 from tierctl.commands.recovery.without_keys import WithoutKeys
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -121,9 +122,12 @@ def _decide(run: Mutation, request: MaterialiseRequest) -> Decision:
     _require_known(until, partitions)
     keys = request.keys()
     sources = [_source(run, request, partition, until, keys) for partition in partitions]
-    found = plan_materialise(sources, read=run.metadata.state.read, after_hole=request.after_hole)
+    state = run.metadata.state
+    found = plan_materialise(sources, read=state.read, after_hole=request.after_hole)
+    decisions = run.metadata.decisions if isinstance(run.metadata, DerivedMetadata) else {}
+    rest = unused(state, run.resources.selection, decisions, sources, found.plan.steps)
     return Decision(
-        plan=found.plan,
+        plan=replace(found.plan, skipped=(*found.plan.skipped, *rest)),
         options=lambda: RunOptions(removal=None if keys is None else keys.removal),
         check=lambda plan: _check(run, request, plan, found),
         conclude=lambda outcomes: _conclude(run, sources, outcomes, keys),

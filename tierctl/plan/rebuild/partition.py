@@ -60,7 +60,7 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     start at the offset that was asked for, if the local log does not join the tier, if publishing would make
     the leader delete records that only it has, and if the log that decides is missing.
     """
-    usable = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in _GOING]
+    usable = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in GOING]
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
@@ -92,7 +92,7 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     )
 
 
-_GOING = {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
+GOING = {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
 """States of segments that no reader uses any more."""
 
 

@@ -9,7 +9,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.lineage import merge_lineage
 from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition import GOING, PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step, segment_step
 from tierctl.state.tier import TierState
 
@@ -170,6 +170,10 @@ def skips_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
     partition = inputs.partition
     for each, reason in choice.left:
         yield Skip.of(partition, reason, each.listed.segment_id)
+    for each in inputs.sets:
+        state = inputs.known.get(each.listed.segment_id)
+        if state in GOING:
+            yield Skip.of(partition, Reason(_K.ALREADY_KNOWN, state=str(state)), each.listed.segment_id)
     for segment, _ in choice.discarded:
         state = inputs.known.get(segment.segment_id)
         if state is not None:
@@ -180,3 +184,11 @@ def skips_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
             f"no set has offsets {choice.hole.first} to {choice.hole.last}: these records are lost, and the "
             f"log begins at {choice.first_offset}",
         )
+
+
+def unused_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+    """Yield every set that is not in the chain, where no event is planned about those that are discarded."""
+    yield from skips_of(inputs, choice)
+    for segment, reason in choice.discarded:
+        if segment.segment_id not in inputs.known:
+            yield Skip.of(inputs.partition, reason, segment.segment_id)

@@ -9,7 +9,7 @@ from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegment
 from tierctl.plan.basis import Basis
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
-from tierctl.plan.rebuild.plan import segment_steps
+from tierctl.plan.rebuild.plan import segment_steps, unused_of
 from tierctl.plan.restore.new_log import NewLog
 from tierctl.plan.restore.plan import restore_step, why_refused
 from tierctl.plan.steps import Action, Plan, Skip, Step, segment_step
@@ -85,8 +85,7 @@ def plan_new_ids(
     logs: dict[TopicIdPartition, NewLog] = {}
     for source in sources:
         partition = source.inputs.partition
-        left = source.decision.choice.left
-        skipped += [Skip.of(partition, why, each.listed.segment_id) for each, why in left]
+        skipped += unused_of(source.inputs, source.decision.choice)
         reason = why_refused(source.decision, after_hole=after_hole) or _why_no_target(source)
         log = None if reason is not None else _new_log(source, source.targets[0])
         if log is not None and not _is_restored(source):

@@ -8,7 +8,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.settings import topic
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
-from tierctl.plan.rebuild.plan import segment_steps, skips_of
+from tierctl.plan.rebuild.plan import segment_steps, skips_of, unused_of
 from tierctl.plan.restore.new_log import NewLog
 from tierctl.plan.restore.topics import NewBroker, NewTopic
 from tierctl.plan.steps import LOG_DIR, Action, Plan, Skip, Step
@@ -148,7 +148,8 @@ class RestorePlanner:
         return log
 
     def _partition(self, source: PartitionSource, log: NewLog | None) -> None:
-        self.skipped += skips_of(source.inputs, source.decision.choice)
+        unused = unused_of if log is None or self.metadata_topic is None else skips_of
+        self.skipped += unused(source.inputs, source.decision.choice)
         if log is None:
             return
         self.logs[log.partition] = log
