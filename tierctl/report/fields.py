@@ -50,7 +50,7 @@ _FIELDS: dict[str, tuple[Kind, str, str] | tuple[Kind, str]] = {
     "metadata_partition": (_K.NUMBER, "partition of the metadata topic"),
     "metadata_offset": (_K.NUMBER, "offset in that partition"),
     "timestamp_ms": (_K.TIME, "timestamp of the record", "time"),
-    "timestamp_type": (_K.WORD, "CreateTime or LogAppendTime"),
+    "timestamp_type": (_K.WORD, "CreateTime, LogAppendTime, or NoTimestampType for message format 0"),
     "error": (_K.SENTENCE, "why it failed, or can't be read"),
     "value": (_K.TEXT, "value of the record"),
     "offset": (_K.NUMBER, "offset of the record"),
