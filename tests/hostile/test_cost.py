@@ -41,6 +41,11 @@ def _members() -> Iterator[bytes]:
     yield batch_of(b"", K.GZIP, offset=0, stored=gzip.compress(b"") * 200_000)
 
 
+def _too_large() -> Iterator[bytes]:
+    stored = compress(K.ZSTD, record_bytes(bytes(70 << 20)))
+    return (batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(20))
+
+
 def _headers() -> Iterator[bytes]:
     count = 30_000_000
     body = bytearray(1)
@@ -57,7 +62,7 @@ def _values() -> Iterator[bytes]:
     return (batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(100))
 
 
-DAMAGED = {"cut off": _cut_off, "gzip members": _members, "headers": _headers}
+DAMAGED = {"cut off": _cut_off, "gzip members": _members, "headers": _headers, "too large": _too_large}
 
 
 def assert_cheap(cost: Cost) -> None:

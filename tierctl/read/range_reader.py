@@ -16,6 +16,7 @@ from tierctl.read.readable_log import SegmentRange
 from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.batch_heads import LEADER_EPOCH_AT
 from tierctl.wire.batches.record_batch import Record, RecordBatch
+from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX
 
 ReportLost = Callable[[TierctlError, int, int], None]
 """Receives an error, and the first and last offset that are unreadable because of it."""
@@ -83,7 +84,14 @@ class RangeReader:
             error.at = batch.head.position if error.at is None else error.at
             self._report_lost(error, batch.head.base_offset, batch.head.last_offset)
         except LimitExceeded as e:
-            self._report_lost(e, batch.head.base_offset, batch.head.last_offset)
+            large = CorruptInputError(
+                "record batch",
+                expected=f"at most {DECOMPRESSED_BYTES_MAX} bytes of records",
+                found=e.message,
+                at=batch.head.position,
+                source=segment_range.segment.name,
+            )
+            self._report_lost(large, batch.head.base_offset, batch.head.last_offset)
 
     def _check_epoch(self, segment_range: SegmentRange, batch: RecordBatch) -> bool:
         """Return whether the batch has the lineage's epoch for its offset; report a different epoch."""
