@@ -59,7 +59,10 @@ def rebuild(
     an object of the tier.
 
     If the brokers are stopped, name the log directories of all replicas, and as --metadata the one that has
-    the metadata topic; the topic's replicas in the other directories get the same bytes. Do not start a
+    the metadata topic; the topic's replicas in the other directories get the same bytes. If the
+    cluster's metadata name a replica on a broker without a --log-dir, rebuild exits with code 4: that broker
+    would lead with its empty log. The number of metadata partitions comes from the cluster's metadata,
+    --config or --metadata-partitions, and a partition without a folder is made again. Do not start a
     broker with an empty metadata topic before the rebuild: the broker would raise the log start offsets. If
     brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
     local.retention.ms=-2 and local.retention.bytes=-2 on the topics, and a metadata topic with unlimited
