@@ -244,7 +244,8 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         topic_id_partition=TopicIdPartition(topic_id, partition.topic, partition.partition),
         directory=folder,
         segments=_local_segments(segments, set(list_producer_snapshots(folder))),
-        leader_epochs=_cut_epochs(epochs, log_start, end_offset),
+        # Without a record of the log start, only the epochs tell that the log began below its first segment.
+        leader_epochs=_cut_epochs(epochs, checkpointed_start or 0, end_offset),
         log_start_offset=log_start,
         high_watermark=high_watermark,
         last_stable_offset=stable_offset,

@@ -27,6 +27,7 @@ from tierctl.plan.preconditions import (
     why_unknown,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.retention.partition_view import with_tier_start
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Kept, Plan, Skip, Step
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
@@ -71,8 +72,9 @@ def plan_copy(
     dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
     decisions = _Decisions()
     topics = CurrentTopics.of(logs)
-    for key, log in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
+    for key, newest in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
         part = state.partitions.get(key)
+        log = newest if part is None else with_tier_start(newest, part.segments)
         reason: str | None = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
         reason = reason or _why_not(state, part, log, topics)
         config = configs.get(log.topic_id_partition.topic, TopicConfig())

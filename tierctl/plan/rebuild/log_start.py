@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from tierctl.errors import UsageError
-from tierctl.model import EpochEntry, ObjectSet, RemoteLogSegmentMetadata
+from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentMetadata
 
 TIER, DISK = "tier", "disk"
 
@@ -78,8 +78,16 @@ def replica_start(log: Log) -> int:
 
     Brokers write a cut leader-epoch checkpoint at once, and log-start-offset-checkpoint every minute
     (log.flush.start.offset.checkpoint.interval.ms). A leader deletes remote segments that end below either.
+    Without a record, as in the first minute of a tiered topic, the leader epochs alone tell the log start.
     """
+    if is_start_unknown(log) and log.leader_epochs:
+        return log.leader_epochs[0].start_offset
     return max([log.log_start_offset, *(entry.start_offset for entry in log.leader_epochs[:1])])
+
+
+def is_start_unknown(log: Log) -> bool:
+    """Return whether log-start-offset-checkpoint has no record of a replica."""
+    return isinstance(log, LocalLog) and not log.is_log_start_known
 
 
 def find_log_start(
@@ -90,13 +98,13 @@ def find_log_start(
     `chain_of` are the gapless chains of `sets`, those that agree with the lineage. A log start may have been
     raised wrongly if it lies at the start or after the end of a segment, or at the start of the local log,
     and complete segments adjoin it below: this looks like retention whose objects are not deleted yet. The
-    same is true of leader epochs that begin above the log start.
+    same is true of leader epochs that begin above the log start, and of any log start without a record.
     """
     if not logs:
         first = chain_of[0][0].start_offset if chain_of else 0
         return LogStart(max(first, _told_by_tier(sets)))
     offset = max(map(replica_start, logs))
-    stated = max(log.log_start_offset for log in logs)
+    stated = max(replica_start(log) if is_start_unknown(log) else log.log_start_offset for log in logs)
     checkpoint = stated if stated < offset else None
     below = next((c for c in chain_of if c[0].end_offset < offset <= c[-1].end_offset + 1), None)
     if below is None:
@@ -104,7 +112,7 @@ def find_log_start(
     # Replicas roll at different offsets, so a segment outside of the chain may begin where the log start is.
     borders = {segment.end_offset + 1 for segment in below} | {log.local_log_start_offset for log in logs}
     borders |= {each.listed.start_offset for each in sets}
-    if offset not in borders and checkpoint is None:
+    if offset not in borders and checkpoint is None and not any(map(is_start_unknown, logs)):
         return LogStart(offset)
     raised_from = max(below[0].start_offset, _told_by_tier(sets, below=offset))
     return LogStart(offset, raised_from=raised_from, checkpoint=checkpoint)
