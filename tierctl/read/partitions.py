@@ -6,8 +6,8 @@ from typing import Protocol
 
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid, is_legal_topic_name
-from tierctl.plan.retention.partition_view import with_tier_start
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier import TierState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -14,8 +14,8 @@ from tierctl.plan.retention.leaders import (
     knows_log_start,
     view_of_leader,
 )
-from tierctl.plan.retention.partition_view import extended_below
 from tierctl.plan.retention.sweep import plan_retention
+from tierctl.state.log_start import extended_below
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, local_log, segment, tier
 

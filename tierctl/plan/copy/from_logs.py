@@ -27,10 +27,10 @@ from tierctl.plan.preconditions import (
     why_unknown,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.partition_view import with_tier_start
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Kept, Plan, Skip, Step
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
+from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier import PartitionState, TierState
 
 _S = RemoteLogSegmentState

@@ -12,9 +12,10 @@ from tierctl.model import (
 )
 from tierctl.model.cluster import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.partition_view import PartitionView, extended_below
+from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import extended_below
 from tierctl.state.tier import PartitionState
 
 

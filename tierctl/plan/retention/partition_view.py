@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Self
 
 from tierctl.model import (
@@ -17,6 +16,7 @@ from tierctl.model import (
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset
+from tierctl.state.log_start import with_tier_start
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState
 
@@ -106,43 +106,6 @@ def local_only_bytes(copied: HighestOffsets, log: LocalLog) -> int | None:
     highest = find_highest_remote_offset(copied, Lineage(log.leader_epochs), log.log_end_offset).offset
     # Without a copied offset in the lineage it is unknown which local bytes are also in the tier.
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
-
-
-def extended_below(entries: Sequence[EpochEntry], segments: PartitionSegments) -> tuple[EpochEntry, ...]:
-    """Return `entries` of a leader-epoch index, extended below its first offset by `segments`.
-
-    The index begins at the log start that was known when its segment was copied. Copied from a broker that
-    does not tier, that is the local log start, and older segments of the tier lie below it. Return `entries`
-    if the segments' epochs do not ascend: then they are of several lineages.
-    """
-    if not entries:
-        return ()
-    first = entries[0]
-    starts: dict[int, int] = {}
-    for segment in segments.finished_before(first.start_offset):
-        for epoch, offset in segment.segment_leader_epochs:
-            if epoch <= first.epoch:
-                starts[epoch] = min(offset, starts.get(epoch, offset))
-    older = [EpochEntry(epoch, offset) for epoch, offset in sorted(starts.items())]
-    joined = (*older, *(entries[1:] if first.epoch in starts else entries))
-    is_ascending = all(a.start_offset <= b.start_offset for a, b in pairwise(joined))
-    return joined if is_ascending else tuple(entries)
-
-
-def with_tier_start(log: LocalLog, segments: PartitionSegments) -> LocalLog:
-    """Return `log` with the log start of the finished ones of `segments` if its own is not recorded.
-
-    Brokers record the log start of every tiered partition in log-start-offset-checkpoint. Without a record a
-    broker takes it for 0 (LogLoader), not for the start of the local log.
-    """
-    if log.is_log_start_known:
-        return log
-    finished = segments.finished_range()
-    return replace(
-        log,
-        log_start_offset=log.log_start_offset if finished is None else min(log.log_start_offset, finished[0]),
-        leader_epochs=extended_below(log.leader_epochs, segments),
-    )
 
 
 def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
