@@ -121,13 +121,15 @@ def _broken_condition(store: ConditionalStore, key: str) -> str | None:
 
 
 def _remove(store: ObjectStore, key: str) -> TierctlError | None:
-    """Delete both objects that a probe writes; return the first error, or None if they are deleted.
+    """Delete the objects of a probe; return the first error, or None if they are deleted.
 
-    They are not looked for before: a store may refuse to list, or show a new object late.
+    Those that a probe surely writes are deleted also if the store refuses to list, or shows them late.
     """
-    left: list[str] = []
+    keys, left = {key: None, f"{key}{_CONDITION}": None}, list[str]()
     try:
-        errors = store.delete([key, f"{key}{_CONDITION}"])
+        with suppress(AuthenticationError, StoreRefused):
+            keys |= {each.key: None for each in store.list_objects(key)}
+        errors = store.delete([*keys])
         if errors:
             return next(iter(errors.values()))
         with suppress(AuthenticationError, StoreRefused):
