@@ -30,7 +30,7 @@ def why_distrusted(path: Path, *, sticky_folder: bool = False) -> str | None:
             return f"{each} {reason}"
         reason = why_folder_distrusted(each.parent, sticky=sticky_folder)
         if reason is not None:
-            return reason
+            return f"its folder {reason}"
     return None
 
 
@@ -43,7 +43,7 @@ def why_folder_distrusted(folder: Path, *, sticky: bool = False) -> str | None:
     reason = _of_owner(found)
     if reason is None and not (sticky and found.st_mode & stat.S_ISVTX):
         reason = _of_writers(folder, found)
-    return None if reason is None else f"its folder {folder} {reason}"
+    return None if reason is None else f"{folder} {reason}"
 
 
 def why_foreign(fd: int) -> str | None:

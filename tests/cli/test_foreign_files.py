@@ -1,6 +1,9 @@
 """Files that somebody else can write: settings, and the options that come from none of them."""
 
+import json
 import os
+import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +25,8 @@ HARMFUL = {
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
 
-CHANGES = [
+Change = tuple[str, int | None, tuple[int, int] | None, str | None]
+CHANGES: list[Change] = [
     ("", None, None, None),
     ("file", 0o664, None, None),
     ("folder", 0o775, None, None),
@@ -62,12 +66,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @as_root
-@pytest.mark.parametrize(("what", "mode", "owner", "why"), CHANGES)
-def test_settings_that_others_can_change_are_not_used(
-    what: str, mode: int | None, owner: tuple[int, int] | None, why: str | None, folder: Path
-) -> None:
+@pytest.mark.parametrize("case", CHANGES)
+def test_settings_that_others_can_change_are_not_used(case: Change, folder: Path) -> None:
+    *change, why = case
     file = folder / "tierctl.toml"
-    changed(file, what, mode, owner)
+    changed(file, *change)
     here = tierctl("segments", cwd=folder)
     home = folder.parent / "home"
     home.mkdir()
@@ -149,6 +152,121 @@ def test_a_large_file_of_settings_is_read_in_a_short_time(tmp_path: Path) -> Non
     file.write_text("[profiles.default]\n" + "".join(f"x{i} = [\n  1,\n]\n" for i in range(7000)))
     ran = tierctl("config", "check", "--config-file", file, "--limit", "1")
     assert ran.code == 2
+
+
+PLAN_Change = tuple[str, int | None, tuple[int, int] | None, str | None]
+CHANGES: list[Change] = [
+    *(case for case in CHANGES if case[:2] != ("folder", 0o1777)),
+    ("folder", 0o1777, None, None),
+]
+
+
+@pytest.fixture
+def place(capture: Callable[[str], Path], tmp_path: Path) -> list[str]:
+    root = tmp_path / "tier"
+    for name in ("before", "before-remote"):
+        shutil.copytree(capture("tiered-cluster") / name, root / name)
+    return ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
+
+
+@pytest.fixture
+def plan(place: list[str], folder: Path) -> Path:
+    (folder / "tierctl.toml").unlink()
+    file = folder / "plan.json"
+    asked = ("--log-start-offset", "orders-0=50", "--off-lineage")
+    ran = tierctl("sweep", *place, *_logs(place), *asked, "--plan-out", file)
+    assert ran.code == 0, ran.err
+    return file
+
+
+def _logs(place: list[str]) -> list[str]:
+    return ["--log-dir", place[1]]
+
+
+@as_root
+@pytest.mark.parametrize("case", PLAN_CHANGES)
+def test_a_plan_that_others_can_change_is_not_applied(case: Change, plan: Path, place: list[str]) -> None:
+    *change, why = case
+    changed(plan, *change)
+    ran = tierctl("apply", plan, *place, *_logs(place))
+    if why is None:
+        assert ran.code == 0, ran.err
+    else:
+        assert (ran.code, ran.out) == (4, "")
+        assert f"plan {plan} is not read: " in ran.err
+        assert why in ran.err
+
+
+def test_a_plan_has_a_digest_that_apply_compares(plan: Path, place: list[str]) -> None:
+    digest = json.loads(plan.read_text())["digest"]
+    again = tierctl("sweep", *place, *_logs(place), "--plan-out", plan.with_name("other.json"))
+    other = json.loads(plan.with_name("other.json").read_text())["digest"]
+    assert f"note: the digest of {plan.with_name('other.json')}, for apply --digest: {other}" in again.err
+    good = tierctl("apply", plan, *place, *_logs(place), "--digest", digest.upper())
+    assert good.code == 0, good.err
+    assert "the plan was made by sweep with log-start-offset=orders-0=50; off-lineage=True" in good.err
+    bad = tierctl("apply", plan, *place, *_logs(place), "--digest", other)
+    assert (bad.code, bad.out) == (4, "")
+    assert other in bad.err
+    assert digest in bad.err
+
+
+@as_root
+def test_a_file_that_somebody_made_in_advance_gets_owner_and_mode_of_the_run(
+    place: list[str], folder: Path
+) -> None:
+    """Each file that a run writes, made in advance by another user who may write it."""
+    where = (*place, *_logs(place))
+    mask = os.umask(0o027)
+    os.umask(mask)
+    allowed = 0o666 & ~mask
+    cases = {
+        "plan": (("sweep", *where, "--plan-out"), 0o600),
+        "page": (("report", *where, "--html"), allowed),
+        "metrics": (("segments", "--metadata", place[1], "--metrics-file"), allowed),
+        "segment": (
+            ("fetch", *place, "--topic", "orders", "--partition", "0", "--offset", "0", "--index"),
+            0o644,
+        ),
+    }
+    for name, (words, mode) in cases.items():
+        file = folder / name
+        file.touch()
+        os.chown(file, OTHER, OTHER)
+        file.chmod(0o666)
+        more = ("offset", "--out", file) if name == "segment" else (file,)
+        ran = tierctl(*words, *more)
+        found = file.stat()
+        assert (ran.code, found.st_size > 0) == (0, True), ran.err
+        assert (name, found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (name, 0, 0, mode)
+
+
+@as_root
+@pytest.mark.parametrize(
+    "case",
+    [
+        (0o775, (0, 0), None),
+        (0o1777, (0, 0), "can be written by every user (mode 1777)"),
+        (0o775, (0, OTHER), "can be written by its group (mode 0775)"),
+        (0o755, (OTHER, 0), f"belongs to user {OTHER}"),
+    ],
+)
+@pytest.mark.parametrize("command", ["sweep", "verify", "status"])
+def test_a_state_directory_that_others_can_write_is_refused(
+    command: str, case: tuple[int, tuple[int, int], str | None], place: list[str], tmp_path: Path
+) -> None:
+    mode, owner, why = case
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(mode)
+    os.chown(state, *owner)
+    ran = tierctl(command, *place, *_logs(place), "--state-dir", state)
+    if why is None:
+        assert ran.code in {0, 3}, ran.err
+    else:
+        assert (ran.code, ran.out) == (4, "")
+        assert f"--state-dir {state} is not used: {state} {why}" in ran.err
+        assert list(state.iterdir()) == []
 
 
 def _link(file: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, read_regular, replace_durably
+from tierctl.metadata.state_dir import require_private
 from tierctl.metadata.state_dir.json_files import read_json, write_json
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
@@ -31,9 +32,11 @@ class Journal:
     def log_starts(self) -> dict[_Key, int]:
         """Return the log start offsets raised so far; raise CorruptInputError if the file does not parse.
 
-        The file is an offset checkpoint with topic ids as names: a topic's name may be used again.
+        Raise SafetyRefusal if others may write the folder. The file is an offset checkpoint with topic ids as
+        names: a topic's name may be used again.
         """
         path = self._folder / LOG_STARTS_FILE
+        require_private(self._folder)
         try:
             found = read_offset_checkpoint(read_regular(path))
         except FileNotFoundError:

@@ -31,6 +31,18 @@ MaxAge = Annotated[
 ]
 
 
+Digest = Annotated[
+    str | None,
+    option(
+        "--digest",
+        metavar="SHA256",
+        help="Refuse a plan with another digest than this one, which --plan-out printed.",
+        panel=options.DECIDE,
+        is_typed_only=True,
+    ),
+]
+
+
 def register(app: click.Group) -> None:
     """Add `apply`."""
     add(app, "apply", apply_plan)
@@ -51,6 +63,7 @@ def apply_plan(
     ctx: click.Context,
     plan: PlanFile,
     topic_configs: options.TopicConfigs = None,
+    digest: Digest = None,
     max_age_ms: MaxAge = None,
     from_remote: own.FromRemote = None,
     from_layout: own.FromLayout = None,
@@ -73,8 +86,11 @@ def apply_plan(
     printed.
 
     apply exits with code 4 if the plan was edited, is older than --max-age, or was made for another cluster,
-    metadata topic or tier. The digest that detects edits protects against mistakes, not against an attacker.
-    With --apply, the exit code is also 4 if no step remains, and 0 if all steps were already done.
+    metadata topic or tier; and if another user than this one or root owns the file or may write it or its
+    folder (a sticky folder, as /tmp, is accepted). The digest in the plan detects mistakes. Whoever may write
+    the file can replace it, too: where the plan passed through other hands, give the printed digest with
+    --digest. apply prints the options that are saved in the plan. With --apply, the exit code is also 4 if no
+    step remains, and 0 if all steps were already done.
     """
     request = request_of(commands.ApplyRequest, ctx, confirm=confirmation(is_given=yes))
     return show_mutation(ctx, lambda: commands.apply(request, console_of(ctx)))

@@ -22,7 +22,7 @@ from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import SelectionRequest, TopicPartition
-from tierctl.model.progress import Progress
+from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic, names_text
 from tierctl.plan.identity import MAX_AGE_MS, check_place, check_read, check_times, check_topic_ids
 from tierctl.plan.redecide import still_decided
@@ -44,6 +44,8 @@ class ApplyRequest(TierToTierRequest):
 
     plan: Path
     """File that `plan_out` of an earlier request named."""
+    digest: str | None = None
+    """The digest that --plan-out printed; a plan with another one is refused."""
     max_age_ms: int = MAX_AGE_MS
     """The age above which a plan is refused, in milliseconds; default 24 hours."""
     all_log_dirs: bool = False
@@ -67,7 +69,8 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     settings or logs from which the plan was decided; and the errors of the planner. With `apply`, the exit
     code is REFUSED if no step is left, unless all steps were already done.
     """
-    saved = read_plan(request.plan)
+    saved = read_plan(request.plan, digest=request.digest)
+    _print_options(saved, progress or SilentProgress())
     planner = _planner_of(saved)
     check_times(saved.identity, clock_ms=request.clock_ms(), max_age_ms=request.max_age_ms)
     _require_inputs(saved, request)
@@ -106,6 +109,14 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     advice = f"plan again with tierctl {saved.plan.command}"
     run.progress.warn(f"no step of the plan is still valid, so nothing was changed: {advice}")
     return result if result.exit_code else replace(result, exit_code=ExitCode.REFUSED)
+
+
+def _print_options(saved: SavedPlan, progress: Progress) -> None:
+    """Print the options that decide the plan, which the command line of `apply` does not show."""
+    stated = {name.replace("_", "-"): value for name, value in saved.options.items() if value}
+    texts = (f"{name}={', '.join(v) if isinstance(v, list) else v}" for name, v in sorted(stated.items()))
+    if stated:
+        progress.note(f"the plan was made by {saved.plan.command} with {'; '.join(texts)}")
 
 
 def _planner_of(saved: SavedPlan) -> Planner[Any]:

@@ -230,7 +230,7 @@ class Mutation:
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
         report_skips(self.histories.unreported(plan.skipped), plan.refused, self.progress)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by)
-        write_plan(saved, self.request.plan_out)
+        write_plan(saved, self.request.plan_out, self.progress)
         if self.request.apply:
             self._check(decision)
             self.request.confirm(plan)

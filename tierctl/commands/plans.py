@@ -7,20 +7,26 @@ from pathlib import Path
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import RunOptions
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.errors import TierctlError, UsageError, output_error
-from tierctl.files import read_regular, replace_durably
+from tierctl.errors import SafetyRefusal, TierctlError, UsageError, output_error
+from tierctl.files import read_regular, write_durably
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.location import DERIVED
+from tierctl.model.progress import Progress
 from tierctl.model.uris import canonical_uri
 from tierctl.plan.clock import check_not_ahead
-from tierctl.plan.saved import PlanPlace, SavedPlan
+from tierctl.plan.saved import PlanPlace, SavedPlan, refusal
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
+from tierctl.trust import why_distrusted
 
 _HINT = "name the file that --plan-out wrote"
+_OWN_PLAN = (
+    "make the plan again with --plan-out in a folder of this user; nobody but this user and root may own or "
+    "write the file, nor write the folder unless it is sticky, as /tmp"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +101,18 @@ def place_of(
     )
 
 
-def write_plan(plan: SavedPlan, file: Path | None) -> None:
-    """Write the plan to `file` for `tierctl apply`, atomically; do nothing if `file` is None.
+def write_plan(plan: SavedPlan, file: Path | None, progress: Progress) -> None:
+    """Write the plan to `file` for `tierctl apply`, atomically, and print its digest; do nothing for None.
 
-    Raise the errors of `output_error`.
+    Only this user may read and write the file, whatever was there before. Raise the errors of `output_error`.
     """
     if file is None:
         return
     try:
-        replace_durably(file.absolute(), plan.dumps().encode())
+        write_durably(file.absolute(), [plan.dumps().encode()], mode=0o600)
     except OSError as e:
         raise output_error(f"--plan-out {file}", e) from e
+    progress.note(f"the digest of {file}, for apply --digest: {plan.digest}")
 
 
 def require_not_ahead(request: MutationRequest) -> None:
@@ -114,13 +121,16 @@ def require_not_ahead(request: MutationRequest) -> None:
         check_not_ahead(request.now_ms, clock_ms=request.clock_ms())
 
 
-def read_plan(file: Path) -> SavedPlan:
+def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
     """Return the plan in `file`.
 
-    Raise UsageError if the file can't be read or is not a plan, and SafetyRefusal for a plan that was edited
-    or has another version.
+    Raise UsageError if the file can't be read or is not a plan, and SafetyRefusal for one that somebody else
+    may write, that was edited, that has another version, or whose digest is not `digest`.
     """
     try:
+        distrusted = why_distrusted(file, sticky_folder=True) if file.is_file() else None
+        if distrusted is not None:
+            raise SafetyRefusal(f"plan {file} is not read: {distrusted}", hint=_OWN_PLAN)
         text = read_regular(file).decode()
     except OSError as e:
         raise UsageError(f"plan {file}: {e.strerror}", hint=_HINT) from e
@@ -129,7 +139,11 @@ def read_plan(file: Path) -> SavedPlan:
     if not text.strip():
         raise UsageError(f"plan {file} is empty", hint=_HINT)
     try:
-        return SavedPlan.loads(text)
+        saved = SavedPlan.loads(text)
+        if digest is not None and digest.lower() != saved.digest:
+            hint = "this is another plan than the one of --digest"
+            raise refusal("digest", expected=digest, found=saved.digest, hint=hint)
     except TierctlError as e:
         e.message = f"{file}: {e.message}"
         raise
+    return saved

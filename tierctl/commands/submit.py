@@ -8,12 +8,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Never
 
-from tierctl.files import replace_durably
+from tierctl.errors import UsageError
+from tierctl.files import shared_mode, write_durably
 from tierctl.model.progress import Progress
 from tierctl.spark.session.jvm import QUIET_LOGS
 from tierctl.spark.session.settings import SparkSettings
 from tierctl.spark.session.shipping import archive
 from tierctl.spark.session.submit import DeployMode, Submission, program
+from tierctl.trust import why_distrusted, why_folder_distrusted
 
 _SCRIPT = "tierctl-main.py"
 _LOG_SETTINGS = "log4j2.properties"
@@ -101,15 +103,21 @@ def _default_folder() -> Path:
 
 
 def _write_files(folder: Path) -> None:
-    """Write the script, the tierctl package and the log settings; leave files with the same content alone."""
+    """Write the script, the tierctl package and the log settings; leave files with the same content alone.
+
+    Raise UsageError for a folder in which somebody else may replace the script.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    why = why_folder_distrusted(folder.resolve())
+    if why is not None:
+        raise UsageError(f"--submit-dir: {why}", hint="name a folder that only this user and root may write")
     script = resources.files("tierctl.spark.session").joinpath("driver.py").read_bytes()
     package = archive()
     contents = {_SCRIPT: script, package.name: package.read_bytes(), _LOG_SETTINGS: QUIET_LOGS.encode()}
     for name, content in contents.items():
         file = folder / name
-        if not file.is_file() or file.read_bytes() != content:
-            replace_durably(file, content)
+        if not file.is_file() or why_distrusted(file) is not None or file.read_bytes() != content:
+            write_durably(file, [content], mode=shared_mode())
 
 
 def _become(words: Sequence[str], log_settings: Path | None) -> Never:

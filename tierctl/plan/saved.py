@@ -1,7 +1,7 @@
 """A plan in a file: the plan, its identity, what it was decided from, and a digest that detects edits.
 
 The digest, SHA-256 of the canonical JSON, protects against edits by mistake. It is no signature: a program
-that edits the plan can compute the digest, too.
+that edits the plan can compute the digest, too. Therefore `apply` reads no file that others may write.
 """
 
 import hashlib
@@ -126,6 +126,11 @@ class SavedPlan:
             "log_starts": dict(self.log_starts),
         }
         return {**raw, "digest": digest_of(raw)}
+
+    @property
+    def digest(self) -> str:
+        """The digest in the file, which identifies the plan and all that it was decided from."""
+        return str(self.to_json()["digest"])
 
     def dumps(self) -> str:
         """Return the file's content, for --plan-out."""

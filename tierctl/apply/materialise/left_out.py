@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.files import PLAIN, read_regular, replace_durably
+from tierctl.files import PLAIN, read_regular, shared_mode, write_durably
 from tierctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Removal:
         data = b"".join(json.dumps(row).encode() + b"\n" for row in (head, *rows))
         path = self.path(partition)
         PLAIN.make_folder(self.lists)
-        replace_durably(path, data)
-        replace_durably(_signature_of(path), self.key.sign(data))
+        for file, content in ((path, data), (_signature_of(path), self.key.sign(data))):
+            write_durably(file, [content], mode=shared_mode())
 
     def read(self, partition: TopicPartition) -> LeftOut | None:
         """Return the list of a new log for these keys; None if there is none that the key has signed."""

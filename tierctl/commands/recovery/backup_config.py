@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tierctl.commands.request import Request, cluster_location
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError, output_error
-from tierctl.files import replace_durably
+from tierctl.files import shared_mode, write_durably
 from tierctl.model.cluster import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import INTERNAL_TOPICS
@@ -84,7 +84,8 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
             saved_ms=resources.now_ms,
         )
     try:
-        replace_durably(request.output_file.absolute(), file_of(saved, request.output_file))
+        data = file_of(saved, request.output_file)
+        write_durably(request.output_file.absolute(), [data], mode=shared_mode())
     except OSError as e:
         raise output_error(f"--output-file {request.output_file}", e) from e
     return BackupConfig(saved=saved)

@@ -26,7 +26,7 @@ from tierctl.metadata.state_dir.cache_file import (
     partition_of,
 )
 from tierctl.metadata.state_dir.cache_ledger import CacheLedger, OpenCache
-from tierctl.metadata.state_dir.checks import require_no_log_dir, require_same_topic
+from tierctl.metadata.state_dir.checks import require_no_log_dir, require_private, require_same_topic
 from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
 from tierctl.metadata.state_dir.snapshot_files import load_snapshots, write_snapshots
 from tierctl.metadata.topic.base import MetadataTopic
@@ -62,6 +62,7 @@ class StateDirectory:
         self._saved: set[int] = set()
         """The metadata partitions whose snapshots in the manifest have the present state."""
         require_no_log_dir(folder)
+        require_private(folder)
         with translated(f"opening {folder}"):
             fs.make_folder(folder)
             try:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tierctl.errors import UsageError, output_error
-from tierctl.files import exclusive_replacement, write_durably
+from tierctl.files import exclusive_replacement, shared_mode, write_durably
 from tierctl.report.html.content import PageContent
 from tierctl.report.html.page import GENERATOR, page_chunks
 
@@ -25,6 +25,8 @@ def require_replaceable(path: Path) -> None:
             raise UsageError(
                 f"--html {path}: the folder {folder} does not exist", hint="make it, or name another"
             )
+        if path.is_symlink() and path.lstat().st_uid not in {os.geteuid(), 0}:
+            raise UsageError(f"--html {path} is a link of another user", hint="name a file, or make the link")
         if path.exists():
             _require_page(path)
     except OSError as e:
@@ -60,7 +62,7 @@ def write_page(path: Path, content: PageContent) -> int:
     try:
         with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
             require_replaceable(target)
-            write_durably(target, chunks)
+            write_durably(target, chunks, mode=shared_mode())
     except OSError as e:
         raise output_error(f"--html {path}", e) from e
     return sum(map(len, chunks))
