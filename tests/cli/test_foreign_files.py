@@ -154,8 +154,7 @@ def test_a_large_file_of_settings_is_read_in_a_short_time(tmp_path: Path) -> Non
     assert ran.code == 2
 
 
-PLAN_Change = tuple[str, int | None, tuple[int, int] | None, str | None]
-CHANGES: list[Change] = [
+PLAN_CHANGES = [
     *(case for case in CHANGES if case[:2] != ("folder", 0o1777)),
     ("folder", 0o1777, None, None),
 ]
