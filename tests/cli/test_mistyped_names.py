@@ -93,6 +93,8 @@ NO_NAMES = frozenset(
         # Used by the copy from another tier, a cluster or Spark only; a wrong one fails there.
         *("to_metadata", "to_command_config", "bootstrap_server", "spark_conf", "python_archive"),
         *("container_image", "formatter_jar"),
+        # Compared with the plan that is read.
+        "digest",
         # Free text, or a key of a record.
         *("user", "erase_report", "set_offset", "log_start", "tables", "kafka_version"),
     }

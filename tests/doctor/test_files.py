@@ -1,5 +1,6 @@
 """Checks of local files: each once with the fault, and once without."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -172,6 +173,20 @@ def test_what_other_users_can_not_reach_is_safe(folder: Path) -> None:
     assert (found.outcome, "replace" in found.found) == (PROBLEM, True)
     folder.chmod(0o1777)
     assert examined(Check.SECRETS, command_config=file).outcome is OK
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
+@pytest.mark.parametrize("what", ["file", "folder", "group of the folder"])
+def test_a_file_that_another_owner_can_change_is_a_warning(what: str, folder: Path) -> None:
+    file = written(folder / "client.properties", "ssl.key.password=x\n")
+    assert examined(Check.SECRETS, command_config=file).outcome is OK
+    if what == "group of the folder":
+        folder.chmod(0o775)
+        os.chown(folder, 0, 12345)
+    else:
+        os.chown(file if what == "file" else folder, 12345, 0)
+    found = examined(Check.SECRETS, command_config=file)
+    assert (found.outcome, "others may change it" in found.found) == (WARNING, True)
 
 
 def test_key_files_and_the_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Find files with passwords and private keys that other users can read, or files that they can write."""
+"""Find files with passwords and private keys that other users can read, and files that they can change."""
 
 import re
 import stat
@@ -11,6 +11,7 @@ from tierctl.doctor.examination import Result, fault, ok
 from tierctl.doctor.files import is_reachable, replaceable_in
 from tierctl.doctor.result import Outcome
 from tierctl.model.settings.secrets import holds_secret
+from tierctl.trust import why_distrusted
 
 _PASSWORD_IN_URI = re.compile(rb"://[^/\s\"':@]+:[^/\s\"'@]+@")
 _BYTES_MAX = 1 << 20
@@ -61,5 +62,7 @@ def _of_file(path: Path, holds: str | None) -> Iterator[Result]:
     elif mode & stat.S_IWGRP:
         found = f"its group may write it (mode {mode:04o}); {what}"
         yield fault(Check.SECRETS, subject, found, outcome=Outcome.WARNING)
+    elif (why := why_distrusted(real, sticky_folder=True)) is not None:
+        yield fault(Check.SECRETS, subject, f"others may change it: {why}; {what}", outcome=Outcome.WARNING)
     else:
         yield ok(Check.SECRETS, subject, f"mode {mode:04o}; {what}")
