@@ -178,11 +178,6 @@ def _umask() -> int:
     return mask
 
 
-def shared_mode() -> int:
-    """Return the mode of a new file that the umask allows, for `write_durably`."""
-    return 0o666 & ~_umask()
-
-
 def make_like(fd: int, target: Path) -> None:
     """Give the new file the mode and owner of `target`, which it may replace, or the default mode.
 
@@ -191,9 +186,9 @@ def make_like(fd: int, target: Path) -> None:
     try:
         old = target.stat(follow_symlinks=False)
     except FileNotFoundError:
-        os.fchmod(fd, shared_mode())
+        os.fchmod(fd, 0o666 & ~_umask())
         return
-    os.fchmod(fd, stat.S_IMODE(old.st_mode) if stat.S_ISREG(old.st_mode) else shared_mode())
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) if stat.S_ISREG(old.st_mode) else 0o666 & ~_umask())
     if os.geteuid() == 0:
         os.fchown(fd, old.st_uid, old.st_gid)
 
@@ -217,7 +212,8 @@ def write_durably(
     Only one writer may use a path at a time. On failure the temporary file is removed and `path` is
     unchanged, unless the error is from the folder's fsync, the last step. With `sync_folder` False the caller
     syncs the folder, once for several files. The file has the mode and owner of `like`, by default those of
-    the file that it replaces; with `mode`, it has this mode and the owner of this process. Raises OSError.
+    the file that it replaces; with `mode`, it has that mode, less the umask, and the owner of the process.
+    Raises OSError.
     """
     temp = temp_of(path)
     renamed = False
@@ -229,7 +225,7 @@ def write_durably(
             if mode is None:
                 make_like(fd, path if like is None else like)
             else:
-                os.fchmod(fd, mode)
+                os.fchmod(fd, mode & ~_umask())
             fs.sync(fd, temp)
         finally:
             os.close(fd)

@@ -14,7 +14,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import RowLines, Stream
 from tierctl.errors import ExitCode, NotFoundError, RemoteResourceNotFound, TierctlError, UsageError
-from tierctl.files import shared_mode, write_durably
+from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.read.follower_files import FetchedFollowerState, fetch_follower_state, write_follower_files
@@ -317,7 +317,7 @@ def _object_bytes(resources: Resources, request: FetchRequest) -> Generator[byte
         if request.out is None:
             yield from chunks
         else:
-            write_durably(request.out, chunks, mode=shared_mode())
+            write_durably(request.out, chunks, mode=0o666)
     return resources.problems.exit_code
 
 

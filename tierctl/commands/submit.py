@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Never
 
 from tierctl.errors import UsageError
-from tierctl.files import shared_mode, write_durably
+from tierctl.files import write_durably
 from tierctl.model.progress import Progress
 from tierctl.spark.session.jvm import QUIET_LOGS
 from tierctl.spark.session.settings import SparkSettings
@@ -117,7 +117,7 @@ def _write_files(folder: Path) -> None:
     for name, content in contents.items():
         file = folder / name
         if not file.is_file() or why_distrusted(file) is not None or file.read_bytes() != content:
-            write_durably(file, [content], mode=shared_mode())
+            write_durably(file, [content], mode=0o666)
 
 
 def _become(words: Sequence[str], log_settings: Path | None) -> Never:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.files import PLAIN, read_regular, shared_mode, write_durably
+from tierctl.files import PLAIN, read_regular, write_durably
 from tierctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Removal:
         path = self.path(partition)
         PLAIN.make_folder(self.lists)
         for file, content in ((path, data), (_signature_of(path), self.key.sign(data))):
-            write_durably(file, [content], mode=shared_mode())
+            write_durably(file, [content], mode=0o666)
 
     def read(self, partition: TopicPartition) -> LeftOut | None:
         """Return the list of a new log for these keys; None if there is none that the key has signed."""

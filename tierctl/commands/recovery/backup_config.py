@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tierctl.commands.request import Request, cluster_location
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError, output_error
-from tierctl.files import shared_mode, write_durably
+from tierctl.files import write_durably
 from tierctl.model.cluster import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import INTERNAL_TOPICS
@@ -85,7 +85,7 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
         )
     try:
         data = file_of(saved, request.output_file)
-        write_durably(request.output_file.absolute(), [data], mode=shared_mode())
+        write_durably(request.output_file.absolute(), [data], mode=0o666)
     except OSError as e:
         raise output_error(f"--output-file {request.output_file}", e) from e
     return BackupConfig(saved=saved)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tierctl.errors import UsageError, output_error
-from tierctl.files import exclusive_replacement, shared_mode, write_durably
+from tierctl.files import exclusive_replacement, write_durably
 from tierctl.report.html.content import PageContent
 from tierctl.report.html.page import GENERATOR, page_chunks
 
@@ -62,7 +62,7 @@ def write_page(path: Path, content: PageContent) -> int:
     try:
         with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
             require_replaceable(target)
-            write_durably(target, chunks, mode=shared_mode())
+            write_durably(target, chunks, mode=0o666)
     except OSError as e:
         raise output_error(f"--html {path}", e) from e
     return sum(map(len, chunks))

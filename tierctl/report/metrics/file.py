@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tierctl.files import exclusive_replacement, shared_mode, write_durably
+from tierctl.files import exclusive_replacement, write_durably
 from tierctl.report.metrics.families import FAMILIES, Family
 from tierctl.report.metrics.meter import Labels, Meter
 
@@ -54,7 +54,7 @@ def write_metrics(path: Path, meter: Meter) -> str | None:
                 f"{path} is no Prometheus text ({e}): the metrics of earlier runs are gone",
             )
         _merge(content.values, meter)
-        write_durably(path, [generate_latest(content)], mode=shared_mode())
+        write_durably(path, [generate_latest(content)], mode=0o666)
     return lost
 
 

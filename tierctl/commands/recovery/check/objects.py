@@ -10,7 +10,7 @@ from typing import Self
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import CorruptInputError, NotFoundError, UsageError
-from tierctl.files import shared_mode, write_durably
+from tierctl.files import write_durably
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
 
 _FORMAT = "tierctl listing 1"
@@ -60,7 +60,7 @@ class Listing:
             json.dumps([str(key[0]), partition.topic, key[1], str(key[2]), sorted(sizes.items())])
             for key, (partition, sizes) in self.sets.items()
         )
-        write_durably(path, (f"{line}\n".encode() for line in (_FORMAT, *lines)), mode=shared_mode())
+        write_durably(path, (f"{line}\n".encode() for line in (_FORMAT, *lines)), mode=0o666)
 
     @property
     def objects(self) -> int:
