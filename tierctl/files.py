@@ -209,11 +209,10 @@ def write_durably(
 ) -> None:
     """Replace or make `path` with the joined `chunks`, atomically and durably.
 
-    Only one writer may use a path at a time. On failure the temporary file is removed and `path` is
-    unchanged, unless the error is from the folder's fsync, the last step. With `sync_folder` False the caller
-    syncs the folder, once for several files. The file has the mode and owner of `like`, by default those of
-    the file that it replaces; with `mode`, it has that mode, less the umask, and the owner of the process.
-    Raises OSError.
+    Only one writer may use a path at a time. On failure the temporary file is removed and `path` is the same,
+    unless the error is from the last step, the folder's fsync; without `sync_folder` the caller does it, once
+    for several files. The file has the mode and owner of `like`, by default of the file that it replaces;
+    with `mode`, it has that mode, less the umask, and the owner of the process. Raises OSError.
     """
     temp = temp_of(path)
     renamed = False
