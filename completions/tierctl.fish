@@ -525,6 +525,7 @@ complete -c tierctl -n '__tierctl_at delete' -l log-file -r -F -d 'Append every 
 complete -c tierctl -n '__tierctl_at delete' -l lock-timeout -x -d 'If another tierctl holds a lock or the tier\'s lease, try again until this time has passed, then exit with code 6. The time is written as 500ms, 90s, 1h30m, 7d, PT90S (ISO 8601), or milliseconds. Default: 0, exit at once.'
 complete -c tierctl -n '__tierctl_at delete' -l help -s h -d 'Show this message and exit.'
 complete -c tierctl -n '__tierctl_at apply' -l topic-configs -r -F -d 'Properties file with topic settings: <topic>.retention.bytes=... On a cluster, the topics\' own settings take precedence.'
+complete -c tierctl -n '__tierctl_at apply' -l digest -x -d 'Refuse a plan with another digest than this one, which --plan-out printed.'
 complete -c tierctl -n '__tierctl_at apply' -l max-age -x -d 'Refuse a plan that is older than this: 500ms, 90s, 1h30m, 7d, PT90S (ISO 8601), or milliseconds. Default: 24h.'
 complete -c tierctl -n '__tierctl_at apply' -l from-remote -r -F -d 'Copy segments from this tier, which --metadata describes, instead of from log directories.'
 complete -c tierctl -n '__tierctl_at apply' -l from-layout -x -a 'kafka aiven' -d 'Layout of --from-remote. Default: the layout found there.'
