@@ -23,6 +23,7 @@ TierctlError                         1  internal
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes violate their format
 │   ├── UnsupportedFormatError       7  the format is known and not supported
+│   ├── TruncatedInputError          7  the bytes end before what they state themselves
 │   └── IllegalEventError            7  an event can be decoded, but Kafka refuses it
 ├── MissingEventsError               7  the oldest events of a metadata partition are gone
 ├── LimitExceeded                    8  a bound such as --max-deletes stopped the run
@@ -246,6 +247,10 @@ class CorruptInputError(TierctlError):
 
 class UnsupportedFormatError(CorruptInputError):
     """The format is known and not supported."""
+
+
+class TruncatedInputError(CorruptInputError):
+    """The bytes end before what they, or the metadata beside them, state: later bytes were never written."""
 
 
 class IllegalEventError(CorruptInputError):

@@ -39,6 +39,8 @@ class Unrepaired:
     damage: Damage
     says: str
     options: tuple[object, ...] = ()
+    code: int | None = None
+    """The exit code of verify; None for any."""
 
 
 def _files(tier: Spoilt, segment: RemoteLogSegmentMetadata) -> list[Path]:
@@ -259,12 +261,14 @@ UNREPAIRED = {
     "a young orphan, a lower age": Unrepaired(_young_orphan, "not 3d ago", ("--orphan-age", "3d")),
     "a young segment without events": Unrepaired(_young_lost_events, "not 1d ago"),
     "a young copy": Unrepaired(_young_copy, "may still be running"),
-    "lost FINISHED, a damaged log": Unrepaired(_damaged(lost_finished(1), ".log"), "no set has offsets"),
+    "lost FINISHED, a damaged log": Unrepaired(
+        _damaged(lost_finished(1), ".log"), "no set has offsets", code=7
+    ),
     "lost FINISHED, a damaged index": Unrepaired(
         _damaged(lost_finished(1), ".timeindex", 7), "its objects are damaged"
     ),
     "lost FINISHED, another size": Unrepaired(_other_size_in_the_event, "segment_size_in_bytes 7"),
-    "lost events, a damaged log": Unrepaired(_damaged(lost_events(1), ".log"), "no set has offsets"),
+    "lost events, a damaged log": Unrepaired(_damaged(lost_events(1), ".log"), "no set has offsets", code=7),
     "an object at another offset": Unrepaired(_another_offset, "begin at another offset"),
     "a raised log start": Unrepaired(_raised_log_start, "a broker that knew no segments may have raised it"),
     "an unknown object": Unrepaired(_junk, "1 more findings without a repair"),

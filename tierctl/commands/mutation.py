@@ -228,7 +228,7 @@ class Mutation:
             require_deletable(plan, self._tier_contents, self.request)
         damaged = self.histories.report(self.metadata.state)
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
-        report_skips(self.histories.unreported(plan.skipped), plan.refused, self.progress)
+        damaged |= report_skips(self.histories.unreported(plan.skipped), plan.refused, self.progress)
         saved = SavedPlan.of(plan, self._identity(plan), planned_by)
         write_plan(saved, self.request.plan_out, self.progress)
         if self.request.apply:

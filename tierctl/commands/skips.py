@@ -6,15 +6,20 @@ from collections.abc import Collection, Iterable, Iterator
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text, ranges_text
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.steps import Skip
 
 
-def report_skips(skips: Iterable[Skip], refused: Collection[Skip], progress: Progress) -> None:
-    """Report what a plan leaves out, and as warnings the partitions for which an option is `refused`."""
+def report_skips(skips: Collection[Skip], refused: Collection[Skip], progress: Progress) -> bool:
+    """Report what a plan leaves out, and as warnings the partitions for which an option is `refused`.
+
+    Return whether something was left out because it is not understood.
+    """
     for line in skip_lines(skip for skip in skips if skip not in refused):
         progress.say(line)
     for line in skip_lines(refused):
         progress.warn(line)
+    return any(is_not_understood(skip.reason) for skip in skips)
 
 
 def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:

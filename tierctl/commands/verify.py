@@ -138,7 +138,8 @@ def verify(
     """Return the findings of the selected partitions, and of objects that no metadata record names.
 
     Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
-    The exit code is CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information.
+    The exit code is CORRUPT if a finding means damaged bytes, or if the plan of repairs leaves something that
+    is not understood; PARTIAL if a finding is more than information.
     With `plan_out` the repairs are planned and saved once all findings are consumed. A caller that has the
     whole metadata topic open passes it as `metadata`, so that it is not read again.
     Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
@@ -150,7 +151,7 @@ def verify(
         found = with_repairs(found, request, progress or SilentProgress(), planned.append)
     if request.meter is not None and not (request.topic or request.partition or request.topic_id):
         found = _measured(found, request, request.meter)
-    return Findings(_counted(found, repairs), examined, repairs, planned)
+    return Findings(_counted(found, repairs, planned), examined, repairs, planned)
 
 
 def _measured(findings: Iterator[Finding], request: VerifyRequest, meter: Meter) -> Iterator[Finding]:
@@ -169,8 +170,13 @@ def _measured(findings: Iterator[Finding], request: VerifyRequest, meter: Meter)
     meter.set(families.FINDINGS, counts, lambda labels: labels[:1] in others)
 
 
-def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Finding, None, ExitCode]:
-    """Yield the findings, and add their repairs to `repairs`; return the exit code of all of them."""
+def _counted(
+    findings: Iterator[Finding], repairs: list[str], planned: Sequence[MutationResult]
+) -> Generator[Finding, None, ExitCode]:
+    """Yield the findings, and add their repairs to `repairs`; return the exit code of all of them.
+
+    It is CORRUPT, too, if the repairs that were `planned` leave something that is not understood.
+    """
     seen: set[ExitCode] = set()
     kinds: set[FindingKind] = set()
     for finding in findings:
@@ -179,6 +185,7 @@ def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Findi
         kinds.add(finding.kind)
         seen.add(_exit_code_of(finding))
         yield finding
+    seen |= {ExitCode(each.exit_code) for each in planned}
     if ExitCode.CORRUPT in seen:
         return ExitCode.CORRUPT
     return ExitCode.PARTIAL if ExitCode.PARTIAL in seen else ExitCode.OK

@@ -96,9 +96,11 @@ class ObjectSet:
     """The objects of one segment in a tier, and the metadata derived from them.
 
     `segment` is the metadata derived from the objects, as a broker publishes it; None if the set is
-    incomplete, which `why_incomplete` explains. `lineage` is the content of its leader-epoch index: the
-    epochs of the whole log at the time of the copy; None if it can't be read. `has_gaps` states that offsets
-    within the log have no record, which only compaction causes.
+    incomplete, as its own objects prove (`why_incomplete`), or if it is not understood: then
+    `why_not_understood` says why it is unknown which records it has, and nothing may be given up for its
+    absence. `lacks_rights` states that the store refused to let the objects be read. `lineage` is the content
+    of its leader-epoch index: the epochs of the whole log at the time of the copy; None if it can't be read.
+    `has_gaps` states that offsets within the log have no record, which only compaction causes.
     """
 
     listed: ListedSet
@@ -106,3 +108,5 @@ class ObjectSet:
     lineage: tuple[EpochEntry, ...] | None = None
     has_gaps: bool = False
     why_incomplete: str | None = None
+    why_not_understood: str | None = None
+    lacks_rights: bool = False

@@ -44,6 +44,7 @@ class ReasonKind(StrEnum):
     BEFORE_HOLE = "before_hole"
     ABOVE_HOLE = "above_hole"
     NOT_SERVED = "not_served"
+    NOT_UNDERSTOOD = "not_understood"
     SAME_SEGMENT_ID = "same_segment_id"
     NO_CHAIN = "no_chain"
     ALREADY_KNOWN = "already_known"
@@ -326,9 +327,8 @@ _ROWS: dict[ReasonKind, _Row] = {
         rule="RemoteLogMetadataCache: only finished copies count",
         text=_format(
             "its copy was begun by broker {broker_id} at {begun} and not finished: the copy is still "
-            "running, or it is "
-            "dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it lies below the log "
-            "start)"
+            "running, or it is dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it "
+            "lies below the log start)"
         ),
     ),
     _K.COPY_MAY_RUN: _Row(
@@ -371,6 +371,9 @@ _ROWS: dict[ReasonKind, _Row] = {
             "incomplete: {detail}; no other set and no given log has offset {start_offset}, so it may be the "
             "only copy: nothing is published about it"
         ),
+    ),
+    _K.NOT_UNDERSTOOD: _Row(
+        rule="tierctl: unread data decide nothing", text=_format("not understood: {detail}")
     ),
     _K.SAME_SEGMENT_ID: _Row(
         rule="RemoteLogMetadataCache: a segment id has one state",

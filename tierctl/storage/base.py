@@ -191,7 +191,7 @@ class RemoteStorageManager(Protocol):
     def derived(self, listed: ListedSet) -> ObjectSet:
         """Return a set of objects with the metadata derived from them, see `SegmentLayout.derived`.
 
-        A set that is incomplete or damaged has no metadata, but the reason.
+        A set that is incomplete, or that is not understood, has no metadata, but the reason.
         """
         ...
 

@@ -11,7 +11,15 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+    TransferStopped,
+    UsageError,
+)
 from tierctl.in_order import in_order
 from tierctl.model import (
     IndexType,
@@ -24,7 +32,8 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.progress import Advance, no_op
-from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects
+from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects, require_store
+from tierctl.storage.layouts.base import not_understood
 from tierctl.storage.layouts.key_parser import SegmentStem, segment_stem, split_key
 from tierctl.storage.partition_listing import folders_of
 from tierctl.storage.retry import object_tier
@@ -136,8 +145,20 @@ def _order(listed: ListedSet) -> tuple[str, Uuid, int, int, Uuid]:
 
 
 def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
-    """Return the set with its derived metadata; raise what the tier raises."""
-    return remote.derived(listed)
+    """Return the set with its derived metadata.
+
+    A set whose objects can't be read, although the store responds, is not understood. Raise what the tier
+    raises about itself.
+    """
+    try:
+        return remote.derived(listed)
+    except (RemoteTierMissing, TransferStopped):
+        raise
+    except AuthenticationError as e:
+        return not_understood(listed, e)
+    except RemoteStorageError as e:
+        require_store(remote, e)
+        return not_understood(listed, e)
 
 
 def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
@@ -148,7 +169,7 @@ def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
     try:
         with remote.fetch_index(segment, IndexType.LEADER_EPOCH) as stream:
             return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
-    except (UsageError, RemoteResourceNotFound, CorruptInputError):
+    except (UsageError, RemoteResourceNotFound, CorruptInputError, AuthenticationError):
         return known
 
 

@@ -6,7 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing, TierctlError
+from tierctl.errors import (
+    CorruptInputError,
+    LimitExceeded,
+    RemoteResourceNotFound,
+    RemoteTierMissing,
+    TierctlError,
+    TruncatedInputError,
+)
 from tierctl.model import (
     IndexType,
     ListedSet,
@@ -16,7 +23,7 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.layouts.base import SegmentLayout, incomplete
+from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.observed import FetchObserver, ObservedStream
 from tierctl.storage.stores.base import ObjectStore, by_folder
@@ -190,8 +197,10 @@ class ObjectTier:
             return incomplete(listed, f"it has no {', '.join(missing)}")
         try:
             return self.layout.derived(self.store, listed)
-        except (CorruptInputError, RemoteResourceNotFound) as e:
+        except (TruncatedInputError, RemoteResourceNotFound) as e:
             return incomplete(listed, e.message)
+        except (CorruptInputError, LimitExceeded) as e:
+            return not_understood(listed, e)
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

@@ -160,7 +160,9 @@ def _remote_segments(
     own = [segment for each in listed if (segment := known.get((each.partition, each.segment_id)))]
     for each in tier.derived(listed, finished=own):
         if each.segment is None:
-            tier.resources.problems.report(_unreadable(each.listed, str(each.why_incomplete)))
+            tier.resources.problems.report(
+                _unreadable(each.listed, each.why_not_understood or str(each.why_incomplete))
+            )
             continue
         segment = known.get((each.listed.partition, each.listed.segment_id))
         yield _Segment(

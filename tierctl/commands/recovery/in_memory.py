@@ -16,6 +16,7 @@ from tierctl.model import (
 )
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
@@ -26,9 +27,9 @@ def read_rebuilt(resources: Resources) -> TierState:
     """Derive the state of the selected partitions from the objects of the tier; resolve the selection.
 
     The state has the segments of each partition that `rebuild` would publish. If log directories are given,
-    the choice of segments depends on them as in `rebuild`. Three kinds of problems go to
-    `resources.problems`: missing offsets, incomplete sets whose records are in no known log, and partitions
-    that `rebuild` would refuse.
+    the choice of segments depends on them as in `rebuild`. Four kinds of problems go to
+    `resources.problems`: missing offsets, sets that are not understood (the others are read), incomplete sets
+    whose records are in no known log, and partitions that `rebuild` would refuse for another reason.
     """
 
     def report(partition: TopicIdPartition, decision: PartitionDecision, has_log: bool) -> None:
@@ -68,7 +69,7 @@ def _events(
         leader = leaders.get(partition.key)
         decision = decide_partition(PartitionInputs(partition=partition, sets=own, leader=leader))
         on_decision(partition, decision, leader is not None)
-        if decision.refused is not None:
+        if decision.refused is not None and not is_not_understood(decision.refused):
             continue
         for segment in decision.choice.chain:
             yield segment
@@ -84,7 +85,13 @@ def _problems(
     partition: TopicIdPartition, decision: PartitionDecision, *, has_log: bool
 ) -> Iterator[CorruptInputError]:
     """Yield an error for each range of offsets that the tier has or had and that is not read."""
-    if decision.refused is not None:
+    if is_not_understood(decision.refused):
+        yield CorruptInputError(
+            f"{partition}: only the sets that are understood are read",
+            expected="every set",
+            found=str(decision.refused),
+        )
+    elif decision.refused is not None:
         yield CorruptInputError(
             f"{partition}: not read from the tier",
             expected="a tier and logs that are one log",
@@ -102,10 +109,11 @@ def _problems(
     for each, reason in decision.choice.left:
         # Without a log, the first segment that can be read is the log start: one below it may be damaged.
         is_below_log = has_log and reason.kind is ReasonKind.LOG_START_OFFSET
-        if each.segment is None and reason.kind is not ReasonKind.ABOVE_HOLE and not is_below_log:
+        is_other = reason.kind is ReasonKind.ABOVE_HOLE or is_below_log
+        if each.segment is None and not is_other:
             yield CorruptInputError(
                 f"{partition}: segment {each.listed.segment_id} is not read",
                 expected="a complete set of objects",
-                found=str(each.why_incomplete),
+                found=each.why_not_understood or str(each.why_incomplete),
                 hint="its objects are damaged, half copied or half deleted: see tierctl verify",
             )

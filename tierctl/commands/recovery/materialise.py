@@ -36,6 +36,9 @@ from tierctl.plan.materialise import (
     Until,
     plan_materialise,
 )
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.choice import Choice
+from tierctl.plan.restore.plan import why_incomplete_below, why_undecided
 from tierctl.plan.steps import LOG_DIR, Plan
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
@@ -228,22 +231,35 @@ def _undecided(
     if not isinstance(metadata, DerivedMetadata):
         return run.histories.incomplete.get(partition)
     decision = metadata.decisions[partition]
-    if decision.refused is not None:
-        return decision.refused
+    undecided = why_undecided(decision, after_hole=request.after_hole)
+    if undecided is not None:
+        return undecided
     choice = decision.choice
     if choice.hole is not None and not request.after_hole:
         return (
             f"no set of objects has offsets {choice.hole.first} to {choice.hole.last}: --after-hole begins "
             "the log after them"
         )
+    lost = why_incomplete_below(decision)
+    if lost is not None and not request.after_hole:
+        return f"{lost}: --after-hole begins the log after it"
+    return _incomplete_above(partition, choice, end)
+
+
+def _incomplete_above(partition: TopicIdPartition, choice: Choice, end: int | None) -> str | None:
+    """Return which set above the chain, and below offset `end`, can't be read; None if none is."""
     first, following = choice.first_offset or 0, choice.next_offset or 0
     for each, _ in choice.left:
         start = each.listed.start_offset
         if each.segment is None and start >= following and (end is None or end > start):
-            return (
-                f"the set of objects from offset {start} on is not complete ({each.why_incomplete}): --until "
+            why = each.why_not_understood or each.why_incomplete
+            reason = (
+                f"the set of objects from offset {start} on is not complete ({why}): --until "
                 f"{partition.topic_partition}={max(following, first)} restores the records below it"
             )
+            if each.why_not_understood is None:
+                return reason
+            return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"segment {each.listed.segment_id}: {reason}")
     return None
 
 

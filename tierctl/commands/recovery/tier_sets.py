@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import THREADS
-from tierctl.errors import NotFoundError
+from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.tier_identity import WRONG_TIER
 from tierctl.spark import executors as spark_jobs
+from tierctl.storage.end_offsets import checked_end, end_claims
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import (
+    by_partition,
     derived_set,
     list_object_sets,
     producer_snapshot,
@@ -88,13 +90,16 @@ class TierSets:
         The objects of `finished` segments are not read, since their metadata are known; only with
         `with_lineages` are their leader-epoch indexes read, in partitions that also have other sets: one of
         them may be the only object that has the log start. The number of sets whose leader-epoch index can't
-        be read without a private key is reported.
+        be read without a private key is reported. Raise AuthenticationError if the store lets no set be read.
         """
         # The objects of a topic may have been copied under another topic id: segment ids alone are not
         # unique.
         known = {(s.topic_id_partition.key, s.segment_id, s.start_offset): s for s in finished}
         unknown = [each for each in listed if _key(each) not in known]
         found = {_key(each.listed): each for each in self._derive(unknown)}
+        refused = [each for each in found.values() if each.lacks_rights]
+        if refused and len(refused) == len(listed):
+            raise _no_rights(refused[0])
         incomplete = {each.partition for each in unknown} if with_lineages else set()
         own = {
             _key(each): ObjectSet(listed=each, segment=known[_key(each)])
@@ -110,6 +115,13 @@ class TierSets:
                 "from the leader epochs of the segments alone, and the log start from the first segment"
             )
         found |= own
+        claims = [
+            claim
+            for sets in by_partition(found.values()).values()
+            for claim in end_claims(sets)
+            if _key(claim.known.listed) not in known
+        ]
+        found |= {_key(each.listed): each for each in self.read(checked_end, claims)}
         return [found[_key(each)] for each in listed]
 
     def producer_snapshots(
@@ -173,6 +185,14 @@ class TierSets:
             for each in self.read(derived_set, listed, size_bytes=_derived_from_bytes):
                 advance(1)
                 yield each
+
+
+def _no_rights(refused: ObjectSet) -> AuthenticationError:
+    return AuthenticationError(
+        f"no set of objects can be read; the first, segment {refused.listed.segment_id} of "
+        f"{refused.listed.partition}: {refused.why_not_understood}",
+        hint="nothing is decided from a tier whose objects can't be read: give this user the right to read",
+    )
 
 
 def _derived_from_bytes(listed: ListedSet) -> int:

@@ -173,6 +173,11 @@ class _Placed:
     def why_left(self, each: ObjectSet) -> Reason | None:
         """Return why no event is published about a set that is not in the chain; None if it is discarded."""
         end = each.listed.start_offset if each.segment is None else each.segment.end_offset
+        is_first = self.hole is None and bool(self.chain) and end < self.chain[0].start_offset
+        is_below = is_first or end < self.log_start_offset
+        if each.segment is None and is_below and self.local is None:
+            # Its absence may be why the chain, and the log with it, begins where it does.
+            return Reason(_K.NOT_SERVED, detail=each.why_incomplete, start_offset=end)
         if end < self.log_start_offset:
             return Reason(_K.LOG_START_OFFSET, log_start_offset=self.log_start_offset)
         if not self.chain:

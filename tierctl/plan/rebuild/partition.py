@@ -15,6 +15,7 @@ from tierctl.plan.rebuild.log_start import (
     find_log_start,
     why_impossible,
 )
+from tierctl.plan.rebuild.not_understood import joined, reason_of, why_needed, with_all_sets
 from tierctl.state.lineage import Lineage
 
 _S = RemoteLogSegmentState
@@ -43,6 +44,8 @@ class PartitionDecision:
     """The events to publish about a partition, or with `refused` the reason to publish none.
 
     `log_start` is the log start as it was found, `start_offset` the one with which segments are published.
+    `choice` has a place for every set, also if the partition is refused because its log may need a set that
+    is not understood.
     """
 
     choice: Choice
@@ -58,9 +61,12 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
 
     A partition is refused if a broker may have raised its log start and `asked` is None, if its log can't
     start at the offset that was asked for, if the local log does not join the tier, if publishing would make
-    the leader delete records that only it has, and if the log that decides is missing.
+    the leader delete records that only it has, if the log may need a set that is not understood, and if the
+    log that decides is missing.
     """
-    usable = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in GOING]
+    going = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in GOING]
+    unclear = [each for each in going if each.why_not_understood is not None]
+    usable = [each for each in going if each.why_not_understood is None]
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
@@ -72,7 +78,7 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     impossible = why_impossible(found, asked)
     if start is None or impossible is not None:
         return PartitionDecision(
-            choice=Choice(),
+            choice=Choice(left=tuple((each, reason_of(each)) for each in unclear)),
             lineage=lineage,
             log_start=found,
             start_offset=found.offset,
@@ -82,12 +88,13 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     log = inputs.leader
     local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)
     choice = choose(usable, lineage, log_start_offset=start, local=local, known=finished)
+    needed = why_needed(choice, unclear, usable, start_offset=start, local=local)
     return PartitionDecision(
-        choice=choice,
+        choice=with_all_sets(choice, unclear, usable),
         lineage=lineage,
         log_start=found,
         start_offset=start,
-        refused=inputs.why_no_log or _behind(inputs) or _apart(choice, start, local),
+        refused=inputs.why_no_log or _behind(inputs) or joined(needed, _apart(choice, start, local)),
         is_damaged=found.raised_from is not None,
     )
 

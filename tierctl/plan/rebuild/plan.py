@@ -9,6 +9,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.lineage import merge_lineage
 from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.rebuild.partition import GOING, PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step, segment_step
 from tierctl.state.tier import TierState
@@ -53,7 +54,10 @@ def plan_rebuild(
             continue
         decision = decide_partition(inputs, asked)
         if decision.refused is not None:
-            skipped.append(Skip.of(partition, decision.refused))
+            skipped += [Skip.of(partition, decision.refused), *unclear_skips(inputs, decision.choice)]
+            if is_not_understood(decision.refused):
+                # Nothing that an option can decide: the other partitions are published.
+                continue
             refused.append(
                 Refused(
                     partition=partition,
@@ -192,3 +196,8 @@ def unused_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
     for segment, reason in choice.discarded:
         if segment.segment_id not in inputs.known:
             yield Skip.of(inputs.partition, reason, segment.segment_id)
+
+
+def unclear_skips(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+    """Yield the sets that are not understood."""
+    return (skip for skip in skips_of(inputs, choice) if is_not_understood(skip.reason))

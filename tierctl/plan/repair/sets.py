@@ -11,6 +11,7 @@ from functools import cached_property
 from tierctl.model import ObjectSet, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.not_understood import reason_of
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
 from tierctl.plan.rebuild.plan import publish_step
 from tierctl.plan.repair.orphans import OrphanRule, orphan_step
@@ -27,8 +28,8 @@ class ExaminedSets:
     """The sets of one partition, and the choice among them.
 
     `is_live` states whether its topic id exists. `deleted` has the metadata of segments whose deletion has
-    finished, and `started` that of copies that were started. `unsound` has the first problem of each set with
-    contradictory bytes.
+    finished, and `started` that of copies that were started. `unsound` says of each set whose bytes are
+    contradictory, or can't be read, why it is not published.
     """
 
     inputs: PartitionInputs
@@ -104,7 +105,7 @@ class ExaminedSets:
     def _why_not_published(self, segment: RemoteLogSegmentMetadata) -> str | None:
         key = segment.segment_id
         if key in self.unsound:
-            return f"its objects are damaged: {self.unsound[key]}"
+            return self.unsound[key]
         begun = self.started.get(key)
         if begun is None:
             return None
@@ -166,6 +167,9 @@ def _why_given_up(examined: ExaminedSets, segment_id: Uuid) -> Step | Skip | str
     """Return why an orphan is not needed, or the step that publishes it, or why it is left."""
     if segment_id in examined.deleted:
         return "the metadata say that its deletion has finished"
+    each = examined.sets[segment_id]
+    if each.why_not_understood is not None:
+        return Skip.of(examined.inputs.partition, reason_of(each), segment_id)
     if not examined.is_live:
         return "its topic is deleted"
     refused = examined.decision.refused

@@ -7,8 +7,10 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.settings import topic
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.not_understood import why_end_unknown
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
-from tierctl.plan.rebuild.plan import segment_steps, skips_of, unused_of
+from tierctl.plan.rebuild.plan import segment_steps, skips_of, unclear_skips, unused_of
 from tierctl.plan.restore.new_log import NewLog
 from tierctl.plan.restore.topics import NewBroker, NewTopic
 from tierctl.plan.steps import LOG_DIR, Action, Plan, Skip, Step
@@ -127,6 +129,7 @@ class RestorePlanner:
         reason = why_refused(source.decision, after_hole=self.after_hole)
         if reason is not None:
             self._refuse(partition, reason)
+            self.skipped += unclear_skips(source.inputs, choice)
             return None
         if not choice.chain:
             return None
@@ -193,16 +196,47 @@ class RestorePlanner:
 
 def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
     """Return why a partition can't be restored completely; None if it can, or `after_hole` accepts it."""
-    if decision.refused is not None or after_hole:
-        return decision.refused
+    reason = why_undecided(decision, after_hole=after_hole) or why_end_unknown(decision.choice)
+    if reason is not None or after_hole:
+        return reason
     hole = decision.choice.hole
     if hole is not None:
         return (
             f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log "
             "after them"
         )
+    lost = why_incomplete_below(decision)
+    if lost is not None:
+        return f"{lost}: --after-hole begins the log after it"
     if not decision.choice.chain:
         return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
+    return None
+
+
+def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | None:
+    """Return why nothing is decided about a partition; None if it is, or if `after_hole` accepts the hole.
+
+    Sets that are not understood may leave a hole: only the option says that the log begins after it.
+    """
+    refused, hole = decision.refused, decision.choice.hole
+    if not isinstance(refused, Reason) or refused.kind is not ReasonKind.NOT_UNDERSTOOD or hole is None:
+        return refused
+    if after_hole:
+        return None
+    said = (
+        f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log after them"
+    )
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{said}; {refused.facts['detail']}")
+
+
+def why_incomplete_below(decision: PartitionDecision) -> str | None:
+    """Return which set below the chain is incomplete, so that the log may begin only above it; else None."""
+    first = decision.choice.first_offset
+    for each, reason in decision.choice.left:
+        start = each.listed.start_offset
+        is_lost = isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_SERVED
+        if first is not None and start < first and is_lost:
+            return f"the set of objects from offset {start} on is not complete ({each.why_incomplete})"
     return None
 
 

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.model import (
     IndexType,
     ListedSet,
@@ -104,8 +105,9 @@ class SegmentLayout(Protocol):
 
         `listed` has all of `required_objects`. Broker id and event timestamp, which brokers do not use, may
         differ from the published ones. If the objects are not those of one segment, the set has no metadata,
-        but the reason. Raise CorruptInputError for a damaged object, and RemoteResourceNotFound for an object
-        that was deleted after the listing.
+        but the reason. Raise TruncatedInputError for an object that was not written to its end, another
+        CorruptInputError for one that can't be interpreted, and RemoteResourceNotFound for one that was
+        deleted after the listing.
         """
         ...
 
@@ -130,3 +132,10 @@ def unknown_segment(listed: ListedSet) -> RemoteLogSegmentMetadata:
 def incomplete(listed: ListedSet, reason: str) -> ObjectSet:
     """Return the set as incomplete for `reason`."""
     return ObjectSet(listed=listed, why_incomplete=reason)
+
+
+def not_understood(listed: ListedSet, error: TierctlError) -> ObjectSet:
+    """Return the set as not understood: `error` says why its objects can't be interpreted or read."""
+    reason = error.message if error.hint is None else f"{error.message}; {error.hint}"
+    refused = isinstance(error, AuthenticationError) or isinstance(error.__cause__, PermissionError)
+    return ObjectSet(listed=listed, why_not_understood=reason, lacks_rights=refused)

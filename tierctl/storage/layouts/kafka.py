@@ -145,7 +145,10 @@ class KafkaLayout:
             return incomplete(listed, reason)
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
         if not epochs or epochs[0].start_offset != listed.start_offset:
-            return incomplete(listed, f"its leader epochs do not reach down to offset {listed.start_offset}")
+            return ObjectSet(
+                listed=listed,
+                why_not_understood=f"its leader epochs do not reach down to offset {listed.start_offset}",
+            )
         # Without timestamps a broker uses the modification time of the file (LogSegment.largestTimestamp).
         timestamp_ms = log.max_timestamp_ms if log.max_timestamp_ms >= 0 else named.event_timestamp_ms
         segment = replace(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, TruncatedInputError
 from tierctl.storage.stores.base import ObjectStore
 from tierctl.wire.batches.head_columns import HeadColumns
 from tierctl.wire.batches.segment_file import scan_windows
@@ -48,8 +48,8 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
 
     The last offset is the last batch's, control batches included; the largest timestamp is that of all
     batches. The first batch may begin above `start_offset`: compaction removes records, also at the head of a
-    segment. Raise CorruptInputError if the log is empty, begins below `start_offset`, or does not parse to
-    its last byte.
+    segment. Raise TruncatedInputError if the log is empty or ends within a batch, and CorruptInputError if it
+    begins below `start_offset`, or has bytes that are no good batch.
     """
     end_offset, latest_ms, has_gaps = -1, -1, False
     for heads in _heads(store, key, size_bytes, start_offset):
@@ -66,7 +66,7 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
         end_offset = int(following[-1]) - 1
         latest_ms = max(latest_ms, int(heads.fields["max_timestamp_ms"].max()))
     if end_offset < 0:
-        raise CorruptInputError("log", expected="at least one batch", found="none", source=key)
+        raise TruncatedInputError("log", expected="at least one batch", found="none", source=key)
     return LogFacts(end_offset, latest_ms, has_gaps)
 
 
@@ -77,7 +77,7 @@ def _heads(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> 
         if heads.bad:
             raise heads.bad[0].error.within(key, base=window.position)
         if heads.torn is not None:
-            raise CorruptInputError(
+            raise TruncatedInputError(
                 "log",
                 expected="a whole batch",
                 found=f"{heads.torn.size_bytes} bytes of one that was cut",

@@ -17,6 +17,8 @@ from tierctl.wire.limits import CHUNKS_MAX
 MANIFEST_MAX_BYTES = 64 << 20
 
 _WHAT = "Aiven's manifest"
+_INT_MAX = (1 << 31) - 1
+_EPOCH_DIGITS = 10
 _PUFFIN_MAGIC = b"PFA1"
 _INDEX_NAMES = {
     IndexType.OFFSET: "offset",
@@ -108,7 +110,7 @@ def read_segment_metadata(raw: bytes, manifest: Manifest) -> RemoteLogSegmentMet
         segment_id=_id(ids, "id"),
         start_offset=_number(document, "startOffset"),
         end_offset=_number(document, "endOffset"),
-        broker_id=_number(document, "brokerId", least=-1),
+        broker_id=_number(document, "brokerId", least=-1, most=_INT_MAX),
         max_timestamp_ms=_number(document, "maxTimestampMs", least=-1),
         event_timestamp_ms=_number(document, "eventTimestampMs", least=-1),
         segment_leader_epochs=tuple(sorted(epochs.items())),
@@ -127,15 +129,15 @@ def _id(document: Mapping[str, Any], name: str) -> Uuid:
 
 
 def _epoch(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _EPOCH_DIGITS and int(text) <= _INT_MAX):
         raise _wrong("segmentLeaderEpochs", "leader epochs as names", text)
     return int(text)
 
 
-def _number(document: Mapping[str, Any], name: str, least: int = 0) -> int:
+def _number(document: Mapping[str, Any], name: str, least: int = 0, most: int = (1 << 63) - 1) -> int:
     found = document.get(name)
-    if not isinstance(found, int) or isinstance(found, bool) or not least <= found < 1 << 63:
-        raise _wrong(name, f"a number of at least {least}", found)
+    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+        raise _wrong(name, f"a number of at least {least} and at most {most}", found)
     return found
 
 

@@ -9,7 +9,14 @@ from tierctl.apply.copy.source import check_and_hash
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.tier_sets import TierSets
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+    UsageError,
+)
 from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import (
     ListedSet,
@@ -20,6 +27,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.log_start import replica_start
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
 from tierctl.plan.repair.sets import ExaminedSets
@@ -117,13 +125,21 @@ class SetExaminer:
         return found
 
     def _why_unsound(self, segment: RemoteLogSegmentMetadata) -> str | None:
-        """Return the first problem of the segment's bytes; None if they are sound."""
+        """Return why the segment's bytes are not sound, or can't be read; None if they are sound."""
         try:
             with spool_folder() as spool, spooled(self.run.remote, segment, spool) as files:
                 _, problem = check_and_hash(segment, files.log, files.index_bytes())
         except (CorruptInputError, RemoteResourceNotFound) as e:
-            return e.message
-        return None if problem is None else problem.message
+            return _damaged(e.message)
+        except RemoteTierMissing:
+            raise
+        except (UsageError, AuthenticationError, RemoteStorageError) as e:
+            return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{e.message}; {e.hint or 'see tierctl verify'}")
+        return None if problem is None else _damaged(problem.message)
+
+
+def _damaged(problem: str) -> str:
+    return f"its objects are damaged: {problem}"
 
 
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:

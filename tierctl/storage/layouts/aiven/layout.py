@@ -33,6 +33,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.storage.layouts.aiven.checks import why_cut, why_other, why_other_epochs
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
@@ -210,9 +211,12 @@ class AivenLayout:
             stored = read_segment_metadata(raw, manifest)
         except CorruptInputError as e:
             raise e.within(key) from None
-        reason = _why_other(listed, manifest, stored)
+        reason = why_other(listed, manifest, stored)
         if reason is not None:
-            return incomplete(listed, reason)
+            return ObjectSet(listed=listed, why_not_understood=reason)
+        cut = why_cut(listed, manifest)
+        if cut is not None:
+            return incomplete(listed, cut)
         # A bucket that was copied under other ids keeps its manifests: the key has the ids that count.
         segment = replace(
             stored,
@@ -223,10 +227,18 @@ class AivenLayout:
         )
         custom = self._custom_metadata_of(segment, sum(listed.sizes_bytes.values()))
         lineage = None
-        if manifest.encryption is None or self._settings.private_keys:
+        if self._has_key(manifest):
             with self.open_index(store, named, IndexType.LEADER_EPOCH) as stream:
                 lineage = read_leader_epoch_checkpoint(stream.read())
+            reason = why_other_epochs(segment, lineage)
+            if reason is not None:
+                return ObjectSet(listed=listed, why_not_understood=reason)
         return ObjectSet(listed=listed, segment=replace(segment, custom_metadata=custom), lineage=lineage)
+
+    def _has_key(self, manifest: Manifest) -> bool:
+        """Return whether the segment is not encrypted, or a private key for it is given."""
+        encryption = manifest.encryption
+        return encryption is None or bool({encryption.key_id, ""} & self._settings.private_keys.keys())
 
     def _segment(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> AivenSegment:
         stem = self._stem(metadata)
@@ -337,19 +349,6 @@ def _manifest_bytes(store: ObjectStore, key: str) -> bytes:
             "Aiven's manifest", expected=f"at most {MANIFEST_MAX_BYTES} bytes", found="more", source=key
         )
     return raw
-
-
-def _why_other(listed: ListedSet, manifest: Manifest, stored: RemoteLogSegmentMetadata) -> str | None:
-    """Return why the objects are not those that the manifest describes; None if they are."""
-    if stored.start_offset != listed.start_offset:
-        return f"its manifest is of a segment from offset {stored.start_offset}"
-    if stored.end_offset < stored.start_offset or not stored.segment_leader_epochs:
-        return "its manifest has no offsets or no leader epochs"
-    log_bytes, index_bytes = (listed.sizes_bytes[part] for part in (ObjectPart.LOG, ObjectPart.INDEXES))
-    if log_bytes != manifest.chunk_index.stored_size:
-        return f"its {LOG} has {log_bytes} bytes, its manifest says {manifest.chunk_index.stored_size}"
-    last = max(each.position + each.size for each in manifest.indexes.values() if each is not None)
-    return f"its {INDEXES} has {index_bytes} of {last} bytes" if index_bytes < last else None
 
 
 def _compress(log: HashedFile, target: Path, chunk_size: int) -> list[int]:

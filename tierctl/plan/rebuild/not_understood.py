@@ -1,0 +1,118 @@
+"""Sets that are not understood: which records they have is unknown, so nothing is decided without them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tierctl.model import ObjectSet, Uuid
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.choice import Choice, LocalOffsets
+
+_SHOWN_MAX = 3
+_BESIDE = "it is not given up beside sets that are not understood: {reason}"
+_NEEDED = (
+    "{sets}: whether the log needs them is unknown, and no log start or end is derived from their absence; "
+    "make them readable, or set their objects aside outside of the tier"
+)
+
+
+def is_not_understood(reason: str | None) -> bool:
+    """Return whether `reason` is that something could not be interpreted or read."""
+    return isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_UNDERSTOOD
+
+
+def reason_of(each: ObjectSet) -> Reason:
+    """Return why nothing is decided about a set that is not understood."""
+    detail = f"{each.why_not_understood}; it may be the only copy, so nothing is published about it"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+
+
+def with_all_sets(choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[ObjectSet]) -> Choice:
+    """Return `choice`, made among the sets `own`, with the `unclear` sets of the partition; they are left.
+
+    No set is discarded beside them: which sets serve its offsets, and which lineage is the log's, may be
+    known from the unclear sets alone.
+    """
+    if not unclear:
+        return choice
+    sets: dict[tuple[Uuid, int], ObjectSet] = {(s.listed.segment_id, s.listed.start_offset): s for s in own}
+    kept = tuple(
+        (each, Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason)))
+        for segment, reason in choice.discarded
+        if (each := sets.get((segment.segment_id, segment.start_offset))) is not None
+    )
+    left = (*choice.left, *kept, *((each, reason_of(each)) for each in unclear))
+    return replace(choice, discarded=(), left=left)
+
+
+def why_needed(
+    choice: Choice,
+    unclear: Sequence[ObjectSet],
+    own: Sequence[ObjectSet],
+    *,
+    start_offset: int,
+    local: LocalOffsets | None,
+) -> Reason | None:
+    """Return why the partition can't be decided without the `unclear` sets; None if it can.
+
+    `own` are the other sets. The log begins at `start_offset`, which is known only with a `local` log.
+    """
+    ends = {(s.listed.segment_id, s.listed.start_offset): s.segment.end_offset for s in own if s.segment}
+    # The choice may raise an end to the next segment's start, over the offsets of an unclear set.
+    spans = [
+        (s.start_offset, min(s.end_offset, ends.get((s.segment_id, s.start_offset), s.end_offset)))
+        for s in choice.chain
+    ]
+    needed = [each for each in unclear if _is_needed(each.listed.start_offset, spans, start_offset, local)]
+    if not needed:
+        return None
+    texts = list(_texts(needed[:_SHOWN_MAX]))
+    if len(needed) > _SHOWN_MAX:
+        texts.append(f"and {len(needed) - _SHOWN_MAX} more sets")
+    detail = _NEEDED.format(sets="; ".join(texts))
+    if choice.hole is not None:
+        detail += f"; no set has offsets {choice.hole.first} to {choice.hole.last} that is understood"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+
+
+def joined(needed: Reason | None, other: str | None) -> str | None:
+    """Return both reasons to refuse a partition as one, which is that of sets that are not understood."""
+    if needed is None or other is None:
+        return needed or other
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{needed.facts['detail']}; {other}")
+
+
+def why_end_unknown(choice: Choice) -> Reason | None:
+    """Return which set that is not understood may have records where a new log would continue the chain."""
+    last = choice.chain[-1].start_offset if choice.chain else -1
+    above = [each for each, _ in choice.left if each.why_not_understood and each.listed.start_offset >= last]
+    if not above:
+        return None
+    return Reason(
+        ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets="; ".join(_texts(above[:_SHOWN_MAX])))
+    )
+
+
+def _is_needed(
+    start: int, spans: Sequence[tuple[int, int]], log_start: int, local: LocalOffsets | None
+) -> bool:
+    """Return whether the log may need the records of an unclear set that begins at `start`.
+
+    Its end is unknown.
+    """
+    if local is not None and not spans:
+        return max(start, log_start) < local.start
+    if not spans:
+        return True
+    first, end = spans[0][0], spans[-1][1]
+    if start < first:
+        return local is None or log_start < first
+    if start > end:
+        # Without a local log only a restore decides where the log ends.
+        return local is not None and not local.start <= start < local.end
+    return not any(a <= start <= b for a, b in spans)
+
+
+def _texts(sets: Sequence[ObjectSet]) -> Iterator[str]:
+    for each in sets:
+        listed = each.listed
+        yield f"segment {listed.segment_id} from offset {listed.start_offset}: {each.why_not_understood}"
