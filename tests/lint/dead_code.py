@@ -27,7 +27,6 @@ ALLOWED = {
     "observe": "the hook at which tests interrupt or fail side effects",
     "prepareForTriggerAvailableNow": _SPARK,
     "pushFilters": _SPARK,
-    "readinto": _RAW_IO,
     "reportLatestOffset": _SPARK,
     "streamReader": _SPARK,
     "to_arrow": "public API: callers of the commands in Python ask for tables",
