@@ -268,7 +268,7 @@ UNREPAIRED = {
         _damaged(lost_finished(1), ".timeindex", 7), "its objects are damaged"
     ),
     "lost FINISHED, another size": Unrepaired(_other_size_in_the_event, "segment_size_in_bytes 7"),
-    "lost events, a damaged log": Unrepaired(_damaged(lost_events(1), ".log"), "no set has offsets", code=7),
+    "lost events, a damaged log": Unrepaired(_damaged(lost_events(1), ".log"), "not understood", code=7),
     "an object at another offset": Unrepaired(_another_offset, "begin at another offset"),
     "a raised log start": Unrepaired(_raised_log_start, "a broker that knew no segments may have raised it"),
     "an unknown object": Unrepaired(_junk, "1 more findings without a repair"),
