@@ -14,7 +14,6 @@ from vulture import Vulture
 _KINDS = frozenset({"function", "method", "property", "class", "unreachable_code"})
 _SPARK = "PySpark calls it: a method of its data source interface"
 _LAZY = "Python calls it: a lazy attribute of the package"
-_RAW_IO = "io.BufferedReader calls it: a method of io.RawIOBase"
 
 ALLOWED = {
     "RemoteIndex": "writes .remoteindex files of KIP-405's early design, to test the reader",
