@@ -26,7 +26,7 @@ from tests.support.lacking_store import BUCKET, Lack, LackingStore
         ([Lack.LISTINGS_FORBIDDEN], {Check.STORE_LIST}),
         ([Lack.DELETES_FORBIDDEN], {Check.STORE_DELETE}),
     ],
-    ids=str,
+    ids=lambda each: ",".join(sorted(one.name for one in each)) if each else "none",
 )
 def test_refusals_are_problems_with_a_fix(
     monkeypatch: pytest.MonkeyPatch, lacks: Collection[Lack], problems: set[Check]

@@ -103,7 +103,10 @@ def installed(world: World) -> Iterator[None]:
     """Replace the clock, the cluster, the metadata topic and the store during the block."""
     _unlock_cached_properties()
 
-    def object_lease(store: ConditionalStore, key: str, *, owner: Owner) -> ObjectLease:
+    def object_lease(
+        store: ConditionalStore, key: str, *, owner: Owner, is_optional: bool = False
+    ) -> ObjectLease:
+        assert not is_optional, "the simulated store has conditional writes"
         return _lease(world, store, key, owner)
 
     def observe(operation: str, _path: object) -> None:
