@@ -49,4 +49,8 @@ def captured_files(capture: Callable[[str], Path], folder: Path) -> Mapping[str,
 def profile_environment(names: Mapping[str, object], folder: Path) -> dict[str, str]:
     """Write the README's profile with captured data instead of its cluster; return an environment for it."""
     write_profile(README, {**names, "kafka://broker1:9092": folder / "data"}, folder)
-    return environment(HOME=str(folder), TIERCTL_TOPIC_CONFIGS="topics.properties")
+    # The captured log directory has no __cluster_metadata-0, which would state the number of partitions.
+    (folder / "broker.properties").write_text("rlmm.config.remote.log.metadata.topic.num.partitions=5\n")
+    return environment(
+        HOME=str(folder), TIERCTL_TOPIC_CONFIGS="topics.properties", TIERCTL_CONFIG="broker.properties"
+    )
