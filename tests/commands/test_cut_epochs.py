@@ -134,3 +134,17 @@ def test_entries_that_delete_records_cut_refuse_nothing(writable: Callable[[str]
     assert (plain.code, asked.code) == (0, 0)
     assert _rows(asked) == _rows(plain) != []
     assert _found(tierctl("verify", *where), "cut_epochs") == []
+
+
+@pytest.mark.parametrize("options", [(), ("--off-lineage",), ("--unreferenced-epochs",)])
+@pytest.mark.parametrize("entries", ["2 2000", "2 2100", "3 2400"])
+def test_without_a_log_an_index_of_a_cut_checkpoint_states_no_log_start(
+    writable: Callable[[str], Path], entries: str, options: tuple[str, ...]
+) -> None:
+    """The newest leader-epoch index may be a copy of a checkpoint that had lost its first entries."""
+    tier = Tier(writable, "before")
+    [newest] = tier.remote.rglob("orders-0-*/*2400-*.leader_epoch_checkpoint")
+    newest.write_text(f"0\n1\n{entries}\n")
+    where = ("--metadata", tier.logs, "--remote", tier.remote, "--topic", "orders", "--partition", "0")
+    ran = tierctl("sweep", *where, *options, "-o", "json")
+    assert [step for step in ran.json["steps"] if step["action"] != "keep"] == [], ran.out

@@ -12,7 +12,10 @@ from tierctl.commands.sweep import PLANNER as SWEEP
 PLANNERS = (COPY, SWEEP, DELETE)
 OF_APPLY = {field.name for field in fields(ApplyRequest)}
 WITHOUT_EFFECT = {"interval": "a plan is carried out once"}
-BOTH = {"topic": "--assume-enabled goes with the topics that were named; apply narrows them"}
+BOTH = {
+    "topic": "--assume-enabled goes with the topics that were named; apply narrows them",
+    "metadata_partitions": "apply uses the number that the plan was decided with",
+}
 
 
 @pytest.mark.parametrize("planner", PLANNERS, ids=lambda planner: planner.command)

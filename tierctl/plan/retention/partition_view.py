@@ -16,7 +16,7 @@ from tierctl.model import (
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset
-from tierctl.state.log_start import with_tier_start
+from tierctl.state.log_start import extended_below, with_tier_start
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState
 
@@ -125,10 +125,17 @@ def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
 
 
 def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> PartitionView:
-    """Return the view of a partition without a log, from `entries` of the newest leader-epoch index."""
-    segments, lineage = part.segments, Lineage(entries)
-    start = entries[0].start_offset if entries else 0
+    """Return the view of a partition without a log, from `entries` of the newest leader-epoch index.
+
+    The index proves no log start: it may be a copy of a checkpoint that had lost its first entries. The log
+    therefore begins at the first finished segment, and what is below the start of `entries` only retention
+    deletes, or a log start that the operator states.
+    """
+    segments = part.segments
+    lineage = Lineage(extended_below(entries, segments))
     finished = segments.finished_range()
+    starts = [*(entry.start_offset for entry in lineage.entries[:1]), *(finished or ())[:1]]
+    start = min(starts, default=0)
     return PartitionView(
         partition=part.topic_id_partition,
         segments=segments,
