@@ -157,7 +157,7 @@ def test_a_rebuilt_cluster_is_clean(twin: Broker) -> None:
     made = ("deletions", "metadata", "offsets", "leader_epochs", "records", "seeks")
     assert found.found("ok") == {
         **dict.fromkeys(made, EVERYWHERE),
-        **{name: {(None, None)} for name in ("objects", "broker_logs")},
+        **{name: {(None, None)} for name in ("objects", "broker_logs", "restarts")},
     }
     assert found.found("not_checked") == {
         "next_copy": EVERYWHERE,
@@ -175,7 +175,7 @@ def test_a_rebuilt_cluster_is_clean(twin: Broker) -> None:
     plain = {("plain", 0), ("plain", 1)}
     assert found.found("ok") == {
         **dict.fromkeys((*made, "election", "next_copy", "producers"), plain),
-        "objects": {(None, None)},
+        **{name: {(None, None)} for name in ("objects", "restarts")},
     }
     assert found.found("not_checked") == {"broker_logs": {(None, None)}}
     assert twin.records("plain")[-1][3] == b"written by tierctl restore --check"

@@ -12,6 +12,7 @@ from tierctl.commands.recovery.check import election, offsets, producers
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.resources import Resources
 from tierctl.kafka.record_consumer import ServedRecord
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, IsolationLevel, Uuid
 from tierctl.model.cluster import PartitionOffsets
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -225,6 +226,63 @@ def test_copying_disabled_hides_the_tiered_offset(
     cluster.is_copy_disabled = True
     where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
     assert check(monkeypatch, cluster, *where, "--topic", "orders")[0].code == 0
+
+
+RESTARTS: dict[str, tuple[tuple[EpochEntry, ...], str, str]] = {
+    "not restarted": ((EpochEntry(0, 0),), "failed", "brokers [1] were not restarted since tierctl filled"),
+    "restarted": ((EpochEntry(0, 0), EpochEntry(1, 99)), "ok", "have a new leader epoch since tierctl"),
+    "epochs not known": ((EpochEntry(1, 99),), "not_checked", "it does not know their leader epochs"),
+}
+
+
+@pytest.mark.parametrize("case", RESTARTS)
+def test_brokers_that_skip_the_events_of_a_topic_created_again_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+    served: Cluster,
+    capture: Callable[[str], Path],
+    tmp_path: Path,
+    case: str,
+) -> None:
+    """Everything is served until brokers copy: only the leader epochs of the metadata topic show it."""
+    epochs, verdict, text = RESTARTS[case]
+    metadata, remote = tmp_path / "metadata", capture("tiered-cluster") / "before-remote"
+    made = ("rebuild", "--metadata", metadata, "--remote", remote, "--metadata-partitions", 3)
+    ran = tierctl(*made, "--apply")
+    assert ran.code == 0, ran.err
+    cluster = deepcopy(served)
+    cluster.ids[METADATA_TOPIC] = metadata_topic_id(metadata)
+    cluster.partitions[METADATA_TOPIC] = 3
+    cluster.epochs.update({(METADATA_TOPIC, number): epochs for number in range(3)})
+    where = ("--remote", remote, "--metadata", metadata, "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    (found,) = [row for row in rows if row["check"] == "restarts"]
+    assert (found["verdict"], text in found["found"]) == (verdict, True), found
+    assert ran.code == (3 if verdict == "failed" else 0), rows
+    if verdict == "failed":
+        assert rows[0] == found
+        assert "restart the brokers" in found["fix"]
+        assert "skip new events" in found["why"]
+
+
+def test_a_metadata_topic_that_brokers_began_says_nothing_about_restarts(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    root, cluster = capture("tiered-cluster"), deepcopy(served)
+    where = ("--remote", root / "before-remote", "--metadata", root / "before")
+    server = ("--bootstrap-server", "broker:9092")
+    _, rows = check(monkeypatch, cluster, *where, *server)
+    (found,) = [row for row in rows if row["check"] == "restarts"]
+    assert "the cluster has not the metadata topic" in found["found"]
+    cluster.ids[METADATA_TOPIC] = metadata_topic_id(root / "before")
+    cluster.partitions[METADATA_TOPIC] = 5
+    _, rows = check(monkeypatch, cluster, *where, *server)
+    (found,) = [row for row in rows if row["check"] == "restarts"]
+    assert (found["verdict"], "begins with an event of tierctl" in found["found"]) == ("not_checked", True)
+
+
+def metadata_topic_id(folder: Path) -> Uuid:
+    text = next(folder.glob(f"{METADATA_TOPIC}-*/partition.metadata")).read_text()
+    return Uuid(text.split("topic_id:")[1].strip())
 
 
 @pytest.mark.parametrize("part", [".log", ".index", ".leader_epoch_checkpoint"])

@@ -58,6 +58,13 @@ class RestoreCheck(RowEnum):
         fix="disable copying on the topic and run tierctl rebuild; what is finished and should not be must "
         "be deleted by an event: see tierctl verify",
     )
+    RESTARTS = Row(
+        "restarts",
+        needs=f"{_METADATA}, and {_CLUSTER}; it finds brokers that lead metadata partitions",
+        why="Brokers under which the metadata topic was deleted and created again skip new events until they "
+        "are restarted: segments that they copy become unreadable once these are deleted locally.",
+        fix="keep copying disabled and restart the brokers, then check again",
+    )
     OFFSETS = Row(
         "offsets",
         needs=_CLUSTER,

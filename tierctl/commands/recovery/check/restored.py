@@ -23,6 +23,7 @@ from tierctl.commands.recovery.check.offsets import check_epoch_files, check_epo
 from tierctl.commands.recovery.check.producers import check_producers
 from tierctl.commands.recovery.check.published import PublishedLog, check_published, read_published
 from tierctl.commands.recovery.check.records import check_records, check_seeks
+from tierctl.commands.recovery.check.restarts import check_restarts
 from tierctl.commands.recovery.check.results import CheckResult, Results, exit_code_of
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.tier_sets import TierSets
@@ -130,7 +131,7 @@ class _Run:
         cluster = resources.cluster
         if cluster is not None or request.log_dir or request.metadata is not None:
             self._expect(cluster)
-            self._check_metadata()
+            self._check_metadata(cluster)
             if cluster is not None:
                 self._require_some()
                 self._check_cluster(cluster)
@@ -199,7 +200,7 @@ class _Run:
             self.results.not_checked(_C.OFFSETS, name, f"{why}: deleted, or not restored")
         return False
 
-    def _check_metadata(self) -> None:
+    def _check_metadata(self, cluster: Cluster | None) -> None:
         """Check the events of the metadata topic, if the request names it."""
         if self.request.metadata is None:
             return
@@ -222,6 +223,8 @@ class _Run:
             check_published(self.results, log, published.get(log.key, PublishedLog()))
         for found in published.values():
             self.expendable |= found.discarded
+        if cluster is not None:
+            check_restarts(self.results, topic, cluster, own_broker_id=self.request.broker_id)
 
     def _check_cluster(self, cluster: Cluster) -> None:
         """Check the records that leaders serve; elect new leaders before the other checks."""
