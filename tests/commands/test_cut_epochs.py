@@ -148,3 +148,42 @@ def test_without_a_log_an_index_of_a_cut_checkpoint_states_no_log_start(
     where = ("--metadata", tier.logs, "--remote", tier.remote, "--topic", "orders", "--partition", "0")
     ran = tierctl("sweep", *where, *options, "-o", "json")
     assert [step for step in ran.json["steps"] if step["action"] != "keep"] == [], ran.out
+
+
+WHOLE = ["0 0", "4 520", "5 1220", "6 1550"]
+
+
+@pytest.mark.parametrize("topic", ["payouts", "wallets"])
+@pytest.mark.parametrize("lacking", [{1}, {1, 3}, {0, 1, 2}])
+def test_rebuild_gives_up_no_set_for_epochs_that_the_log_lost(
+    writable: Callable[[str], Path], tmp_path: Path, topic: str, lacking: set[int]
+) -> None:
+    """Neither are sets of the lost epochs off the lineage, nor does the log begin above them."""
+    logs = writable("unclean-leader/before/broker-2")
+    remote = writable("unclean-leader/before/remote")
+    file = logs / f"{topic}-0" / "leader-epoch-checkpoint"
+    assert file.read_text().splitlines()[2:] == WHOLE
+    entries = [entry for number, entry in enumerate(WHOLE) if number not in lacking]
+    file.write_text("\n".join(["0", str(len(entries)), *entries, ""]))
+    where = ("--remote", remote, "--log-dir", logs, "--topic", topic, "--partition", "0")
+    ran = tierctl("rebuild", "--metadata", tmp_path / "new", *where, "-o", "json")
+    assert ran.json["steps"] == []
+    assert "--apply would refuse this" in ran.err
+    assert any(word in ran.err for word in ("the leader epochs were cut", "but the leader epochs begin at"))
+
+
+@pytest.mark.parametrize(("stage", "entries", "_lost"), [each for each in CUTS if len(each[1]) < 3])
+def test_rebuild_publishes_nothing_above_a_log_start_that_a_cut_checkpoint_states(
+    writable: Callable[[str], Path], tmp_path: Path, stage: str, entries: Any, _lost: Any
+) -> None:
+    """Without --log-start it refuses; with `tier` it publishes from the log start on, or refuses."""
+    tier = Tier(writable, stage)
+    tier.cut(entries)
+    where = ("--remote", tier.remote, "--log-dir", tier.logs, "--topic", "orders", "--partition", "0")
+    rebuild = ("rebuild", "--metadata", tmp_path / "new", *where, "-o", "json")
+    ran = tierctl(*rebuild)
+    assert (ran.json["steps"], "--apply would refuse this" in ran.err) == ([], True), ran.err
+    steps = tierctl(*rebuild, "--log-start", "tier").json["steps"]
+    if entries[0] != (0, 0):
+        assert [step["action"] for step in steps] == ["write_checkpoints"] + ["publish_segment"] * 5
+        assert [step["start_offset"] for step in steps[1:]] == [0, 600, 1200, 1800, 2400]

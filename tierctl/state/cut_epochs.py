@@ -74,26 +74,47 @@ def cut_epochs(
     diverged: the log has other records at its offsets. `log_end_offset` is exclusive; `local_start_offset` is
     the base offset of the first local segment, None if unknown.
     """
-    known = {entry.epoch for entry in lineage.entries}
+    return cut_among(
+        lineage,
+        segments.finished_beside({entry.epoch for entry in lineage.entries}, log_start_offset),
+        _covered(lineage, segments, log_end_offset, local_start_offset),
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+    )
+
+
+def cut_among(
+    lineage: Lineage,
+    beside: Iterable[RemoteLogSegmentMetadata],
+    covered: Iterable[tuple[int, int]],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+) -> CutEpochs | None:
+    """Return how the leader epochs of `lineage` were cut, as `cut_epochs` does; None if they were not.
+
+    `beside` are segments that end at or above the log start and have an epoch that `lineage` lacks. `covered`
+    are the offsets, both inclusive, that the segments of the lineage and the local log have.
+    """
     first, latest = lineage.earliest, lineage.latest
     if first is None or latest is None:
         return None
     lacking = [
         segment
-        for segment in segments.finished_beside(known, log_start_offset)
+        for segment in beside
         # Later epochs are those of a later leader: the log is behind.
         if _newest_epoch(segment) <= latest.epoch and not lineage.contains(segment, segment.end_offset + 1)
     ]
     if not lacking:
         return None
     is_above = begins_above(lineage.entries, log_start_offset)
-    covered = sorted(_covered(lineage, segments, log_end_offset, local_start_offset))
+    spans = sorted(covered)
     lost = [
         segment
         for segment in lacking
         if (is_above and segment.start_offset < first.start_offset)
         or _is_joined(segment, lineage)
-        or _has_only_copy(segment, covered, (log_start_offset, log_end_offset))
+        or _has_only_copy(segment, spans, (log_start_offset, log_end_offset))
     ]
     if not lost:
         return None

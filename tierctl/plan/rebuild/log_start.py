@@ -106,7 +106,9 @@ def find_log_start(
     offset = max(map(replica_start, logs))
     stated = max(replica_start(log) if is_start_unknown(log) else log.log_start_offset for log in logs)
     checkpoint = stated if stated < offset else None
-    below = next((c for c in chain_of if c[0].end_offset < offset <= c[-1].end_offset + 1), None)
+    # Leader epochs that begin within the local log, above the log start, were cut: the local log joins.
+    joins = min(offset, *(log.local_log_start_offset for log in logs)) if checkpoint is not None else offset
+    below = next((c for c in chain_of if c[0].end_offset < offset and joins <= c[-1].end_offset + 1), None)
     if below is None:
         return LogStart(offset)
     # Replicas roll at different offsets, so a segment outside of the chain may begin where the log start is.

@@ -16,6 +16,7 @@ from tierctl.plan.rebuild.log_start import (
     why_impossible,
 )
 from tierctl.plan.rebuild.not_understood import joined, reason_of, why_needed, with_all_sets
+from tierctl.state.cut_epochs import cut_among
 from tierctl.state.lineage import Lineage
 
 _S = RemoteLogSegmentState
@@ -61,8 +62,8 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
 
     A partition is refused if a broker may have raised its log start and `asked` is None, if its log can't
     start at the offset that was asked for, if the local log does not join the tier, if publishing would make
-    the leader delete records that only it has, if the log may need a set that is not understood, and if the
-    log that decides is missing.
+    the leader delete records that only it has, if its leader epochs were cut, if the log may need a set that
+    is not understood, and if the log that decides is missing.
     """
     going = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in GOING]
     unclear = [each for each in going if each.why_not_understood is not None]
@@ -94,7 +95,10 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
         lineage=lineage,
         log_start=found,
         start_offset=start,
-        refused=inputs.why_no_log or _behind(inputs) or joined(needed, _apart(choice, start, local)),
+        refused=inputs.why_no_log
+        or _behind(inputs)
+        or _cut(usable, lineage, start, local)
+        or joined(needed, _apart(choice, start, local)),
         is_damaged=found.raised_from is not None,
     )
 
@@ -127,6 +131,27 @@ def _behind(inputs: PartitionInputs) -> str | None:
     return (
         f"the log is behind: its latest leader epoch is {latest}, the tier has epoch {newest}; name the log "
         "directories of all replicas"
+    )
+
+
+def _cut(
+    sets: Sequence[ObjectSet], lineage: Lineage, start_offset: int, local: LocalOffsets | None
+) -> str | None:
+    """Return why the lineage can't judge the sets, because it lost entries; None if it did not."""
+    segments = [s for each in sets if (s := each.segment) is not None and s.end_offset >= start_offset]
+    epochs = {entry.epoch for entry in lineage.entries}
+    good = [(s.start_offset, s.end_offset) for s in segments if agrees(s, lineage)]
+    cut = cut_among(
+        lineage,
+        [s for s in segments if any(epoch not in epochs for epoch, _ in s.segment_leader_epochs)],
+        good if local is None else [*good, (local.start, local.end - 1)],
+        log_start_offset=start_offset,
+        log_end_offset=max((end + 1 for _, end in good), default=start_offset)
+        if local is None
+        else local.end,
+    )
+    return (
+        None if cut is None else f"{cut}; put back the leader-epoch-checkpoint of another replica or a backup"
     )
 
 
