@@ -138,7 +138,7 @@ def test_few_requests_tell_a_tier(
     site = Site(tmp_path / "metadata", beginning.logs, f"s3://{s3_server.bucket()}/tier")
     copied(site, tierctl)
     met: list[str] = []
-    for name in ("open", "sizes_bytes", "list_folder", "_objects_in"):
+    for name in ("open", "sizes_bytes", "list_folder", "list_objects"):
         original = getattr(S3Store, name)
 
         def counted(self: Any, *args: Any, _name: str = name, _original: Any = original) -> Any:
@@ -147,4 +147,4 @@ def test_few_requests_tell_a_tier(
 
         monkeypatch.setattr(S3Store, name, counted)
     assert tierctl(*site.command("delete")).code == 0
-    assert met == ["_objects_in", "open", "sizes_bytes"]
+    assert met == ["list_objects", "open", "sizes_bytes"]
