@@ -98,7 +98,11 @@ def new_ids(run: Run, capture: Capture, folder: Path) -> Any:
         (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {NEW_ID}")
         (partition / "leader-epoch-checkpoint").write_text("0\n1\n99 0\n")
         (partition / "00000000000000000000.log").touch()
+    partitions = len(list(world.metadata.glob("__remote_log_metadata-*")))
+    config = folder / "server.properties"
+    config.write_text(f"rlmm.config.remote.log.metadata.topic.num.partitions={partitions}\n")
     where = (*world.where, "--log-dir", world.metadata, "--topic", "payments", "--assume-enabled")
+    where = (*where, "--config", config)
     ran = run("restore", "--new-ids", *where, "--apply", "-o", "jsonl")
     assert ran.code == 0, ran.err
     objects = world.objects()
