@@ -43,6 +43,7 @@ _PACKAGES = (
     "report.formatters.text_lines",
     "apply.written_segment",
     "apply.side_effects",
+    "wire.batches.batch_head",
     "wire.batches.batch_heads",
     "storage.observed",
     "storage.throttle",
