@@ -123,7 +123,7 @@ def open_regular(path: Path) -> int:
         os.close(fd)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise OSError(errno.EINVAL, "expected a regular file, found a pipe, a socket or a device", str(path))
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
     return fd
 
 

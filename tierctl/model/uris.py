@@ -6,6 +6,8 @@ from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
 
+HIDDEN = "[hidden]"
+"""The text that replaces a secret, as in Kafka's own tools."""
 # A user before the host, but not abfs://container@account; a secret key may contain a slash, a port may not.
 _USER = re.compile(
     r"(?<=://)(?:(?<!abfs://)(?<!abfss://)[^/?#\s'\"]*|[^/:@\s'\"]+:(?!\d+(?:[/,?]|$))[^\s'\"@]*)@"
@@ -17,8 +19,8 @@ _SIGNATURE = re.compile(
 
 
 def masked(text: str) -> str:
-    """Return `text` with *** for the credentials in each URI: user information, and signatures in queries."""
-    return _SIGNATURE.sub(r"\1=***", _USER.sub("***@", text)) if "://" in text else text
+    """Return `text` with HIDDEN for credentials in URIs: user information, and signatures in queries."""
+    return _SIGNATURE.sub(rf"\1={HIDDEN}", _USER.sub(f"{HIDDEN}@", text)) if "://" in text else text
 
 
 def require_no_credentials(option: str, uri: str) -> None:

@@ -4,16 +4,14 @@ import re
 
 from tierctl.model.settings.registry import SETTINGS
 from tierctl.model.settings.table import Type
+from tierctl.model.uris import HIDDEN, masked
 
-HIDDEN = "[hidden]"
-"""The text that replaces a secret, as in Kafka's own tools."""
 _SECRET_NAME = re.compile(
     r"passw(or)?d|secret|credential|token(?!\.endpoint)|jaas\.config|access[._-]?key|api[._-]?key|account[._-]?key"
     r"|connection[._-]?string|\bsas\b|private\.key(?!\.file)|keystore\.(key|certificate)|truststore\.cert",
     re.IGNORECASE,
 )
 _PASSWORDS = tuple(row.name for row in SETTINGS if row.type is Type.PASSWORD)
-_USER_INFO = re.compile(r"(?<=://)[^/@\s,]*@")
 _ASSIGNED = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)
 
 
@@ -25,14 +23,14 @@ def is_secret(name: str) -> bool:
 def shown(name: str, value: str) -> str:
     """Return the value of a setting as it may be printed, without secrets.
 
-    Users and passwords in URIs, and values of secret settings in NAME=VALUE, are hidden as well.
+    Credentials in URIs, and values of secret settings in NAME=VALUE, are hidden as well.
     """
     if value and is_secret(name):
         return HIDDEN
     assigned = _ASSIGNED.fullmatch(value)
     if assigned is not None and is_secret(assigned[1]):
         return f"{assigned[1]}={HIDDEN}"
-    return _USER_INFO.sub(f"{HIDDEN}@", value)
+    return masked(value)
 
 
 def holds_secret(name: str, value: str) -> bool:

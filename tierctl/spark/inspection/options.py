@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model.settings.problems import ProblemKind, SettingProblem
-from tierctl.model.settings.secrets import HIDDEN, shown
+from tierctl.model.settings.secrets import shown
 from tierctl.model.settings.stated import Origin
+from tierctl.model.uris import HIDDEN
 from tierctl.spark.session import SparkSettings
 from tierctl.spark.session.settings import is_credential
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.find_spark_home import _find_spark_home
 
-from tierctl.model.settings.secrets import HIDDEN, shown
+from tierctl.model.settings.secrets import shown
 from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
+from tierctl.model.uris import HIDDEN
 from tierctl.spark.session import SparkSettings, jvm
 from tierctl.spark.session.failures import failures, is_spark
 from tierctl.spark.session.open import own_settings
