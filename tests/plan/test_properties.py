@@ -311,6 +311,7 @@ def _check_breach(world: World, details: object, s: RemoteLogSegmentMetadata) ->
 def _check_prefix(world: World, plan: Plan, by_id: dict[str, RemoteLogSegmentMetadata]) -> None:
     """Check that limits delete a prefix: no older readable segment stays, and no offset is missing."""
     expired = [by_id[str(s.segment_id)] for s in plan.steps if s.details["breach"].startswith("retention")]
+    assert expired == sorted(expired, key=lambda s: s.start_offset), "a newer segment goes first"
     if not expired:
         return
     end = max(s.end_offset for s in expired)

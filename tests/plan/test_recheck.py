@@ -4,15 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tierctl.model import (
-    TopicConfig,
-)
+from tierctl.model import IndexType, TopicConfig
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.deletion_evidence import DeletionEvidence
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
+from tierctl.plan.repair.indexes import index_step
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.plan.steps import Action, Plan, Step
+from tierctl.plan.steps import REBUILD, STATES, VERIFY, Action, Plan, Step, delete_step, segment_step
 from tierctl.state.tier import TierState
 
 from tests.plan.test_partition_deletes import P, deletion, quarantine
@@ -78,6 +77,22 @@ def _nothing(state: TierState) -> None:
     pass
 
 
+def _plan(command: str, *steps: Step) -> Callable[[TierState], Plan]:
+    return lambda state: Plan(command=command, steps=steps, read=dict(state.read))
+
+
+_FINISH = segment_step(Action.PUBLISH_SEGMENT, SWEPT[0], "finish a copy", {STATES: S.COPY_SEGMENT_FINISHED})
+_CHECKPOINTS = replace(_FINISH, action=Action.WRITE_CHECKPOINTS, segment_id=None, end_offset=None, details={})
+_INDEXES = index_step(SWEPT[0], [IndexType.OFFSET])
+_REPAIR = delete_step(replace(SWEPT[0], state=S.COPY_SEGMENT_FINISHED), "a repair deletes it")
+
+
+def _publish(state: TierState) -> Plan:
+    """Plan to finish the copy of segment 0 and to write the checkpoints of the partition."""
+    advance(state, SWEPT[0])
+    return _plan(REBUILD, _FINISH, _CHECKPOINTS)(state)
+
+
 RECHECKS = [
     ("nothing happened", sweep, SWEPT, _nothing, [0, 1, 2], {}),
     ("a deletion was begun", sweep, SWEPT, _delete(0), [0, 1, 2], {}),
@@ -133,6 +148,39 @@ RECHECKS = [
         "a bad record came before the removal",
         *(_remove, SWEPT, quarantine, []),
         dict.fromkeys([None, 0, 1, 2], "metadata partition 0"),
+    ),
+    ("nothing happened to a copy to finish", _publish, [], _nothing, [0, None], {}),
+    (
+        "a copy to finish was finished",
+        *(_publish, [], lambda state: advance(state, SWEPT[0], S.COPY_SEGMENT_FINISHED), [None]),
+        {0: "already COPY_SEGMENT_FINISHED"},
+    ),
+    (
+        "a copy to finish was withdrawn",
+        *(_publish, [], _delete(0, S.DELETE_SEGMENT_FINISHED), [None]),
+        {0: "the segment was deleted since"},
+    ),
+    ("nothing happened to indexes", _plan(VERIFY, _INDEXES), SWEPT, _nothing, [0], {}),
+    (
+        "the segment of the indexes is being deleted",
+        *(_plan(VERIFY, _INDEXES), SWEPT, _delete(0), []),
+        {0: "is DELETE_SEGMENT_STARTED by now"},
+    ),
+    (
+        "the segment of the indexes was deleted",
+        *(_plan(VERIFY, _INDEXES), SWEPT, _delete(0, S.DELETE_SEGMENT_FINISHED), []),
+        {0: "the segment was deleted since"},
+    ),
+    ("no partition has the indexes", _plan(VERIFY, _INDEXES), [], _nothing, [], {0: "was deleted since"}),
+    (
+        "the partition of the indexes was marked",
+        *(_plan(VERIFY, _INDEXES), SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), []),
+        {0: "the partition is being deleted"},
+    ),
+    ("nothing happened to a repair that deletes", _plan(VERIFY, _REPAIR), SWEPT, _nothing, [0], {}),
+    (
+        "the partition of a repair was marked",
+        *(_plan(VERIFY, _REPAIR), SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), [0], {}),
     ),
     ("still to be marked", _mark, SWEPT, _nothing, [None], {}),
     (

@@ -217,6 +217,35 @@ def test_only_what_is_asked_for(
     assert verify(tier.metadata, tier.remote, "--now", NOW_MS, *narrow).kinds == expected
 
 
+@pytest.mark.parametrize(
+    ("of_topic", "narrow", "is_reported"),
+    [
+        (CLICKS, (CLICKS,), True),
+        (CLICKS, ("orders",), False),
+        (None, ("orders",), True),
+        (None, (), True),
+    ],
+)
+def test_a_folder_that_cannot_be_listed_concerns_whom_it_may_belong_to(
+    of_topic: str | None, narrow: tuple[str, ...], is_reported: bool, tier: Spoilt, verify: Verify
+) -> None:
+    root = tier.remote / "kafka-tiered-storage"
+    folder = root / "who-made-this" if of_topic is None else tier.object(first(of_topic)(tier), "").parent
+    if of_topic is not None:
+        folder.rename(tier.remote / "moved")
+    folder.symlink_to(tier.remote / "moved")
+    said = verify(tier.metadata, tier.remote, "--now", NOW_MS, *(f"--topic={name}" for name in narrow))
+    assert ((E, "unreadable_object") in said.kinds) is is_reported, said.findings
+
+
+def test_young_objects_of_no_live_segment_are_reported(tier: Spoilt, verify: Verify) -> None:
+    """A temporary object has the name of a segment, and a stray file that of none: neither is live."""
+    live = first()(tier)
+    tier.object(live, ".log.tmp").write_bytes(b"half")
+    junk(tier)
+    assert sorted(kind for _, kind in verify(tier.metadata, tier.remote).kinds) == ["orphan", "temp_leftover"]
+
+
 def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spoilt, verify: Verify) -> None:
     said = verify(tier.metadata, None, "--log-dir", tier.metadata)
     assert (said.code, said.findings) == (0, [])

@@ -149,6 +149,22 @@ def test_what_is_there_is_not_planned_again() -> None:
     assert "other partitions or settings" in next(iter(other.refused.values()))
 
 
+@pytest.mark.parametrize(
+    ("name", "topic_id", "is_conflict"),
+    [
+        (PARTITION.topic, METADATA_ID, True),
+        ("clicks", PARTITION.topic_id, True),
+        ("clicks", METADATA_ID, False),
+    ],
+)
+def test_a_topic_of_the_same_name_or_id_is_a_conflict(name: str, topic_id: Uuid, is_conflict: bool) -> None:
+    there = NewTopic(topic=name, topic_id=topic_id, settings={}, leader_epochs=[1], log_dir=FIRST)
+    broker = NewBroker(node_id=7, directories={FIRST: IDS[FIRST]}, metadata_version=33)
+    found = planned(SETS, present=tuple(there.records(broker)))
+    said = f"the node was prepared with topic {name} of id {topic_id}"
+    assert [said in reason for reason in found.refused.values()] == [True] * is_conflict
+
+
 def test_a_partition_has_the_same_directory_in_each_run() -> None:
     found = {
         log.log_dir for _ in range(3) for log in planned(SETS, directories=(FIRST, SECOND)).logs.values()

@@ -78,6 +78,34 @@ def test_size_takes_only_what_lies_wholly_inside_the_excess(retention_bytes: int
     assert numbers(plan) == wanted
 
 
+@pytest.mark.parametrize(
+    ("size", "retention_bytes", "wanted"), [(0, 100, []), (1, 101, []), (1, 100, [0]), (2, 101, [])]
+)
+def test_size_at_the_limit_takes_nothing_and_one_byte_above_it_a_segment_of_one_byte(
+    size: int, retention_bytes: int, wanted: list[int]
+) -> None:
+    """RemoteLogRetentionHandler deletes by size only where bytes remain to be deleted."""
+    state = tier(segment(0, 0, 99, size=size))
+    assert numbers(sweep(state, TopicConfig(retention_bytes=retention_bytes))) == wanted
+
+
+@pytest.mark.parametrize(("retention_bytes", "noted"), [(1001, 0), (1000, 1), (901, 1), (900, 2)])
+def test_what_brokers_delete_beyond_the_limit_is_noted(retention_bytes: int, noted: int) -> None:
+    """Brokers count the 300 bytes below the log start, which sweep deletes; 700 live and 100 local remain."""
+    log = replace(LOG, log_start_offset=300)
+    plan = sweep(tier(*TEN), TopicConfig(retention_bytes=retention_bytes), logs=[log])
+    assert numbers(plan) == [0, 1, 2]
+    expected = {0: "", 1: "1 more segment (offsets 300 to 399)", 2: "2 more segments (offsets 300 to 499)"}
+    assert expected[noted] in reasons(plan)
+    assert ("brokers would delete" in reasons(plan)) is (noted > 0)
+
+
+def test_segments_are_deleted_in_the_order_of_offsets_and_then_of_ids() -> None:
+    """They came into the tier in another order."""
+    state = tier(segment(1, 1, 9), segment(3, 0, 9), segment(2, 0, 0))
+    assert numbers(sweep(state, logs=[replace(LOG, log_start_offset=10)])) == [2, 3, 1]
+
+
 def test_size_counts_local_segments_above_the_tier_only() -> None:
     log = local_log([800, 900, 1000, 1020], 1050, sizes=[70, 70, 70, 30])
     assert numbers(sweep(tier(*TEN), TopicConfig(retention_bytes=1001), logs=[log])) == []
