@@ -20,6 +20,7 @@ _tierctl() {
         "|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "|--log-file") COMPREPLY=(); return ;;
         "|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "status|--metadata") COMPREPLY=(); return ;;
         "status|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "status|--command-config") COMPREPLY=(); return ;;
@@ -51,6 +52,7 @@ _tierctl() {
         "status|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "status|--log-file") COMPREPLY=(); return ;;
         "status|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "status|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "explain|--metadata") COMPREPLY=(); return ;;
         "explain|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "explain|--command-config") COMPREPLY=(); return ;;
@@ -82,6 +84,7 @@ _tierctl() {
         "explain|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "explain|--log-file") COMPREPLY=(); return ;;
         "explain|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "explain|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "report|--metadata") COMPREPLY=(); return ;;
         "report|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "report|--command-config") COMPREPLY=(); return ;;
@@ -118,6 +121,7 @@ _tierctl() {
         "report|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "report|--log-file") COMPREPLY=(); return ;;
         "report|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "report|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "doctor|--metadata") COMPREPLY=(); return ;;
         "doctor|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "doctor|--command-config") COMPREPLY=(); return ;;
@@ -145,6 +149,7 @@ _tierctl() {
         "doctor|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "doctor|--log-file") COMPREPLY=(); return ;;
         "doctor|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "doctor|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "segments|--metadata") COMPREPLY=(); return ;;
         "segments|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "segments|--command-config") COMPREPLY=(); return ;;
@@ -176,6 +181,7 @@ _tierctl() {
         "segments|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "segments|--log-file") COMPREPLY=(); return ;;
         "segments|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "segments|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "verify|--metadata") COMPREPLY=(); return ;;
         "verify|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "verify|--command-config") COMPREPLY=(); return ;;
@@ -214,6 +220,7 @@ _tierctl() {
         "verify|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "verify|--log-file") COMPREPLY=(); return ;;
         "verify|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "verify|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "format|--metadata") COMPREPLY=(); return ;;
         "format|--command-config") COMPREPLY=(); return ;;
         "format|--config") COMPREPLY=(); return ;;
@@ -254,6 +261,7 @@ _tierctl() {
         "format|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "format|--log-file") COMPREPLY=(); return ;;
         "format|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "format|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "fetch|--metadata") COMPREPLY=(); return ;;
         "fetch|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "fetch|--command-config") COMPREPLY=(); return ;;
@@ -294,6 +302,7 @@ _tierctl() {
         "fetch|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "fetch|--log-file") COMPREPLY=(); return ;;
         "fetch|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "fetch|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "copy|--metadata") COMPREPLY=(); return ;;
         "copy|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "copy|--command-config") COMPREPLY=(); return ;;
@@ -338,6 +347,7 @@ _tierctl() {
         "copy|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "copy|--log-file") COMPREPLY=(); return ;;
         "copy|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "copy|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "sweep|--metadata") COMPREPLY=(); return ;;
         "sweep|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "sweep|--command-config") COMPREPLY=(); return ;;
@@ -376,6 +386,7 @@ _tierctl() {
         "sweep|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "sweep|--log-file") COMPREPLY=(); return ;;
         "sweep|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "sweep|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "delete|--metadata") COMPREPLY=(); return ;;
         "delete|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "delete|--command-config") COMPREPLY=(); return ;;
@@ -410,6 +421,7 @@ _tierctl() {
         "delete|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "delete|--log-file") COMPREPLY=(); return ;;
         "delete|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "delete|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "apply|--topic-configs") COMPREPLY=(); return ;;
         "apply|--digest") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "apply|--max-age") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
@@ -457,6 +469,7 @@ _tierctl() {
         "apply|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "apply|--log-file") COMPREPLY=(); return ;;
         "apply|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "apply|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "backup-config|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "backup-config|--command-config") COMPREPLY=(); return ;;
         "backup-config|--config") COMPREPLY=(); return ;;
@@ -476,6 +489,7 @@ _tierctl() {
         "backup-config|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "backup-config|--log-file") COMPREPLY=(); return ;;
         "backup-config|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "backup-config|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "rebuild|--metadata") COMPREPLY=(); return ;;
         "rebuild|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "rebuild|--command-config") COMPREPLY=(); return ;;
@@ -509,6 +523,7 @@ _tierctl() {
         "rebuild|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "rebuild|--log-file") COMPREPLY=(); return ;;
         "rebuild|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "rebuild|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--metadata") COMPREPLY=(); return ;;
         "restore|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "restore|--command-config") COMPREPLY=(); return ;;
@@ -558,6 +573,7 @@ _tierctl() {
         "restore|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "restore|--log-file") COMPREPLY=(); return ;;
         "restore|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "schedule|--every") COMPREPLY=($(compgen -W "hourly daily weekly" -- "$cur")); return ;;
         "schedule|--user") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "schedule|--profile") COMPREPLY=(); compopt +o default 2>/dev/null; _tierctl_stored profiles; return ;;
@@ -566,6 +582,7 @@ _tierctl() {
         "schedule|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "schedule|--log-file") COMPREPLY=(); return ;;
         "schedule|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "schedule|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "submit|--master") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "submit|--deploy-mode") COMPREPLY=($(compgen -W "client cluster" -- "$cur")); return ;;
         "submit|--num-executors") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
@@ -582,6 +599,7 @@ _tierctl() {
         "submit|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "submit|--log-file") COMPREPLY=(); return ;;
         "submit|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "submit|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "pipeline run|--metadata") COMPREPLY=(); return ;;
         "pipeline run|--command-config") COMPREPLY=(); return ;;
         "pipeline run|--config") COMPREPLY=(); return ;;
@@ -602,6 +620,7 @@ _tierctl() {
         "pipeline run|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "pipeline run|--log-file") COMPREPLY=(); return ;;
         "pipeline run|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "pipeline run|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "pipeline plan|--segments") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "pipeline plan|--executors") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "pipeline plan|--deleted-segments") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
@@ -618,6 +637,7 @@ _tierctl() {
         "pipeline plan|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "pipeline plan|--log-file") COMPREPLY=(); return ;;
         "pipeline plan|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "pipeline plan|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "config show|--config") COMPREPLY=(); return ;;
         "config show|--override") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "config show|--command-config") COMPREPLY=(); return ;;
@@ -639,6 +659,7 @@ _tierctl() {
         "config show|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "config show|--log-file") COMPREPLY=(); return ;;
         "config show|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "config show|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "config check|--config") COMPREPLY=(); return ;;
         "config check|--override") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "config check|--command-config") COMPREPLY=(); return ;;
@@ -660,6 +681,7 @@ _tierctl() {
         "config check|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "config check|--log-file") COMPREPLY=(); return ;;
         "config check|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "config check|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "cache show|--state-dir") COMPREPLY=(); return ;;
         "cache show|--log-dir") COMPREPLY=(); return ;;
         "cache show|--output"|"cache show|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -676,6 +698,7 @@ _tierctl() {
         "cache show|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "cache show|--log-file") COMPREPLY=(); return ;;
         "cache show|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "cache show|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "cache verify|--state-dir") COMPREPLY=(); return ;;
         "cache verify|--log-dir") COMPREPLY=(); return ;;
         "cache verify|--output"|"cache verify|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -692,6 +715,7 @@ _tierctl() {
         "cache verify|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "cache verify|--log-file") COMPREPLY=(); return ;;
         "cache verify|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "cache verify|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "cache build|--metadata") COMPREPLY=(); return ;;
         "cache build|--command-config") COMPREPLY=(); return ;;
         "cache build|--config") COMPREPLY=(); return ;;
@@ -716,6 +740,7 @@ _tierctl() {
         "cache build|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "cache build|--log-file") COMPREPLY=(); return ;;
         "cache build|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "cache build|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "cache compact|--state-dir") COMPREPLY=(); return ;;
         "cache compact|--log-dir") COMPREPLY=(); return ;;
         "cache compact|--output"|"cache compact|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -732,6 +757,7 @@ _tierctl() {
         "cache compact|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "cache compact|--log-file") COMPREPLY=(); return ;;
         "cache compact|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "cache compact|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "offsets show|--state-dir") COMPREPLY=(); return ;;
         "offsets show|--log-dir") COMPREPLY=(); return ;;
         "offsets show|--output"|"offsets show|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -748,6 +774,7 @@ _tierctl() {
         "offsets show|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "offsets show|--log-file") COMPREPLY=(); return ;;
         "offsets show|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "offsets show|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "offsets check|--metadata") COMPREPLY=(); return ;;
         "offsets check|--command-config") COMPREPLY=(); return ;;
         "offsets check|--config") COMPREPLY=(); return ;;
@@ -767,6 +794,7 @@ _tierctl() {
         "offsets check|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "offsets check|--log-file") COMPREPLY=(); return ;;
         "offsets check|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "offsets check|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "offsets repair|--metadata") COMPREPLY=(); return ;;
         "offsets repair|--command-config") COMPREPLY=(); return ;;
         "offsets repair|--config") COMPREPLY=(); return ;;
@@ -787,41 +815,42 @@ _tierctl() {
         "offsets repair|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "offsets repair|--log-file") COMPREPLY=(); return ;;
         "offsets repair|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "offsets repair|--limit-factor") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
     esac
     case "$path" in
-        "") words="status explain report doctor segments verify format fetch copy sweep delete apply backup-config rebuild restore schedule submit pipeline config cache offsets --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --version --help -h" ;;
-        "status") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --show --watch --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "explain") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic-id --offset --segment --time --topic-configs --kafka-version --now --custom-metadata-max-bytes --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "report") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --html --show --what-if --price-per-gb-month --price-per-1000-requests --tables --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "doctor") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --state-dir --probe-writes --skip --topic-configs --kafka-version --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --deep --sample --budget --seed --threads --plan-out --orphan-age --all-log-dirs --kind --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --kafka-version --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --erase-report --out --rebuild --columns --sort --limit --no-header --times --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --kafka-version --assume-enabled --now --clean-dangling --create-metadata-topic --metadata-partitions --custom-metadata-max-bytes --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --throttle-copy --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --kafka-version --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --find --mark --all-log-dirs --i-know-it-is-deleted --interval --yes -y --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "apply") words="--topic-configs --digest --max-age --from-remote --from-layout --to-metadata --to-command-config --all-log-dirs --i-know-it-is-deleted --kafka-version --max-deletes --max-fraction --custom-metadata-max-bytes --yes -y --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --throttle-copy --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "backup-config") words="--bootstrap-server --command-config --config --topic --output-file --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "rebuild") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --log-start --metadata-partitions --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "restore") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --materialise --into --new-ids --from-id --assume-enabled --topics-file --publish-later --as --as-id --until --after-hole --without-keys --left-out --sign-with --check --deletes-are-denied --copy-of-objects --before --listing-out --broker-log --election-timeout --produce --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "schedule") words="--systemd --cron --every --user --no-check --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --no-check --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "") words="status explain report doctor segments verify format fetch copy sweep delete apply backup-config rebuild restore schedule submit pipeline config cache offsets --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --version --help -h" ;;
+        "status") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --show --watch --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "explain") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic-id --offset --segment --time --topic-configs --kafka-version --now --custom-metadata-max-bytes --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "report") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --html --show --what-if --price-per-gb-month --price-per-1000-requests --tables --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "doctor") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --state-dir --probe-writes --skip --topic-configs --kafka-version --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --deep --sample --budget --seed --threads --plan-out --orphan-age --all-log-dirs --kind --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --kafka-version --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --erase-report --out --rebuild --columns --sort --limit --no-header --times --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --kafka-version --assume-enabled --now --clean-dangling --create-metadata-topic --metadata-partitions --custom-metadata-max-bytes --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --throttle-copy --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --kafka-version --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --find --mark --all-log-dirs --i-know-it-is-deleted --interval --yes -y --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "apply") words="--topic-configs --digest --max-age --from-remote --from-layout --to-metadata --to-command-config --all-log-dirs --i-know-it-is-deleted --kafka-version --max-deletes --max-fraction --custom-metadata-max-bytes --yes -y --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --throttle-copy --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "backup-config") words="--bootstrap-server --command-config --config --topic --output-file --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "rebuild") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --log-start --metadata-partitions --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "restore") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --materialise --into --new-ids --from-id --assume-enabled --topics-file --publish-later --as --as-id --until --after-hole --without-keys --left-out --sign-with --check --deletes-are-denied --copy-of-objects --before --listing-out --broker-log --election-timeout --produce --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --engine --master --spark-conf --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "schedule") words="--systemd --cron --every --user --no-check --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --no-check --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
         "pipeline") words="run plan --help -h" ;;
-        "pipeline run") words="--metadata --command-config --config --warehouse --follow -f --interval-s --now --engine --output -o --columns --sort --limit --no-header --times --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "pipeline plan") words="--segments --executors --deleted-segments --executor-cores --metadata-partitions --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "pipeline run") words="--metadata --command-config --config --warehouse --follow -f --interval-s --now --engine --output -o --columns --sort --limit --no-header --times --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "pipeline plan") words="--segments --executors --deleted-segments --executor-cores --metadata-partitions --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
         "config") words="show check --help -h" ;;
-        "config show") words="--config --override --command-config --topic-configs --kafka-version --throttle-copy --throttle-fetch --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "config check") words="--config --override --command-config --topic-configs --kafka-version --throttle-copy --throttle-fetch --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "config show") words="--config --override --command-config --topic-configs --kafka-version --throttle-copy --throttle-fetch --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "config check") words="--config --override --command-config --topic-configs --kafka-version --throttle-copy --throttle-fetch --engine --master --spark-conf --output -o --columns --sort --limit --no-header --times --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
         "cache") words="show verify build compact --help -h" ;;
-        "cache show") words="--state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "cache verify") words="--state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "cache build") words="--metadata --command-config --config --state-dir --truncated-metadata --out --header --topic --partition --topic-id --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "cache compact") words="--state-dir --log-dir --detailed-exitcode --apply --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "cache show") words="--state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "cache verify") words="--state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "cache build") words="--metadata --command-config --config --state-dir --truncated-metadata --out --header --topic --partition --topic-id --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "cache compact") words="--state-dir --log-dir --detailed-exitcode --apply --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
         "offsets") words="show check repair --help -h" ;;
-        "offsets show") words="--state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "offsets check") words="--metadata --command-config --config --state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
-        "offsets repair") words="--metadata --command-config --config --state-dir --log-dir --set --force --detailed-exitcode --apply --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "offsets show") words="--state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "offsets check") words="--metadata --command-config --config --state-dir --log-dir --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
+        "offsets repair") words="--metadata --command-config --config --state-dir --log-dir --set --force --detailed-exitcode --apply --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --limit-factor --help -h" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
     case "$path" in

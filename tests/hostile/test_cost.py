@@ -2,8 +2,10 @@
 
 import base64
 import gzip
+import hashlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.wire.batches.compression import compress
-from tierctl.wire.batches.record_batch import CompressionType
+from tierctl.wire.batches.record_batch import CompressionType, Record
 from tierctl.wire.batches.records import write_varint
 
 from tests.hostile.worlds import (
@@ -26,9 +28,11 @@ from tests.hostile.worlds import (
     record_bytes,
 )
 from tests.support.formatted import formatted_node
+from tests.wire.batches.messages import wrapper
 
 K = CompressionType
 BOMB_BYTES = 60 << 20
+TIME_MS = 1_700_000_000_000
 
 
 def _cut_off() -> Iterator[bytes]:
@@ -91,6 +95,52 @@ def test_three_records_decode_three(tmp_path: Path) -> None:
     cost = measured(tmp_path, "fetch", *world.where, "--max-records", "3", "--binary", "sha256")
     assert_cheap(cost)
     assert [row["offset"] for row in cost.rows] == [0, 1, 2]
+
+
+def _wrappers(magic: int, kind: CompressionType) -> Iterator[bytes]:
+    return (wrapper([Record(at, TIME_MS, None, bytes(BOMB_BYTES))], magic, kind) for at in range(20))
+
+
+LARGE = {
+    "values": lambda: islice(_values(), 3),
+    "gzip messages of format 0": lambda: _wrappers(0, K.GZIP),
+    "lz4 messages of format 1": lambda: _wrappers(1, K.LZ4),
+}
+
+
+@pytest.mark.parametrize("output", ["jsonl", "csv", "table"])
+@pytest.mark.parametrize("name", LARGE)
+def test_records_too_large_for_text_are_printed_as_digests(tmp_path: Path, name: str, output: str) -> None:
+    world = World(tmp_path)
+    large = list(LARGE[name]())
+    world.segment(0, joined([*large, plain_batch(len(large), b"a")]), end_offset=len(large))
+    columns = "--columns", "offset,value,value_encoding"
+    cost = measured(tmp_path, "fetch", *world.where, "-o", output, *columns)
+    assert_cheap(cost)
+    assert cost.out.count(hashlib.sha256(bytes(BOMB_BYTES)).hexdigest()) == cost.out.count("sha256")
+    assert cost.out.count("sha256") == len(large)
+    assert cost.out.count("utf8") == 1
+    assert cost.code == 7
+    assert (
+        "record at offset 0 of orders-0: expected at most 8388608 bytes to print (--limit-factor" in cost.err
+    )
+
+
+def test_limit_factor_raises_every_limit_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 9 << 20
+    world = World(tmp_path)
+    world.segment(0, batch_of(record_bytes(b"x" * size), K.ZSTD, offset=0), end_offset=0)
+    refused = measured(tmp_path, "fetch", *world.where)
+    assert (refused.code, refused.rows[0]["value_encoding"]) == (7, "sha256")
+    read = measured(tmp_path, "fetch", *world.where, "--limit-factor", "2")
+    assert (read.code, read.rows[0]["value"]) == (0, "x" * size)
+    settings = tmp_path / "settings.toml"
+    settings.write_text("limit-factor = 2\n")
+    assert measured(tmp_path, "fetch", *world.where, "--config-file", settings).code == 0
+    monkeypatch.setenv("TIERCTL_LIMIT_FACTOR", "2")
+    assert measured(tmp_path, "fetch", *world.where).code == 0
+    typed = measured(tmp_path, "--limit-factor", "1", "fetch", *world.where)
+    assert typed.code == 7
 
 
 def test_large_values_of_metadata_are_reported_and_the_others_are_used(tmp_path: Path) -> None:

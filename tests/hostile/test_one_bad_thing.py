@@ -28,6 +28,7 @@ RECORDS: dict[str, dict[str, Any]] = {
     "lowest broker": {"broker_id": -1 << 31},
     "id of zeros": {"topic_id": Uuid("AAAAAAAAAAAAAAAAAAAAAA")},
     "custom metadata": {"custom_metadata": b"\xff\xff\xff\xff\xff\xff\x01\x00"},
+    "latest event": {"event_timestamp_ms": LARGEST},
     "highest epoch": {"segment_leader_epochs": (((1 << 31) - 1, LARGEST),)},
 }
 
@@ -77,3 +78,37 @@ def test_a_plan_of_the_others_can_be_applied(world: World, capfd: pytest.Capture
     assert run(["apply", str(plan), *common, "--apply", "--yes"]) in {0, 3, 7}, capfd.readouterr().err
     assert "internal:" not in capfd.readouterr().err
     assert not list(world.remote.rglob("orders-1-*/*.log"))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_events_of_the_future_keep_their_partition_only(
+    count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`count` of three partitions have one: with two of three, the clock is wrong."""
+    world = World(tmp_path)
+    for number in range(3):
+        log = joined([plain_batch(offset, b"value") for offset in range(10)])
+        made = world.segment(number, log, end_offset=9, partition=number)
+        if number < count:
+            world.append(replace(metadata_of(7 + number, partition=number), event_timestamp_ms=1 << 44))
+    settings = tmp_path / "topics.properties"
+    settings.write_text("orders.retention.ms=1000\n")
+    common = [*world.where, "--topic-configs", str(settings)]
+    plan = tmp_path / "plan.json"
+
+    code = run(["sweep", *common, "--plan-out", str(plan)])
+    err = capfd.readouterr().err
+    assert code == (7 if count == 1 else 4)
+    assert "orders-0 has an event of 2527-" in err
+    if count == 2:
+        assert not plan.exists()
+        return
+    assert {step["partition"] for step in json.loads(plan.read_text())["steps"]} == {1, 2}
+    assert run(["report", *common, "-o", "json"]) in {0, 3, 7}
+    assert '"orders"' in capfd.readouterr().out
+    for partition in range(3):
+        assert run(["explain", "orders", str(partition), *common, "-o", "jsonl"]) in (
+            {0} if partition else {0, 7}
+        )
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert str(made.topic) in {row["topic"] for row in rows}

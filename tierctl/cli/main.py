@@ -22,6 +22,7 @@ from tierctl.cli.settings.run import Defaults, RunSettings, every
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.cli.unattended import EVERYWHERE as _EVERYWHERE
 from tierctl.cli.unattended import (
+    LimitFactor,
     LockTimeout,
     LogFileOption,
     LogFormatOption,
@@ -34,6 +35,7 @@ from tierctl.cli.unattended import (
 )
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
+from tierctl.wire.limits import use_limit_factor
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "Look at a tier; nothing is changed": (
@@ -138,6 +140,7 @@ def _root(
     log_format: LogFormatOption = None,
     log_file: LogFileOption = None,
     lock_timeout: LockTimeout = None,
+    limit_factor: LimitFactor = None,
     version: Version = False,
 ) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
@@ -254,6 +257,7 @@ def _named(args: Sequence[str], known: Node) -> Sequence[str]:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; no other function catches every exception."""
+    use_limit_factor(1)
     known = load_commands()
     root = build(_named(args, known))
     settings = RunSettings(

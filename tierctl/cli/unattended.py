@@ -15,6 +15,7 @@ from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.report.console import Console
 from tierctl.report.log_file import LogFile, LogFormat
+from tierctl.wire.limits import LIMIT_FACTOR_MAX, use_limit_factor
 
 EVERYWHERE = "Everywhere"
 _ONLY_LOOK = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
@@ -89,6 +90,12 @@ def _set_log_file(ctx: click.Context, value: Path | None) -> None:
     settings.log = log
 
 
+def _set_limit_factor(ctx: click.Context, value: int | None) -> None:
+    settings = _receiver(ctx, "limit_factor", value)
+    if settings is not None and value is not None:
+        use_limit_factor(value)
+
+
 def _set_lock_timeout(ctx: click.Context, value: int | None) -> None:
     settings = _receiver(ctx, "lock_timeout", value)
     if settings is not None and value is not None:
@@ -127,6 +134,20 @@ LogFormatOption = Annotated[
         "--log-format",
         help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
         callback=_set_log_format,
+        panel=EVERYWHERE,
+    ),
+]
+LimitFactor = Annotated[
+    int | None,
+    option(
+        "--limit-factor",
+        metavar="N",
+        min=1,
+        max=LIMIT_FACTOR_MAX,
+        help="Multiply the limits on what one batch, record or manifest may cost, such as 64 MiB for a "
+        "decompressed batch and 8 MiB for a record that is printed. Raise it if an error about your own data "
+        "names this option; memory use grows with it. Default: 1.",
+        callback=_set_limit_factor,
         panel=EVERYWHERE,
     ),
 ]

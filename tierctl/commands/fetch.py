@@ -233,7 +233,7 @@ def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[
         for found in _ranges(resources, request, partitions, report):
             done = found.start_offset
             for record in found.reader.read(found.start_offset, found.until_offset):
-                yield record_row(found.log.topic_id_partition, record, encode)
+                yield record_row(found.log.topic_id_partition, record, encode, report)
                 if record.offset - done >= _COUNTED_OFFSETS:
                     advance(record.offset - done)
                     done = record.offset

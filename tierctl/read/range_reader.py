@@ -16,7 +16,7 @@ from tierctl.read.readable_log import SegmentRange
 from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.batch_heads import LEADER_EPOCH_AT
 from tierctl.wire.batches.record_batch import Record, RecordBatch
-from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX
+from tierctl.wire.limits import at_most, limits
 
 ReportLost = Callable[[TierctlError, int, int], None]
 """Receives an error, and the first and last offset that are unreadable because of it."""
@@ -86,7 +86,7 @@ class RangeReader:
         except LimitExceeded as e:
             large = CorruptInputError(
                 "record batch",
-                expected=f"at most {DECOMPRESSED_BYTES_MAX} bytes of records",
+                expected=at_most(limits().batch_bytes, "bytes of records"),
                 found=e.message,
                 at=batch.head.position,
                 source=segment_range.segment.name,

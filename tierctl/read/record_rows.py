@@ -6,8 +6,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tierctl.errors import UsageError
+from tierctl.errors import TierctlError, UnsupportedFormatError, UsageError
 from tierctl.model import TopicIdPartition
+from tierctl.wire.limits import at_most, limits
 
 if TYPE_CHECKING:
     # The command line needs `Binary` at start-up, when pyarrow must not be imported.
@@ -39,6 +40,8 @@ def encoder(binary: Binary) -> Callable[[bytes | None], Encoded]:
     """
     if binary is Binary.AUTO:
         return _auto
+    if binary is Binary.SHA256:
+        return _digests
     write = _WRITERS[binary]
     return lambda data: (None, None) if data is None else (write(data), str(binary))
 
@@ -52,18 +55,35 @@ def _auto(data: bytes | None) -> Encoded:
         return base64.b64encode(data).decode("ascii"), str(Binary.BASE64)
 
 
+def _digests(data: bytes | None) -> Encoded:
+    return (None, None) if data is None else (hashlib.sha256(data).hexdigest(), str(Binary.SHA256))
+
+
 _WRITERS: dict[Binary, Callable[[bytes], str]] = {
     Binary.UTF8: lambda data: data.decode("utf-8", errors="backslashreplace"),
     Binary.BASE64: lambda data: base64.b64encode(data).decode("ascii"),
     Binary.HEX: bytes.hex,
-    Binary.SHA256: lambda data: hashlib.sha256(data).hexdigest(),
 }
 
 
 def record_row(
-    partition: TopicIdPartition, record: "FetchedRecord", encode: Callable[[bytes | None], Encoded]
+    partition: TopicIdPartition,
+    record: "FetchedRecord",
+    encode: Callable[[bytes | None], Encoded],
+    report: Callable[[TierctlError], None],
 ) -> dict[str, Any]:
-    """Return a record as a JSON-ready object with the keys of `report.tables.RECORDS` in order."""
+    """Return a record as a JSON-ready object with the keys of `report.tables.RECORDS` in order.
+
+    Text takes several times the memory of its bytes: a record of more than `Limits.text_bytes` has digests in
+    place of key, value and header values, and shortened header names, and is reported.
+    """
+    headers, size = record.headers, _size_bytes(record)
+    if size > limits().text_bytes:
+        if encode is not _digests:
+            report(_too_large(partition, record.offset, size))
+            encode = _digests
+        name_size = limits().text_bytes // max(len(headers), 1)
+        headers = tuple((name[:name_size], data) for name, data in headers)
     key, key_encoding = encode(record.key)
     value, value_encoding = encode(record.value)
     return {
@@ -78,8 +98,23 @@ def record_row(
         "key_encoding": key_encoding,
         "value": value,
         "value_encoding": value_encoding,
-        "headers": [_header(name, data, encode) for name, data in record.headers],
+        "headers": [_header(name, data, encode) for name, data in headers],
     }
+
+
+def _size_bytes(record: "FetchedRecord") -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name) + len(data or b"") for name, data in record.headers)
+
+
+def _too_large(partition: TopicIdPartition, offset: int, size: int) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"record at offset {offset}",
+        expected=at_most(limits().text_bytes, "bytes to print"),
+        found=str(size),
+        source=str(partition.topic_partition),
+        hint="SHA-256 digests are printed in place of its key and values",
+    )
 
 
 def _header(name: str, data: bytes | None, encode: Callable[[bytes | None], Encoded]) -> dict[str, Any]:

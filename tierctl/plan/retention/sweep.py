@@ -16,6 +16,7 @@ from tierctl.plan.preconditions import (
     why_never_tiered,
     why_unknown,
 )
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import expire, resume_deletions
 from tierctl.plan.retention.kept import kept_of, undecided
 from tierctl.plan.retention.leaders import ClusterViews
@@ -27,6 +28,7 @@ from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.tier import PartitionState, TierState
 
 PartitionKey = tuple[Uuid, int]
+_SET_CLOCK = "set the clock of this machine, or of the broker that wrote the event"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,13 @@ class _Decisions:
     log_starts: dict[TopicIdPartition, int] = field(default_factory=dict)
     kept: list[Kept] = field(default_factory=list)
     refused: list[Skip] = field(default_factory=list)
+    partitions: int = 0
+    """Partitions that were decided, or have events of the future."""
+    segments: int = 0
+    """The segments of these partitions."""
+    ahead: list[str] = field(default_factory=list)
+    """The text of each segment whose event is later than the clock can be."""
+    ahead_partitions: int = 0
 
     def __iadd__(self, other: Self) -> Self:
         self.steps += other.steps
@@ -64,6 +73,10 @@ class _Decisions:
         self.log_starts |= other.log_starts
         self.kept += other.kept
         self.refused += other.refused
+        self.partitions += other.partitions
+        self.segments += other.segments
+        self.ahead += other.ahead
+        self.ahead_partitions += other.ahead_partitions
         return self
 
 
@@ -98,9 +111,10 @@ def plan_retention(
     deletion.
 
     For partitions in `explained`, the plan also has the segments without a step. With `on_kept`, that
-    function receives them instead, partition by partition, because a tier has millions. Raise SafetyRefusal
-    if the clock is more than five minutes behind the newest event, and UsageError for a log start of an
-    unknown partition or above the high watermark.
+    function receives them instead, partition by partition, because a tier has millions. Nothing is decided
+    for a partition with an event more than five minutes after `now_ms`: it is in `Plan.refused`. Raise
+    SafetyRefusal if most partitions have such events, which shows that the clock is behind, and UsageError
+    for a log start of an unknown partition or above the high watermark.
     """
     topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
     replicas = newest_replicas(logs) if cluster is None else {}
@@ -129,6 +143,7 @@ def plan_retention(
             found.kept = []
     for part in state:
         decisions += decided[part.topic_id_partition.key]
+    _check_clock(decisions)
     return Plan(
         command="sweep",
         steps=tuple(decisions.steps),
@@ -179,7 +194,17 @@ def _decide(inputs: _Inputs, part: PartitionState) -> _Decisions:
             decisions.kept += undecided(part.segments, reason)
         return decisions
     view = _view(inputs, part)
-    _check_clock(view, inputs.now_ms)
+    decisions.partitions, decisions.segments = 1, part.segment_count
+    decisions.ahead += _events_ahead(view, inputs.now_ms)
+    if decisions.ahead:
+        decisions.ahead_partitions = 1
+        detail = f"nothing is decided: {decisions.ahead[0]}; {_SET_CLOCK}, if the event is not wrong"
+        refusal = Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+        decisions.skipped.append(Skip.of(partition, refusal))
+        decisions.refused += decisions.skipped
+        if inputs.explains(partition):
+            decisions.kept += undecided(view.segments, refusal)
+        return decisions
     if inputs.cluster is not None or partition.key in inputs.logs:
         decisions.log_starts[partition] = view.log_start_offset
     steps = resume_deletions(view)
@@ -206,14 +231,27 @@ def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
     return view.raised_to(inputs.log_starts.get(key, 0))
 
 
-def _check_clock(view: PartitionView, now_ms: int) -> None:
-    newest_ms = view.segments.newest_event_ms()
-    if newest_ms > now_ms + CLOCK_SKEW_MS_MAX:
-        raise SafetyRefusal(
-            f"the clock is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(newest_ms)}, "
-            f"{(newest_ms - now_ms) // 1000} s later",
-            hint="set the clock of this machine, or of the broker that wrote the event",
-        )
+def _events_ahead(view: PartitionView, now_ms: int) -> list[str]:
+    """Return a text for each segment whose last event is more than five minutes after `now_ms`."""
+    if view.segments.newest_event_ms() <= now_ms + CLOCK_SKEW_MS_MAX:
+        return []
+    times = (segment.event_timestamp_ms for segment in view.segments)
+    return [
+        f"the clock is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(at)}, "
+        f"{(at - now_ms) // 1000} s later"
+        for at in times
+        if at > now_ms + CLOCK_SKEW_MS_MAX
+    ]
+
+
+def _check_clock(decisions: _Decisions) -> None:
+    """Raise SafetyRefusal if the events of the future show a wrong clock of this machine.
+
+    They do if most partitions have one: with one wrong event among others, the clock is not the cause.
+    """
+    is_one_event = len(decisions.ahead) == 1 and decisions.segments > 1
+    if decisions.ahead and not is_one_event and 2 * decisions.ahead_partitions > decisions.partitions:
+        raise SafetyRefusal(decisions.ahead[0], hint=_SET_CLOCK)
 
 
 def _why_no_lineage(view: PartitionView) -> str | None:

@@ -93,7 +93,7 @@ def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
     try:
         for columns in _columns(text_format, work, problems):
             shown = columns if work.rows_max is None else columns.slice(0, work.rows_max - count)
-            _write(shown, text_format, work.task.topic_id_partition, text)
+            _write(shown, text_format, work.task.topic_id_partition, text, problems)
             count += shown.num_rows
             last_offset = shown["offset"][-1].as_py()
             if count == work.rows_max:
@@ -125,11 +125,19 @@ def _columns(
 
 
 def _write(
-    columns: pa.RecordBatch, text_format: TextFormat, partition: TopicIdPartition, text: io.StringIO
+    columns: pa.RecordBatch,
+    text_format: TextFormat,
+    partition: TopicIdPartition,
+    text: io.StringIO,
+    problems: list[tuple[TierctlError, int]],
 ) -> None:
     """Write records as `render` does, without the header of csv."""
     encode = record_rows.encoder(record_rows.Binary(text_format.binary))
-    made = (record_rows.record_row(partition, record, encode) for record in _records(columns))
+
+    def report(error: TierctlError) -> None:
+        problems.append((error, -1))
+
+    made = (record_rows.record_row(partition, record, encode, report) for record in _records(columns))
     render(made, text_format.output, RECORDS, View(no_header=True), stream=text)
 
 

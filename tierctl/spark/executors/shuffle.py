@@ -5,7 +5,7 @@ share to one task of the second stage, which combines them. Pieces are only sent
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.spark.executors.serialization import decoded_error, dumps
 from tierctl.spark.executors.task import SLICE_BYTES, inputs_of, outcome, result_rows
+from tierctl.wire.limits import limits, use_limit_factor
 
 Divide = Callable[[Any], Iterator[tuple[int, bytes]]]
 """Yields the pieces of an input, each with the number of its share; raises TierctlError."""
@@ -41,9 +42,11 @@ class DivideTask:
     """The callable of the first stage: yields rows of PIECES; an error goes to share 0."""
 
     function: Divide
+    limit_factor: int = field(default_factory=lambda: limits().factor)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Divide the inputs in `batches`."""
+        use_limit_factor(self.limit_factor)
         for number, each in inputs_of(batches):
             piece = 0
             try:

@@ -7,7 +7,7 @@ import pickle
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.spark.executors.resources import measure_fetches, take_transfers
 from tierctl.spark.executors.serialization import dumps
+from tierctl.wire.limits import limits, use_limit_factor
 
 SLICE_BYTES = 8 << 20
 """A larger result is split over several rows of at most this size, because Arrow limits the size of a row."""
@@ -77,15 +78,17 @@ class SparkTask:
     """The callable for `DataFrame.mapInArrow`: processes the inputs of one task, one after the other.
 
     `is_retried` states that an earlier job may have processed the inputs. With `measures` the reads of tiers
-    are counted.
+    are counted. `limit_factor` is that of the driver, which creates the task.
     """
 
     function: TaskFunction[Any, Any]
     is_retried: bool = False
     measures: bool = False
+    limit_factor: int = field(default_factory=lambda: limits().factor)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of RESULTS for the tasks in `batches`."""
+        use_limit_factor(self.limit_factor)
         is_retried = self.is_retried or _is_retried_by_spark()
         processed_bytes: list[int] = []
         measure_fetches(self.measures)

@@ -30,6 +30,7 @@ bytes_per_task      the approximate number of bytes that a task reads: large seg
 throttle_fetch      bytes per second, as 50M, that all tasks together read from the tier at most. Default: the
                     setting remote.log.manager.fetch.max.bytes.per.second in config, which is unlimited if
                     it is not stated. Each task has the same share, so fewer tasks at a time read less
+limit_factor        multiplies the limits on what one batch or manifest may cost, as --limit-factor
 mode                how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
                     byte and offsets. PERMISSIVE: all other records are read, and each error is a row with
                     a text in the additional column `error` and the first offset that may be missing
@@ -58,6 +59,7 @@ from tierctl.spark.sources.log.options import LogOptions
 from tierctl.spark.sources.log.plan import plan_tasks
 from tierctl.spark.sources.log.rows import LogTask, rows_of, schema_of
 from tierctl.spark.sources.pushed_filters import FilteredReader
+from tierctl.wire.limits import use_limit_factor
 
 
 class RemoteLogSource(DataSource):
@@ -87,9 +89,11 @@ class RemoteLogReader(FilteredReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks, ordered by topic, partition and offset."""
+        use_limit_factor(self._options.limit_factor)
         return [InputPartition(task) for task in plan_tasks(self._options, self._predicates, self._columns)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task; none for the empty task that Spark creates if there are no others."""
+        use_limit_factor(self._options.limit_factor)
         if isinstance(partition.value, LogTask):
             yield from rows_of(partition.value)

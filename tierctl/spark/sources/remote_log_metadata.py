@@ -10,6 +10,7 @@ topic, topic_id, partition, metadata_partition
                     read only events with one of these values, separated by commas; as with a where(...)
                     condition, rows of unreadable records are left out
 records_per_task    the largest number of offsets that a task reads (default: 500000)
+limit_factor        multiplies the limits on what one batch may cost, as --limit-factor
 
 Options of streams:
 
@@ -43,6 +44,7 @@ from tierctl.spark.sources.metadata.rows import SCHEMA, read_task
 from tierctl.spark.sources.metadata.splits import plan_tasks
 from tierctl.spark.sources.metadata.stream import MetadataStreamReader
 from tierctl.spark.sources.pushed_filters import FilteredReader
+from tierctl.wire.limits import use_limit_factor
 
 
 class RemoteLogMetadataSource(DataSource):
@@ -77,6 +79,7 @@ class MetadataReader(FilteredReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a task for each range of offsets that can contain selected events."""
+        use_limit_factor(self._options.limit_factor)
         tasks = plan_tasks(
             self._options.location,
             records_per_task=self._options.records_per_task,
@@ -87,4 +90,5 @@ class MetadataReader(FilteredReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
+        use_limit_factor(self._options.limit_factor)
         return read_task(partition.value)

@@ -14,13 +14,12 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
 from tierctl.wire.batches.batch_heads import CompressionType
 from tierctl.wire.batches.compression import decompress
-from tierctl.wire.limits import CHUNKS_MAX
+from tierctl.wire.limits import at_most, limits
 
 SIZE_MAX = (1 << 31) - 1
 """Sizes and positions are Java ints."""
 
 _WHAT = "transformed chunk sizes"
-_ENCODED_MAX_BYTES = 13 + 4 * CHUNKS_MAX
 _ZSTD_LEVEL = 3
 
 
@@ -129,7 +128,7 @@ def sizes_from_text(text: str) -> list[int]:
     """Decode the result of `sizes_to_text`; raise CorruptInputError for other text."""
     try:
         packed = base64.b64decode(text, validate=True)
-        return decode_sizes(decompress(CompressionType.ZSTD, packed, max_bytes=_ENCODED_MAX_BYTES))
+        return decode_sizes(decompress(CompressionType.ZSTD, packed, max_bytes=13 + 4 * limits().chunks))
     except ValueError as e:
         raise CorruptInputError(_WHAT, expected="base64", found=str(e)) from None
     except LimitExceeded:
@@ -140,7 +139,7 @@ def too_many_chunks(found: str) -> UnsupportedFormatError:
     """Return the error for a log with more chunks than are read."""
     return UnsupportedFormatError(
         "chunks of a log in Aiven's manifest",
-        expected=f"at most {CHUNKS_MAX}",
+        expected=at_most(limits().chunks, "chunks"),
         found=found,
         hint="the manifest is damaged or malicious, or chunk.size is far too low for this topic",
     )

@@ -12,7 +12,7 @@ from typing import Any
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.aiven.chunks import SIZE_MAX, ChunkIndex, sizes_from_text, sizes_to_text, too_many_chunks
-from tierctl.wire.limits import CHUNKS_MAX
+from tierctl.wire.limits import limits
 
 MANIFEST_MAX_BYTES = 64 << 20
 
@@ -198,7 +198,7 @@ def _chunk_index(document: Mapping[str, Any]) -> ChunkIndex:
     match kind:
         case "fixed":
             count = -(-file_size // chunk_size)
-            if count > CHUNKS_MAX:
+            if count > limits().chunks:
                 raise too_many_chunks(str(count))
             stored, last = (
                 _size(document, "transformedChunkSize"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_head import CompressionType
-from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX, GZIP_MEMBERS_MAX, PIECE_BYTES
+from tierctl.wire.limits import PIECE_BYTES, at_most, limits
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -29,13 +29,13 @@ _GZIP_WINDOW = 31
 _GZIP_PIECE_BYTES = 4 << 10
 
 
-def decompress(kind: CompressionType, data: bytes, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+def decompress(kind: CompressionType, data: bytes, *, max_bytes: int | None = None) -> bytes:
     """Return the decompressed bytes.
 
     Raise CorruptInputError if `data` is not compressed as `kind` says, and LimitExceeded if it decompresses
-    to more than `max_bytes`; memory stays close to that limit.
+    to more than `max_bytes` (default: `Limits.batch_bytes`); memory stays close to that limit.
     """
-    return _DECOMPRESSORS[kind](data, max_bytes)
+    return _DECOMPRESSORS[kind](data, limits().batch_bytes if max_bytes is None else max_bytes)
 
 
 def compress(kind: CompressionType, data: bytes) -> bytes:
@@ -50,7 +50,7 @@ def _wrong(kind: CompressionType, expected: str, found: str, at: int | None = No
 def _too_large(kind: CompressionType, max_bytes: int) -> LimitExceeded:
     return LimitExceeded(
         f"{kind.name.lower()} data of one batch becomes more than {max_bytes} bytes",
-        hint="the batch is damaged or malicious, or the limit is too low for this topic",
+        hint="the batch is damaged or malicious, or --limit-factor must be raised for this topic",
     )
 
 
@@ -64,8 +64,8 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
     out = BytesIO()
     at = members = 0
     while at < len(data) or not members:
-        if members == GZIP_MEMBERS_MAX:
-            raise _wrong(CompressionType.GZIP, f"at most {GZIP_MEMBERS_MAX} gzip members", "more", at)
+        if members == limits().gzip_members:
+            raise _wrong(CompressionType.GZIP, at_most(members, "gzip members"), "more", at)
         at = _gunzip_member(data, at, out, max_bytes)
         members += 1
     return out.getvalue()

@@ -28,7 +28,7 @@ from tierctl.wire.batches.batch_head import (
 from tierctl.wire.batches.compression import decompress
 from tierctl.wire.batches.lz4_header import with_right_checksum
 from tierctl.wire.batches.records import Record
-from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX, WRAPPED_MESSAGES_MAX
+from tierctl.wire.limits import at_most, limits
 
 _ENTRY = struct.Struct(">qiIbb")
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
@@ -57,7 +57,9 @@ def is_cut(buf: Buffer, position: int, lowest: int) -> bool:
 
 def wrong_crc(buf: Buffer, head: BatchHead) -> CorruptInputError | None:
     """Return an error if the message with `head` does not have its CRC-32."""
-    computed = zlib.crc32(buf[head.position + MAGIC_AT : head.end])
+    # No slice of `buf`: a message may be large, and a slice of bytes is a copy.
+    with memoryview(buf) as whole, whole[head.position + MAGIC_AT : head.end] as covered:
+        computed = zlib.crc32(covered)
     if computed == head.crc:
         return None
     return _wrong(head.position + LENGTH_END, f"CRC-32 {computed:#010x}", f"{head.crc:#010x}")
@@ -92,7 +94,7 @@ def head_at(buf: Buffer, position: int) -> BatchHead | CorruptInputError:
     if codec > CompressionType.LZ4:
         return _wrong(position + MAGIC_AT + 1, "a compression type from 0 to 3", str(codec))
     try:
-        _content(buf, head.payload_position, head.end)
+        _places(buf, head.payload_position, head.end)
     except CorruptInputError as error:
         return error
     return head
@@ -106,12 +108,12 @@ def opened(buf: Buffer, head: BatchHead) -> BatchHead | CorruptInputError:
     if head.compression is CompressionType.NONE:
         return head
     try:
-        data = _decompressed(head, buf[head.payload_position : head.end], DECOMPRESSED_BYTES_MAX)
+        data = _opened_messages(head, buf[head.payload_position : head.end])
         offsets = _offsets(head, data)
     except CorruptInputError as error:
         return CorruptInputError(error.what, expected=error.expected, found=error.found, at=head.position)
     except LimitExceeded as error:
-        expected = f"at most {DECOMPRESSED_BYTES_MAX} bytes of messages"
+        expected = at_most(limits().batch_bytes, "bytes of messages")
         return _wrong(head.position, expected, error.message)
     first = offsets[0]
     return head._replace(
@@ -119,7 +121,7 @@ def opened(buf: Buffer, head: BatchHead) -> BatchHead | CorruptInputError:
     )
 
 
-def records(head: BatchHead, payload: bytes, max_bytes: int) -> Iterator[Record]:
+def records(head: BatchHead, payload: bytes, max_bytes: int | None) -> Iterator[Record]:
     """Yield the messages in the entry with `head`, which `opened` returned; check the CRCs of inner messages.
 
     Raise as `RecordBatch.records`.
@@ -127,7 +129,7 @@ def records(head: BatchHead, payload: bytes, max_bytes: int) -> Iterator[Record]
     if head.compression is CompressionType.NONE:
         yield Record(head.base_offset, head.base_timestamp_ms, *_content(payload, 0, len(payload)))
         return
-    data = _decompressed(head, payload, max_bytes)
+    data = _messages(head, payload, max_bytes)
     at = 0
     for offset in _offsets(head._replace(base_offset=head.last_offset), data):
         if not is_message(data, at):
@@ -160,7 +162,33 @@ def candidates(buf: Buffer, start: int, stop: int) -> Iterator[int]:
                 yield match.start()
 
 
-def _decompressed(head: BatchHead, payload: bytes, max_bytes: int) -> bytes:
+_Wrapper = tuple[int, int, bytes]
+_last_opened: tuple[_Wrapper, bytes] | None = None
+"""The payload and the messages of the wrapper that `opened` saw last: its records are mostly read next.
+
+Threads share it: each compares the whole payload, and decompresses again if it is that of another wrapper.
+"""
+
+
+def _opened_messages(head: BatchHead, payload: bytes) -> bytes:
+    """Return the messages in a wrapper, and keep them until its records, or another wrapper, are read."""
+    global _last_opened  # noqa: PLW0603
+    _last_opened = None
+    data = _decompressed(head, payload, None)
+    _last_opened = (head.magic, head.attributes, payload), data
+    return data
+
+
+def _messages(head: BatchHead, payload: bytes, max_bytes: int | None) -> bytes:
+    """Return the messages in a wrapper that `opened` may have decompressed just before."""
+    global _last_opened
+    last, _last_opened = _last_opened, None
+    if max_bytes is None and last is not None and last[0] == (head.magic, head.attributes, payload):
+        return last[1]
+    return _decompressed(head, payload, max_bytes)
+
+
+def _decompressed(head: BatchHead, payload: bytes, max_bytes: int | None) -> bytes:
     """Return the messages in the wrapper with `head`."""
     _, value = _content(payload, 0, len(payload))
     if value is None:
@@ -189,7 +217,8 @@ def _offsets(head: BatchHead, data: bytes) -> list[int]:
 def _stored_offsets(data: bytes) -> Iterator[int]:
     """Yield the offset of each message; as Kafka does, leave out one that is cut at the end."""
     at = 0
-    for _ in range(WRAPPED_MESSAGES_MAX):
+    most = limits().wrapped_messages
+    for _ in range(most):
         if len(data) - at < LENGTH_END:
             return
         offset, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
@@ -199,11 +228,17 @@ def _stored_offsets(data: bytes) -> Iterator[int]:
             return
         yield offset
         at += LENGTH_END + length
-    raise _wrong(None, f"less than {WRAPPED_MESSAGES_MAX} messages in a wrapper", "more")
+    raise _wrong(None, at_most(most - 1, "messages in a wrapper"), "more")
 
 
 def _content(data: Buffer, at: int, end: int) -> tuple[bytes | None, bytes | None]:
     """Return key and value, which fill the bytes [at, end)."""
+    key, value = _places(data, at, end)
+    return None if key is None else data[key], None if value is None else data[value]
+
+
+def _places(data: Buffer, at: int, end: int) -> tuple[slice | None, slice | None]:
+    """Return the places of key and value in `data`, None for null; raise if they do not fill [at, end)."""
     key, after = _sized(data, at, end)
     value, stop = _sized(data, after, end)
     if stop != end:
@@ -211,14 +246,14 @@ def _content(data: Buffer, at: int, end: int) -> tuple[bytes | None, bytes | Non
     return key, value
 
 
-def _sized(data: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
+def _sized(data: Buffer, at: int, end: int) -> tuple[slice | None, int]:
     start = at + _INT32.size
     size = _INT32.unpack_from(data, at)[0] if start <= end else end
     if size < 0:
         return None, start
     if size > end - start:
         raise _wrong(at, f"a length up to {max(end - start, 0)}", str(size))
-    return data[start : start + size], start + size
+    return slice(start, start + size), start + size
 
 
 def _wrong(at: int | None, expected: str, found: str) -> CorruptInputError:

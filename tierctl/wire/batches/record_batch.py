@@ -31,7 +31,6 @@ from tierctl.wire.batches.batch_heads import (
 from tierctl.wire.batches.compression import compress, decompress
 from tierctl.wire.batches.records import Header, Record, decode_records, encode_records
 from tierctl.wire.crc import crc32c
-from tierctl.wire.limits import DECOMPRESSED_BYTES_MAX
 
 __all__ = [
     "BadRange",
@@ -87,11 +86,11 @@ class RecordBatch:
     head: BatchHead
     payload: bytes
 
-    def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    def records(self, *, max_bytes: int | None = None) -> Iterator[Record]:
         """Yield the records in offset order; a compacted batch may have gaps, or no records.
 
         Raise CorruptInputError, whose `at` is the position in the batch (None if compressed), and
-        LimitExceeded if the records decompress to more than `max_bytes`.
+        LimitExceeded if the records decompress to more than `max_bytes` (default: `Limits.batch_bytes`).
         """
         head = self.head
         where = f"the batch at offset {head.base_offset}"
@@ -103,7 +102,7 @@ class RecordBatch:
             return _within(decode_records(self.payload, head), where, HEAD_SIZE)
         return _within(self._decompressed(max_bytes), where, None)
 
-    def uncompressed(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    def uncompressed(self, *, max_bytes: int | None = None) -> bytes:
         """Return the decompressed bytes of the records; raise as `records`, without naming the batch.
 
         The batch has magic 2.
@@ -112,7 +111,7 @@ class RecordBatch:
             return self.payload
         return decompress(self.head.compression, self.payload, max_bytes=max_bytes)
 
-    def _decompressed(self, max_bytes: int) -> Iterator[Record]:
+    def _decompressed(self, max_bytes: int | None) -> Iterator[Record]:
         if self.head.record_count:
             yield from decode_records(self.uncompressed(max_bytes=max_bytes), self.head)
 

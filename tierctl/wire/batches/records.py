@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import BatchHead
-from tierctl.wire.limits import BATCH_HEADERS_MAX, RECORD_HEADERS_COMMON, RECORD_HEADERS_MAX
+from tierctl.wire.limits import RECORD_HEADERS_COMMON, at_most, limits
 
 Header = tuple[str, bytes | None]
 
@@ -37,7 +37,7 @@ def decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
     log_append_time_ms = head.max_timestamp_ms if head.is_log_append_time else None
     at = 0
     lowest = 0
-    headers_left = BATCH_HEADERS_MAX + RECORD_HEADERS_COMMON * head.record_count
+    headers_left = headers_max = limits().batch_headers + RECORD_HEADERS_COMMON * head.record_count
     for _ in range(head.record_count):
         try:
             raw, end = _decode_record(data, at)
@@ -48,7 +48,7 @@ def decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
             raise _wrong(at, f"an offset delta from {lowest} to {head.last_offset_delta}", str(offset_delta))
         headers_left -= len(headers)
         if headers_left < 0:
-            raise _wrong(at, "fewer headers in one batch", f"more than {BATCH_HEADERS_MAX}")
+            raise _wrong(at, at_most(headers_max, "headers in one batch"), "more")
         timestamp_ms = log_append_time_ms
         if timestamp_ms is None:
             timestamp_ms = head.base_timestamp_ms + timestamp_delta
@@ -109,8 +109,8 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
     if not 0 <= count <= (end - at) // 2:
         raise _wrong(at, f"up to {(end - at) // 2} headers", str(count))
-    if count > RECORD_HEADERS_MAX:
-        raise _wrong(at, f"at most {RECORD_HEADERS_MAX} headers of one record", str(count))
+    if count > limits().record_headers:
+        raise _wrong(at, at_most(limits().record_headers, "headers of one record"), str(count))
     headers: list[Header] = []
     for _ in range(count):
         name, after = _read_bytes(data, at, end)

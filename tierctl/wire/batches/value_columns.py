@@ -28,7 +28,7 @@ from tierctl.wire.batches.batch_heads import (
 from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
 from tierctl.wire.batches.record_batch import batch_at
 from tierctl.wire.batches.records import Record, read_varint
-from tierctl.wire.limits import METADATA_BATCH_BYTES_MAX, METADATA_RECORD_BYTES, METADATA_WINDOW_BYTES_MAX
+from tierctl.wire.limits import METADATA_RECORD_BYTES, at_most, limits
 from tierctl.wire.windows import windows
 
 _GROUP_MIN = 4
@@ -101,15 +101,15 @@ def read_values(
     position: int = 0,
     expected_offset: int | None = None,
     check_crc: bool = True,
-    max_bytes: int = METADATA_BATCH_BYTES_MAX,
+    max_bytes: int | None = None,
     heads: HeadColumns | None = None,
 ) -> ValueColumns:
     """Return the records with offsets in [start_offset, end_offset), from the batch at `position` on.
 
     Bad bytes, and batches that decompress to more than `max_bytes`, or with those before them to more than
-    METADATA_WINDOW_BYTES_MAX, raise no error: they are in `bad`, and the batches after them are read. Raise
-    LimitExceeded if the values exceed 2 GiB. `heads` is the result of
-    an earlier scan of `buf`, if there is one.
+    `Limits.metadata_window_bytes`, raise no error: they are in `bad`, and the batches after them are read.
+    Raise LimitExceeded if the values exceed 2 GiB. `heads` is the result of an earlier scan of `buf`,
+    if there is one.
     """
     if heads is None:
         heads = scan_heads(buf, position=position, expected_offset=expected_offset, check_crc=check_crc)
@@ -207,13 +207,14 @@ def _match(buf: Buffer, starts: Int64s, layout: _Layout) -> npt.NDArray[np.bool_
 
 
 def _decode_rows(
-    buf: Buffer, heads: HeadColumns, rows: Int64s, max_bytes: int
+    buf: Buffer, heads: HeadColumns, rows: Int64s, max_bytes: int | None
 ) -> tuple[dict[int, list[Record]], list[BadRange]]:
     """Decode the batches of `rows` with the scalar decoder; return records by row, and damaged batches."""
     decoded: dict[int, list[Record]] = {}
     damaged = []
     size = 0
-    left = METADATA_WINDOW_BYTES_MAX
+    left = limits().metadata_window_bytes
+    max_bytes = limits().metadata_batch_bytes if max_bytes is None else max_bytes
     for row in rows.tolist():
         head = heads.head(row)
         is_packed = head.compression is not CompressionType.NONE
@@ -226,7 +227,7 @@ def _decode_rows(
             continue
         except LimitExceeded as error:
             bomb = CorruptInputError(
-                "record batch", expected=f"at most {allowed} bytes of records", found=error.message
+                "record batch", expected=at_most(allowed, "bytes of records"), found=error.message
             )
             damaged.append(_damaged(head, bomb))
             continue

@@ -20,7 +20,14 @@ _NAMES = frozenset(
         *("metadata", "remote", "layout", "log_dir", "state_dir", "aiven_private_key"),
         *("command_config", "config", "bootstrap_server"),
         *("topic", "partition", "topic_id", "from_time", "to_time", "late_ms"),
-        *("isolation_level", "mode", "bytes_per_task", "truncated_metadata", "throttle_fetch"),
+        *(
+            "isolation_level",
+            "mode",
+            "bytes_per_task",
+            "truncated_metadata",
+            "throttle_fetch",
+            "limit_factor",
+        ),
     }
 )
 
@@ -55,6 +62,8 @@ class LogOptions:
     bytes_per_task: int | None
     throttle_fetch: int | None
     """Bytes per second that all tasks together read of the tier; None: as `config` says."""
+    limit_factor: int
+    """As --limit-factor."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -94,6 +103,7 @@ class LogOptions:
             ),
             bytes_per_task=_count(given, "bytes_per_task", least=1),
             throttle_fetch=parse_rate(given["throttle_fetch"]) if "throttle_fetch" in given else None,
+            limit_factor=_count(given, "limit_factor", least=1) or 1,
         )
 
 

@@ -22,7 +22,13 @@ _NARROWING: dict[str, Callable[[str], Any]] = {
 _NAMES = frozenset(
     {
         *("metadata", "path", "command_config", "config", *_NARROWING),
-        *("records_per_task", "starting_offsets", "max_offsets_per_trigger", "fail_on_data_loss"),
+        *(
+            "records_per_task",
+            "starting_offsets",
+            "max_offsets_per_trigger",
+            "fail_on_data_loss",
+            "limit_factor",
+        ),
     }
 )
 
@@ -38,6 +44,7 @@ class MetadataOptions:
     starting_offsets: Mapping[int, int]
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
+    limit_factor: int = 1
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -70,6 +77,7 @@ class MetadataOptions:
             starting_offsets={} if start.lower() in _STARTS else _offsets(start),
             max_offsets_per_trigger=_count(given, "max_offsets_per_trigger"),
             fail_on_data_loss=_flag(given, "fail_on_data_loss", otherwise=True),
+            limit_factor=_count(given, "limit_factor") or 1,
         )
 
 

@@ -22,6 +22,7 @@ from tierctl.spark.sources.metadata.options import MetadataOptions
 from tierctl.spark.sources.metadata.rows import read_task
 from tierctl.spark.sources.metadata.splits import event_tasks
 from tierctl.spark.sources.metadata.stream_offsets import StreamOffsets, TopicNow
+from tierctl.wire.limits import use_limit_factor
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +85,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
+        use_limit_factor(self._options.limit_factor)
         return read_task(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:

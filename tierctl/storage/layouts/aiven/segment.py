@@ -13,7 +13,7 @@ from tierctl.model import IndexType
 from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
 from tierctl.wire.aiven.manifest import Manifest
-from tierctl.wire.limits import CHUNK_BYTES_MAX
+from tierctl.wire.limits import at_most, limits
 
 INDEX_MAX_BYTES = 1 << 28
 """Limit of one index; Kafka's are 10 MiB by default."""
@@ -92,10 +92,10 @@ class AivenSegment:
         """
         size = self.manifest.chunk_index.original_file_size
         largest = min(self.manifest.chunk_index.original_chunk_size, size)
-        if largest > CHUNK_BYTES_MAX:
+        if largest > limits().chunk_bytes:
             raise UnsupportedFormatError(
                 "chunks of a log in Aiven's manifest",
-                expected=f"at most {CHUNK_BYTES_MAX} bytes",
+                expected=at_most(limits().chunk_bytes, "bytes"),
                 found=str(largest),
                 source=f"{self.stem}.rsm-manifest",
                 hint="the manifest is damaged or malicious, or chunk.size is far too high for this topic",
