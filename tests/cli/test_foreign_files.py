@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,6 +153,34 @@ def test_a_large_file_of_settings_is_read_in_a_short_time(tmp_path: Path) -> Non
     file.write_text("[profiles.default]\n" + "".join(f"x{i} = [\n  1,\n]\n" for i in range(7000)))
     ran = tierctl("config", "check", "--config-file", file, "--limit", "1")
     assert ran.code == 2
+
+
+KEY = "a" + 20_000 * ".a"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"x = 1\n{KEY} = 1\n", "line 2: not TOML that is read: a key has more than 32 dots"),
+        (f"[{KEY}]\n", "line 1: not TOML that is read: a key has more than 32 dots"),
+        (KEY.replace("a", '"a"') + " = 1", "line 1: not TOML that is read: a key has more than 32 dots"),
+        ("#" * ((1 << 20) + 1), "expected at most 1048576 bytes, found 1048577"),
+    ],
+    ids=["key", "table", "quoted key", "large file"],
+)
+def test_a_file_of_settings_with_long_keys_or_of_a_large_size_is_refused(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "tierctl.toml"
+    file.write_text(text)
+    began = time.process_time()
+    for command in (("segments", "--metadata", tmp_path), ("config", "check")):
+        ran = tierctl(*command, "--config-file", file)
+        assert ran.code == 2
+        assert message.split(": ")[-1] in ran.err + ran.out
+    assert time.process_time() - began < 5
+    file.write_text('[profiles.default]\nmetadata = "/' + "a." * 1000 + '"\n')
+    assert "a.a." in tierctl("segments", "--config-file", file).err
 
 
 PLAN_CHANGES = [

@@ -23,6 +23,7 @@ from tierctl.wire.files.toml import TomlEntry, TomlProblem, parse_toml
 FILE_NAME = "tierctl.toml"
 DEFAULT_PROFILE = "default"
 _TOP_LEVEL = ("profile", "profiles")
+_FILE_BYTES_MAX = 1 << 20
 _TYPES = "text, a number, true, false or a list"
 
 
@@ -90,6 +91,12 @@ def read_profiles(file: Path, option_keys: Collection[str], typed_only: Collecti
     can't be read.
     """
     try:
+        size = file.stat().st_size
+        if size > _FILE_BYTES_MAX:
+            raise UsageError(
+                f"{file}: expected at most {_FILE_BYTES_MAX} bytes, found {size}",
+                hint="a file of settings has some KiB: take out what is none",
+            )
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as e:
         raise UsageError(f"{file}: not TOML: {e}") from e

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 _PROBLEMS_MAX = 20
 """Number of malformed statements after which the rest of a file is not read."""
+_DOTS_MAX = 32
+"""Dots outside of texts on one line: the time of Python's parser grows with the square of a key's parts."""
 _AT_LINE = re.compile(r"\(at line (\d+)")
 _TOKEN = re.compile(
     r'"""|' + "'''" + r"""|"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}=\n]|[^"'\#\[\]{}=\n]+|."""
@@ -51,6 +53,8 @@ def parse_toml(text: str) -> TomlFile:
     """Return the keys and tables in `text`, and the statements that are not TOML, at most twenty."""
     import tomllib
 
+    if (long := _long_key(text)) is not None:
+        return TomlFile([], [long])
     lines = re.split("\r?\n", text)
     problems: list[TomlProblem] = []
     while True:
@@ -64,6 +68,17 @@ def parse_toml(text: str) -> TomlFile:
             if len(problems) == _PROBLEMS_MAX:
                 return TomlFile([], problems)
             lines[problem.line - 1 : last_line] = [""] * (last_line - problem.line + 1)
+
+
+def _long_key(text: str) -> TomlProblem | None:
+    """Return the problem of the first line that has a key of too many parts; None without one."""
+    line, dots = 1, 0
+    for token in _TOKEN.findall(text):
+        line, dots = (line + 1, 0) if token == "\n" else (line, dots)
+        dots += 0 if token[0] in "\"'#" else token.count(".")
+        if dots > _DOTS_MAX:
+            return TomlProblem(line, f"not TOML that is read: a key has more than {_DOTS_MAX} dots")
+    return None
 
 
 class _Statement(NamedTuple):
