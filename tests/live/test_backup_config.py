@@ -1,6 +1,7 @@
 """The file of `backup-config` has the same settings and ids as the output of Kafka's tools."""
 
 import json
+import os
 import re
 import stat
 from pathlib import Path
@@ -70,7 +71,9 @@ def test_the_file_has_what_kafkas_tools_print(broker: Broker, topics: dict[str, 
 def test_some_topics_and_an_existing_file(broker: Broker, topics: dict[str, int], tmp_path: Path) -> None:
     file = tmp_path / "topics.yaml"
     file.write_text("what was there\n")
-    file.chmod(0o640)
+    file.chmod(0o666)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 12345)
     args = ("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", file)
     unknown = tierctl(*args, "--topic", "saved-plane")
     assert (unknown.code, file.read_text()) == (10, "what was there\n")
@@ -78,7 +81,9 @@ def test_some_topics_and_an_existing_file(broker: Broker, topics: dict[str, int]
     ran = tierctl(*args, "--topic", "saved-*", "--topic", "saved_list")
     assert ran.code == 0, ran.err
     assert set(read_topics_file(file.read_bytes(), "f").topics) == {"saved-plain", "saved_list"}
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert (file.stat().st_uid, stat.S_IMODE(file.stat().st_mode)) == (os.geteuid(), 0o666 & ~mask)
     assert [path.name for path in tmp_path.iterdir()] == ["topics.yaml"]
     nowhere = tierctl(*args[:-1], tmp_path / "missing" / "topics.yaml")
     assert (nowhere.code, "--output-file" in nowhere.err) == (2, True), nowhere.err
