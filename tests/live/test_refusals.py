@@ -15,7 +15,7 @@ from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.live.commands import assumed, base_offsets, objects, plan, rows, tierctl, where
-from tests.live.secured import allow, copied_topic, login
+from tests.live.secured import allow, copied_topic, forget_tier, login
 from tests.metadata.topics import topic_in
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
@@ -104,6 +104,7 @@ def test_a_kept_plan_is_fenced_too(led: tuple[Broker, Uuid], tmp_path: Path) -> 
 def secured(brokers: Brokers) -> Broker:
     """Return a broker that does not tier, and whose authorizer hides broker settings from USER."""
     broker = brokers.guarded()
+    forget_tier(broker)
     allow(broker, [Right("All", "*"), Right("Describe"), Right("Create")])
     return broker
 
