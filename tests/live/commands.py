@@ -70,9 +70,9 @@ def base_offsets(broker: Broker, topic: str) -> list[int]:
     return sorted(int(Path(name).name[:20]) for name in objects(broker, topic) if name.endswith(".log"))
 
 
-def local_start(broker: Broker, topic: str) -> int:
-    """Return the start offset of the broker's local log of partition 0."""
-    return min(int(log.stem) for log in (broker.log_dir / f"{topic}-0").glob("*.log"))
+def local_start(broker: Broker, topic: str, partition: int = 0) -> int:
+    """Return the start offset of the broker's local log."""
+    return min(int(log.stem) for log in (broker.log_dir / f"{topic}-{partition}").glob("*.log"))
 
 
 def first_offset(broker: Broker, topic: str, start: int) -> int:

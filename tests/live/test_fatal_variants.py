@@ -4,7 +4,6 @@ After that the way out is tried: the broker serves everything again. test_restor
 and test_restore_check.py have the fatal variants of a lost cluster.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
-from tests.live.commands import plan, tierctl, twin_of
+from tests.live.commands import plan, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -23,29 +22,13 @@ from tests.live.history import (
     disable_copying,
     enable_copying,
     lose_metadata,
-    made_history,
     tier,
 )
 from tests.live.test_rebuild import offline
-from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.broker import METADATA_PARTITIONS, Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 LOG_STARTS = "log-start-offset-checkpoint"
-
-
-@pytest.fixture(scope="module")
-def cluster(brokers: Brokers) -> Cluster:
-    found = made_history(brokers.own(auto_create_topics_enable="true"))
-    found.broker.stop()
-    return found
-
-
-@pytest.fixture
-def twin(cluster: Cluster, tmp_path: Path) -> Iterator[Broker]:
-    """A copy of the cluster for one test."""
-    made = twin_of(cluster.broker, tmp_path / "twin")
-    yield made
-    made.stop()
 
 
 def refused(*args: object) -> str:
@@ -128,6 +111,7 @@ def checkpoints(broker: Broker) -> list[Path]:
 def test_a3_the_metadata_topic_was_made_by_auto_creation(cluster: Cluster, twin: Broker) -> None:
     """It was deleted under the running broker, whose own consumer made it again: 1 partition, 7 days."""
     before = tier(twin)
+    twin.settings["auto.create.topics.enable"] = "true"
     twin.start()
     # A broker that is still starting makes the topic itself, with the right settings.
     twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))

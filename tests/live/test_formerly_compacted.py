@@ -1,39 +1,145 @@
-"""The metadata of a topic that was compacted once are lost and rebuilt: the broker serves all records."""
+"""Topics that were compacted once and are tiered now lose their metadata: brokers serve all records again."""
 
-import shutil
-from collections.abc import Callable
+import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
-from tests.live.commands import tierctl
-from tests.support.broker import Brokers
+from tests.live.commands import local_start, plan, tierctl, twin_of
+from tests.live.history import Cluster, batch_ends, lose_metadata, tier
+from tests.live.test_rebuild import offline
+from tests.live.test_restore import Lost, new_node, restore
+from tests.live.test_restore_check import check
+from tests.support.broker import Broker, Brokers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
-RECORDS, END = 3301, 3901
+LOCAL = {"local": "-2", "gone": "1"}
+"""local.retention.bytes by topic: all segments are on the broker's disk, too, or only the last ones."""
+ONCE = range(3400)
+AGAIN = [*range(200, 320), *range(900, 1500), *range(2500, 2540)]
+"""Keys of ONCE that are written again: holes within a segment, at its end, and at the head of the next."""
+ROLLED = len(ONCE) + len(AGAIN)
 
 
-@pytest.mark.matrix
-def test_a_consumer_reads_every_record(brokers: Brokers, capture: Callable[..., Path]) -> None:
-    broker = brokers.own(start=False)
-    world = capture("formerly-compacted")
-    shutil.copytree(world / "logs", broker.log_dir)
-    shutil.copytree(world / "remote", broker.remote_dir)
-    broker.node_id = 1
-    objects = sorted(path.name for path in broker.remote_dir.rglob("*") if path.is_file())
-    ran = tierctl(
-        *("rebuild", "--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir"),
-        *(broker.log_dir, "--config", world / "server.properties", "--apply"),
-    )
+def produce(broker: Broker, topic: str, keys: Iterable[int]) -> None:
+    source = random.Random(topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.num.messages": 20})
+    for key in keys:
+        producer.produce(topic, source.randbytes(1000), b"%06d" % key, 0)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def is_cleaned(broker: Broker, topic: str) -> bool:
+    """Return whether the log cleaner went through all records that may be compacted."""
+    path = broker.log_dir / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return any(line.startswith(f"{topic} 0 ") and int(line.split()[2]) >= ROLLED for line in lines)
+
+
+def in_tier(broker: Broker, topic: str) -> dict[int, tuple[int, int]]:
+    """Return the first and the last offset of the batches of each segment in the tier, by start offset."""
+    found = {}
+    for path in broker.remote_dir.glob(f"kafka-tiered-storage/{topic}-0-*/*.log"):
+        data = path.read_bytes()
+        last = batch_ends(data)[-2]
+        offset_delta = int.from_bytes(data[last + 23 : last + 27])
+        span = int.from_bytes(data[:8]), int.from_bytes(data[last : last + 8]) + offset_delta
+        found[int(path.name[:20])] = span
+    return dict(sorted(found.items()))
+
+
+@pytest.fixture(scope="module")
+def lost(brokers: Brokers) -> Lost:
+    """Return a stopped broker with the topics in several leader epochs, and with holes in their segments."""
+    broker = brokers.own(log_cleaner_min_cleanable_ratio="0.01")
+    for topic in LOCAL:
+        broker.create_topic(topic, cleanup_policy="compact")
+        produce(broker, topic, (*ONCE, *AGAIN))
+    broker.restart()
+    for topic in LOCAL:
+        produce(broker, topic, range(10_000, 11_300))
+    broker.wait_for("the log cleaner", lambda: all(is_cleaned(broker, topic) for topic in LOCAL))
+    for topic, local in LOCAL.items():
+        broker.alter_topic(topic, cleanup_policy="delete")
+        broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes=local)
+    broker.await_idle()
+    broker.restart()
+    for topic in LOCAL:
+        produce(broker, topic, range(20_000, 21_300))
+    broker.await_idle()
+    records: Any = {topic: broker.records(topic) for topic in LOCAL}
+    starts = broker.offsets("earliest", *LOCAL)
+    ends = {key: offset + 1 for key, offset in broker.offsets("latest-tiered", *LOCAL).items()}
+    saved = broker.folder / "topics.yaml"
+    assert tierctl("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", saved).code == 0
+    broker.stop()
+    for topic in LOCAL:
+        assert len(records[topic]) == ROLLED - len(AGAIN) + 2600
+        spans = in_tier(broker, topic)
+        assert any(first > start for start, (first, _) in spans.items())
+        following = [*list(spans)[1:], ends[topic, 0]]
+        assert any(last + 1 < then for (_, last), then in zip(spans.values(), following, strict=True))
+    assert (local_start(broker, "local"), local_start(broker, "gone") > ROLLED) == (0, True)
+    return Lost(Cluster(broker=broker, records=records, starts=starts), ends, saved)
+
+
+@pytest.fixture
+def twin(lost: Lost, tmp_path: Path) -> Iterator[Broker]:
+    made = twin_of(lost.cluster.broker, tmp_path / "twin")
+    yield made
+    made.stop()
+
+
+def read(broker: Broker) -> Any:
+    """Return every record of the topics from their log starts on."""
+    return {
+        topic: broker.records(topic, start=broker.offsets("earliest", topic)[topic, 0]) for topic in LOCAL
+    }
+
+
+def test_rebuilt_metadata_serve_every_record(lost: Lost, twin: Broker) -> None:
+    before = tier(twin)
+    lose_metadata(twin)
+    done = plan(*offline(twin, "--apply"))
+    assert {(o["status"], o["action"]) for o in done["outcomes"]} == {("done", "publish_segment")}
+    published = {(s["topic"], s["start_offset"]): s["end_offset"] for s in done["steps"]}
+    for topic in LOCAL:
+        starts = list(in_tier(twin, topic))
+        ends = [start - 1 for start in starts[1:]]
+        assert [published[topic, start] for start in starts[:-1]] == ends
+    assert plan(*offline(twin))["steps"] == []
+    for _ in range(2):
+        twin.start()
+        twin.await_idle()
+        assert twin.offsets("earliest", *LOCAL) == lost.cluster.starts
+        assert read(twin) == lost.cluster.records
+        assert tier(twin) == before
+        twin.stop()
+
+
+def test_a_new_node_serves_every_record_that_was_tiered(lost: Lost, brokers: Brokers) -> None:
+    """The disk is lost with all logs: the tier alone shows where each segment ends."""
+    node = new_node(lost, brokers)
+    before = tier(node)
+    ran = tierctl(*restore(lost, node, "--deletes-are-denied", "--apply"))
     assert ran.code == 0, ran.err
-    try:
-        broker.start()
-        broker.await_idle()
-        offsets = [record[0] for record in broker.records("mid")]
-        assert len(offsets) == RECORDS
-        assert (offsets[0], offsets[-1]) == (0, END - 1)
-        after = sorted(path.name for path in broker.remote_dir.rglob("*") if path.is_file())
-        assert set(objects) <= set(after)
-    finally:
-        broker.stop()
+    node.start()
+    node.await_idle()
+    tiered = {
+        topic: [record for record in lost.cluster.records[topic] if record[0] < lost.ends[topic, 0]]
+        for topic in LOCAL
+    }
+    assert read(node) == tiered
+    found = check(node)
+    assert (found.code, found.found("failed")) == (0, {}), found.rows
+    for topic in LOCAL:
+        node.alter_topic(topic, remote_log_copy_disable="false", local_retention_bytes="1")
+    node.await_idle()
+    assert read(node) == tiered
+    assert before.items() <= tier(node).items()
+    node.stop()

@@ -1,19 +1,17 @@
 """The metadata of a broker's tier is lost and rebuilt from its objects: the broker serves all records.
 
 The cases are those of the design's table: a1 the brokers were not started since the loss, a2r a broker was,
-a4 a rebuild while the broker runs, a8 only the newer events were lost. test_fatal_variants.py has the others.
+a8 only the newer events were lost. test_rebuild_online.py and test_fatal_variants.py have the others.
 """
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tierctl.model import EpochEntry
 from tierctl.model import TopicPartition as Partition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
-from tests.live.commands import plan, tierctl, twin_of
+from tests.live.commands import plan, tierctl
 from tests.live.history import (
     PARTITIONS,
     TOPICS,
@@ -24,27 +22,11 @@ from tests.live.history import (
     disable_copying,
     enable_copying,
     lose_metadata,
-    made_history,
     tier,
 )
-from tests.support.broker import Broker, Brokers
+from tests.support.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def cluster(brokers: Brokers) -> Cluster:
-    found = made_history(brokers.own())
-    found.broker.stop()
-    return found
-
-
-@pytest.fixture
-def twin(cluster: Cluster, tmp_path: Path) -> Iterator[Broker]:
-    """Return a copy of the cluster for one test."""
-    made = twin_of(cluster.broker, tmp_path / "twin")
-    yield made
-    made.stop()
 
 
 def offline(broker: Broker, *more: object) -> tuple[object, ...]:
@@ -184,25 +166,5 @@ def test_a8_only_the_newer_events_were_lost(cluster: Cluster, twin: Broker) -> N
     done = plan(*online, "--apply")
     assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
     twin.await_idle()
-    enable_copying(twin)
-    check_everything(twin, cluster, before)
-
-
-def test_a4_the_events_go_to_a_running_broker(cluster: Cluster, twin: Broker) -> None:
-    """Copying was disabled before the first start with the empty topic, so no log start was raised."""
-    before = tier(twin)
-    twin.start()
-    disable_copying(twin)
-    twin.stop()
-    lose_metadata(twin)
-    twin.start()
-    twin.await_idle()
-    assert twin.offsets("earliest", *TOPICS) == cluster.starts
-    online = ("rebuild", "--metadata", f"kafka://{twin.bootstrap}", "--remote", twin.remote_dir)
-    ran = tierctl(*online, "--apply")
-    assert ran.code == 0, ran.err
-    assert "remote.log.copy.disable=false" in ran.err
-    assert "published; restart the brokers before copying is enabled again" in ran.raw_err
-    assert plan(*online)["steps"] == []
     enable_copying(twin)
     check_everything(twin, cluster, before)
