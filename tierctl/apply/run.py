@@ -19,6 +19,7 @@ from tierctl.apply.labels import Label
 from tierctl.apply.materialise.left_out import Removal
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import write_checkpoints
+from tierctl.apply.rebuild.host_records import HostRecords
 from tierctl.apply.rebuild.segments import publish_segments
 from tierctl.apply.repair.indexes import store_indexes
 from tierctl.apply.repair.offsets import lower_offsets
@@ -53,6 +54,7 @@ class RunOptions:
     `raise_log_starts` stores offsets durably. `fence` is called before each wave, because brokers may start
     while the plan is carried out. `new_node` is the content that a restore writes; `object_copies` copies the
     objects of a segment under new ids. `removal` states which records a materialisation erases.
+    `host_records` are those that a rebuild writes on each of several hosts.
     """
 
     sources: Sources = field(default_factory=LogSources)
@@ -63,6 +65,7 @@ class RunOptions:
     new_node: NewLogs | None = None
     object_copies: ObjectCopies | None = None
     removal: Removal | None = None
+    host_records: HostRecords | None = None
 
 
 def run(plan: Plan, context: RunContext, options: RunOptions | None = None) -> list[Outcome]:
@@ -134,9 +137,14 @@ class _Run:
             for outcome in self._outcomes.values()
             if outcome.status is not Status.DONE
         }
+        publish: Callable[[Sequence[Step]], Iterable[Outcome]] = self._publish
+        if self._options.host_records is not None:
+            # A host without the events of one partition would not have the bytes of the others.
+            self._require_all_done()
+            publish = partial(self._options.host_records.publish, self._context)
         for action in (Action.PUBLISH_SEGMENT, Action.DISCARD_SEGMENT):
             for wave in self._context.delete_waves(self._steps(action)):
-                self._attempt(wave, self._publish)
+                self._attempt(wave, publish)
         if not self._outcomes and self._may_begin():
             # An empty append completes the replicas that an interrupted run did not write to their ends.
             self._context.metadata.publish(())

@@ -85,6 +85,12 @@ def apply_plan(
     tier to tier needs --from-remote and --to-metadata again. Without --apply, the remaining steps are
     printed.
 
+    A plan of rebuild for brokers on several hosts is applied on each of them, with the log directory of the
+    host, and is not decided again: each host must write the same bytes. apply exits with code 4, and writes
+    nothing, if a metadata partition is not as the plan states it, if a replica has another history or a
+    raised log start, if the tier lacks an object, or on the host of another broker. A plan that is applied
+    already changes nothing.
+
     apply exits with code 4 if the plan was edited, is older than --max-age, or was made for another cluster,
     metadata topic or tier; and if another user than this one or root owns the file or may write it or its
     folder (a sticky folder, as /tmp, is accepted). The digest in the plan detects mistakes. Whoever may write

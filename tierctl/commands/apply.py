@@ -12,6 +12,7 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, read_plan
 from tierctl.commands.recovery.fresh_node.restore import PLANNER as RESTORE
+from tierctl.commands.recovery.hosts import decide_by_plan, require_host
 from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
 from tierctl.commands.recovery.new_ids.restore import PLANNER as NEW_IDS
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
@@ -64,10 +65,11 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     """Drop the steps of the saved plan that are no longer valid, and with `apply` carry out the others.
 
     The planner of the command that made the plan decides again from the current state; a step that it no
-    longer decides is dropped with the reason. Raise SafetyRefusal for a plan that was edited, is too old, or
-    was made for another cluster or tier; UsageError for a file that is no plan, and if the request lacks
-    settings or logs from which the plan was decided; and the errors of the planner. With `apply`, the exit
-    code is REFUSED if no step is left, unless all steps were already done.
+    longer decides is dropped with the reason. Only a plan for several hosts is carried out as it is. Raise
+    SafetyRefusal for a plan that was edited, is too old, or was made for another cluster or tier; UsageError
+    for a file that is no plan, and if the request lacks settings or logs from which the plan was decided; and
+    the errors of the planner. With `apply`, the exit code is REFUSED if no step is left, unless all steps
+    were already done.
     """
     saved = read_plan(request.plan, digest=request.digest)
     _print_options(saved, progress or SilentProgress())
@@ -76,7 +78,11 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     _require_inputs(saved, request)
     if request.i_know_it_is_deleted and not saved.options.get("mark"):
         raise UsageError("--i-know-it-is-deleted needs a plan of delete --mark")
+    require_host(saved, request)
     again = planner.request_again(request, _options(saved, request), _selection(saved, request))
+    if saved.hosts is not None:
+        count = again.metadata_partitions or len(saved.hosts.bases)
+        again = replace(again, hosts=saved.hosts, metadata_partitions=count)
     had_topic = saved.identity.place.cluster.metadata_topic_id is not None
     with planner.opened(again, progress, must_exist=had_topic) as run:
         return _apply(run, planner, again, saved)
@@ -86,6 +92,9 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     place = saved.identity.place
     check_place(place, run.place)
     state = run.metadata.refresh()
+    if saved.hosts is not None:
+        run.resolve_selection(step.topic_id_partition for step in saved.plan.steps)
+        return run.conclude(decide_by_plan(run, saved, saved.hosts), planned_by=saved.options)
     check_read(saved.plan.read, state.read)
     # The target tier may have none of the topics: take those of the source from the selection. The topics of
     # a rebuild come from the tier, too.

@@ -229,8 +229,9 @@ class Mutation:
         damaged = self.histories.report(self.metadata.state)
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
         damaged |= report_skips(self.histories.unreported(plan.skipped), plan.refused, self.progress)
-        saved = SavedPlan.of(plan, self._identity(plan), planned_by)
+        saved = SavedPlan.of(plan, self._identity(plan), planned_by, decision.hosts)
         write_plan(saved, self.request.plan_out, self.progress)
+        decision.announce()
         if self.request.apply:
             self._check(decision)
             self.request.confirm(plan)

@@ -14,6 +14,7 @@ from tierctl.model.location import DERIVED
 from tierctl.model.progress import Progress
 from tierctl.model.uris import canonical_uri
 from tierctl.plan.clock import check_not_ahead
+from tierctl.plan.rebuild.hosts import HostsPlan
 from tierctl.plan.saved import PlanPlace, SavedPlan, refusal
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
@@ -68,6 +69,10 @@ def _no_report(outcomes: Sequence[Outcome]) -> None:
     """Report nothing about `outcomes`: used by commands whose summary is sufficient."""
 
 
+def _no_announcement() -> None:
+    """Announce nothing: used by commands whose plan needs no steps of the operator."""
+
+
 def _accept_topics() -> None:
     """Accept the topics that the plan leaves out: used by commands that are not refused for them."""
 
@@ -79,7 +84,8 @@ class Decision:
     `check` raises LimitExceeded or SafetyRefusal for a plan (this one or a part of it) that must not be
     carried out. `require_topics` raises SafetyRefusal if explicitly selected topics are skipped; `apply` does
     not call it, because it drops the steps of such topics. `conclude` is called with the outcomes of a plan
-    that was carried out.
+    that was carried out. `hosts` is what each of several hosts writes. `announce` is called once the
+    plan is saved.
     """
 
     plan: Plan
@@ -87,6 +93,8 @@ class Decision:
     check: Callable[[Plan], None] = _accept
     require_topics: Callable[[], None] = _accept_topics
     conclude: Callable[[Sequence[Outcome]], str | None] = _no_report
+    hosts: HostsPlan | None = None
+    announce: Callable[[], None] = _no_announcement
 
 
 def place_of(

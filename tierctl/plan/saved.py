@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, Uuid
+from tierctl.plan.rebuild.hosts import HostsPlan
 from tierctl.plan.steps import Plan
 
 PLAN_VERSION = 2
@@ -103,9 +104,17 @@ class SavedPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     log_starts: Mapping[str, int] = field(default_factory=dict)
+    hosts: HostsPlan | None = None
+    """What each host writes, if several hosts must carry out the plan."""
 
     @classmethod
-    def of(cls, plan: Plan, identity: PlanIdentity, options: Mapping[str, Any]) -> Self:
+    def of(
+        cls,
+        plan: Plan,
+        identity: PlanIdentity,
+        options: Mapping[str, Any],
+        hosts: HostsPlan | None = None,
+    ) -> Self:
         """Return the plan with what its basis has of the topics and partitions of its steps."""
         partitions = {step.topic_id_partition for step in plan.steps}
         return cls(
@@ -114,6 +123,7 @@ class SavedPlan:
             options=options,
             settings=plan.basis.settings_of({partition.topic for partition in partitions}),
             log_starts=plan.basis.log_starts_of(partitions),
+            hosts=hosts,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -125,6 +135,8 @@ class SavedPlan:
             "settings": dict(self.settings),
             "log_starts": dict(self.log_starts),
         }
+        if self.hosts is not None:
+            raw["hosts"] = self.hosts.to_json()
         return {**raw, "digest": digest_of(raw)}
 
     @property
@@ -151,6 +163,7 @@ class SavedPlan:
                 options=dict(raw["options"]),
                 settings=dict(raw["settings"]),
                 log_starts=dict(raw["log_starts"]),
+                hosts=HostsPlan.from_json(raw["hosts"]) if "hosts" in raw else None,
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise UsageError(

@@ -4,7 +4,7 @@ The number decides in which partition brokers look for the events of a topic. Th
 not show it: the last one may be lost.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -166,23 +166,25 @@ class _Known:
         """Raise SafetyRefusal if a replica is on a broker that does not get the events."""
         if self.registration is None:
             return
-        nodes = {str(node): own for node, own in self.registration.nodes.items()}
-        elsewhere = sorted(set(range(count)) - set(nodes.get(_node(self.folder), ())))
+        node = node_of(self.folder)
+        own = self.registration.nodes.get(int(node), ()) if node.isdecimal() else ()
+        elsewhere = sorted(set(range(count)) - set(own))
         if elsewhere:
             raise SafetyRefusal(
-                f"{self.folder} is of broker {_node(self.folder)}, which is no replica of "
-                f"{METADATA_TOPIC}-{elsewhere[0]}: its events have no place here",
+                f"{self.folder} is of broker {node}, which is no replica of {METADATA_TOPIC}-{elsewhere[0]}: "
+                "its events have no place here",
                 hint=f"name a log directory with all partitions of the topic as --metadata, or {_ONLINE}",
             )
-        written = {_node(each) for each in (self.folder, *self.base.replicas)}
-        others = sorted(nodes.keys() - written)
-        if others:
+        others = _other_brokers(self.registration, (self.folder, *self.base.replicas))
+        if others and not self.base.has_other_hosts:
             raise SafetyRefusal(
-                f"{METADATA_TOPIC} has replicas on brokers {', '.join(others)}, which would not get the "
-                "events: if one of them leads first, the events are truncated, and log starts are raised",
+                f"{METADATA_TOPIC} has replicas on brokers {', '.join(map(str, others))}, which would not "
+                "get the events: if one of them leads first, the events are truncated, and log starts are "
+                "raised",
                 hint="stop all brokers, and run rebuild where the log directories of all of them are "
                 "(mounted, or copied there and back), with a --log-dir for each and its meta.properties; or "
-                + _ONLINE,
+                "save its plan with --plan-out, without --apply, and run tierctl apply with the plan on the "
+                f"host of each broker; or {_ONLINE}",
             )
 
     def _lost(self, count: int) -> Mapping[Path, Sequence[int]]:
@@ -196,7 +198,7 @@ class _Known:
             )
         by_node: dict[str, list[Path]] = {}
         for each in dict.fromkeys(path.resolve() for path in (self.folder, *self.base.replicas)):
-            by_node.setdefault(_node(each), []).append(each)
+            by_node.setdefault(node_of(each), []).append(each)
         lost = {}
         for node, folders in by_node.items():
             there = {number for each in folders for number in partitions_in(each)}
@@ -242,7 +244,37 @@ def _with_record(stated: list[_Stated], folder: Path) -> list[_Stated]:
     return [*stated, _Stated(f"the record in {folder}", recorded)]
 
 
-def _node(folder: Path) -> str:
+def _other_brokers(registration: TopicRegistration, folders: Iterable[Path]) -> list[int]:
+    """Return the brokers with replicas whose log directories are not among `folders`."""
+    named = {node_of(each) for each in folders}
+    return sorted(node for node in registration.nodes if str(node) not in named)
+
+
+def brokers_of_all_hosts(request: MutationRequest) -> tuple[int, ...]:
+    """Return the brokers with replicas of the topic in the folder of `request`, if some are on other hosts.
+
+    The result is empty if `request` names the log directories of all of them, or if the cluster's metadata do
+    not name them. Raise SafetyRefusal if one of them has replicas of some partitions only.
+    """
+    folder = folder_of(request.metadata)
+    if folder is None or not is_of_a_broker(folder):
+        return ()
+    folders = [folder, *request.log_dir]
+    registration = next(iter(_registrations(folders)), None)
+    if registration is None or not _other_brokers(registration, folders):
+        return ()
+    for node, numbers in registration.nodes.items():
+        missing = sorted(registration.replicas.keys() - set(numbers))
+        if missing:
+            raise SafetyRefusal(
+                f"broker {node} has replicas of {METADATA_TOPIC}-{numbers[0]}, but not of "
+                f"{METADATA_TOPIC}-{missing[0]}: a plan for several hosts needs all partitions on each",
+                hint=f"run rebuild where the log directories of all brokers are, or {_ONLINE}",
+            )
+    return tuple(sorted(registration.nodes))
+
+
+def node_of(folder: Path) -> str:
     """Return the id of the broker of a log directory; its path if it states none."""
     path = folder / META_PROPERTIES
     try:

@@ -12,6 +12,7 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.afterwards import conclude_rebuild
 from tierctl.commands.recovery.copying import require_copying_disabled
+from tierctl.commands.recovery.hosts import plan_for_hosts, recipe
 from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
@@ -34,6 +35,7 @@ from tierctl.model import (
 from tierctl.model.progress import Progress
 from tierctl.plan.basis import Basis
 from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.rebuild.hosts import HostsPlan
 from tierctl.plan.rebuild.log_start import AskedLogStart
 from tierctl.plan.rebuild.partition import PartitionInputs
 from tierctl.plan.rebuild.plan import RebuildPlan, Refused, plan_rebuild
@@ -50,6 +52,8 @@ class RebuildRequest(MutationRequest):
 
     log_start: str | None = None
     """Log start to use where brokers may have raised it: `tier`, `disk`, or an offset."""
+    hosts: HostsPlan | None = None
+    """What a saved plan writes on each of several hosts."""
 
     @property
     def is_on_cluster(self) -> bool:
@@ -114,17 +118,37 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
     found = plan_rebuild(state, inputs, asked)
     skipped = (*(Skip.of(partition, reason) for partition, reason in deleted.items()), *found.plan.skipped)
     starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
-    plan = replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts))
+    plan = run.narrowed(replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts)))
+    hosts = plan_for_hosts(run, request, plan, found, deleted)
+    if hosts is not None:
+        # Other hosts lack what this one was decided from, so that the plan is checked before it is saved.
+        _check(run, request, plan, found)
     return Decision(
-        plan=run.narrowed(plan),
+        plan=plan,
         options=lambda: _options(run, request, starts),
         check=lambda plan: _check(run, request, plan, found),
         conclude=lambda outcomes: conclude_rebuild(run, outcomes),
+        hosts=hosts,
+        announce=lambda: _announce(run, hosts),
     )
 
 
+def _announce(run: Mutation, hosts: HostsPlan | None) -> None:
+    for line in () if hosts is None else recipe(hosts, run.request):
+        run.progress.say(line)
+
+
 def _folder(request: RebuildRequest, resources: Resources) -> FolderSettings:
-    return replace(folder_settings(request, resources), remakes_lost=True)
+    settings = replace(folder_settings(request, resources), remakes_lost=True)
+    hosts = request.hosts
+    if hosts is None:
+        return replace(settings, has_other_hosts=request.plan_out is not None and not request.apply)
+    return replace(
+        settings,
+        has_other_hosts=True,
+        leader_epochs={number: base.leader_epochs for number, base in hosts.bases.items()},
+        clock_ms=lambda: hosts.timestamp_ms,
+    )
 
 
 PLANNER = Planner(

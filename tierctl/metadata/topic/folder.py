@@ -188,6 +188,21 @@ def partitions_in(folder: Path, files: LogFiles = LOCAL) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
+def logs_in(folder: Path, count: int) -> dict[int, PartitionLog]:
+    """Return the logs of partitions 0 to `count` - 1 in `folder` by number; one without a folder is empty."""
+    there, starts = partitions_in(folder), _log_starts(folder, LOCAL)
+    return {
+        number: PartitionLog(
+            partition_folder(folder, number),
+            number,
+            # The entry of a lost log is that of records which are gone.
+            log_start_offset=starts.get(number, 0) if number in there else 0,
+            may_be_missing=number not in there,
+        )
+        for number in range(count)
+    }
+
+
 def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
     # A mistyped or unmounted folder must not look like a tier without segments.
     if files is LOCAL and not folder.is_dir():

@@ -3,19 +3,21 @@
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
+from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive, read_regular, write_durably
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.partition_folders import make_partitions
+from tierctl.metadata.topic.partition_indexes import INDEX, SegmentIndexes, write_indexes
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.metadata.topic.partition_writer import PartitionWriter
 from tierctl.metadata.topic.replicas import Replicas
 from tierctl.metadata.topic.stale_checkpoints import drop_stale_entries
-from tierctl.model import Uuid
+from tierctl.model import EpochEntry, Uuid
+from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, write_leader_epoch_checkpoint
 
 LOCK = ".tierctl-metadata.lock"
 _BROKER_HINT = (
@@ -52,6 +54,10 @@ class FolderSettings:
     """Whether the command publishes lost events again, so that it may make a lost partition."""
     lost: Mapping[Path, Collection[int]] = field(default_factory=dict)
     """The partitions without a folder, by log directory; the first append makes them."""
+    has_other_hosts: bool = False
+    """Whether a saved plan gives the same bytes to replicas on other hosts."""
+    leader_epochs: Mapping[int, Sequence[EpochEntry]] = field(default_factory=dict)
+    """The leader-epoch checkpoints that partitions get before the first append, as on other hosts."""
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     clock_ms: Callable[[], int] = _now_ms
     new_topic_id: Callable[[], Uuid] = _random_id
@@ -74,6 +80,8 @@ class FolderWriter:
         self._has_begun = False
         self._replicas = Replicas(folder, settings.replicas, fs=settings.fs)
         self._writers: dict[int, PartitionWriter] = {}
+        self._unindexed: list[PartitionLog] = []
+        """Logs that get indexes at the end, also if an interrupted run removed them."""
         with ExitStack() as held, translated(f"opening {folder}"):
             settings.fs.make_folder(folder)
             held.enter_context(exclusive(folder, LOCK))
@@ -95,6 +103,7 @@ class FolderWriter:
         """
         if not self._has_begun:
             self._make_lost()
+            self._write_epochs(logs)
             ends = {partition: log.end_offset() for partition, log in logs.items()}
             drop_stale_entries(self._folder, ends, fs=self._settings.fs)
             self._replicas.begin(list(logs.values()))
@@ -109,6 +118,18 @@ class FolderWriter:
     def _make_lost(self) -> None:
         for folder, numbers in self._settings.lost.items():
             make_partitions(folder, numbers, self._settings.new_topic_id(), fs=self._settings.fs)
+
+    def _write_epochs(self, logs: Mapping[int, PartitionLog]) -> None:
+        """Write the stated leader-epoch checkpoints that differ, and the first segment of an empty log."""
+        fs = self._settings.fs
+        for number, entries in self._settings.leader_epochs.items():
+            log, data = logs[number], write_leader_epoch_checkpoint(entries)
+            path = log.folder / LEADER_EPOCHS_FILE
+            if not path.is_file() or read_regular(path) != data:
+                write_durably(path, [data], fs=fs)
+            if not log.segments():
+                write_durably(log.path(log.beginning_offset()), [], fs=fs)
+            self._unindexed.append(log)
 
     def _append(
         self, logs: Mapping[int, PartitionLog], values: Mapping[int, Sequence[bytes]]
@@ -152,4 +173,10 @@ class FolderWriter:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
+        # The records are on the disk: without indexes a broker rebuilds them.
+        with suppress(OSError):
+            for log in self._unindexed:
+                newest = log.segments()[-1]
+                if not log.path(newest).with_suffix(INDEX).exists():
+                    write_indexes(log.path(newest), SegmentIndexes.none(newest), fs=self._settings.fs)
         self._held.close()

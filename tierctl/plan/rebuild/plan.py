@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
@@ -29,10 +36,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildPlan:
-    """The plan, and the partitions that forbid to carry it out."""
+    """The plan, the partitions that forbid to carry it out, and the decision about each of the others."""
 
     plan: Plan
     refused: tuple[Refused, ...]
+    decisions: Mapping[TopicIdPartition, PartitionDecision]
 
 
 def plan_rebuild(
@@ -46,6 +54,7 @@ def plan_rebuild(
     steps: list[Step] = []
     skipped: list[Skip] = []
     refused: list[Refused] = []
+    decisions: dict[TopicIdPartition, PartitionDecision] = {}
     for inputs in partitions:
         partition = inputs.partition
         reason = _why_not(state, partition)
@@ -66,12 +75,14 @@ def plan_rebuild(
                 )
             )
             continue
+        decisions[partition] = decision
         if decision.start_offset < decision.log_start.offset:
-            steps += _checkpoint_steps(inputs.partition, inputs.replicas, decision)
+            lineage, start = decision.lineage.entries, decision.start_offset
+            steps += checkpoint_steps(partition, inputs.replicas, lineage, start_offset=start)
         steps += segment_steps(inputs, decision)
         skipped += skips_of(inputs, decision.choice)
     plan = Plan(command=REBUILD, steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
-    return RebuildPlan(plan=plan, refused=tuple(refused))
+    return RebuildPlan(plan=plan, refused=tuple(refused), decisions=decisions)
 
 
 def _why_not(state: TierState, partition: TopicIdPartition) -> str | None:
@@ -141,26 +152,29 @@ def _segment_step(
     return segment_step(action, segment, reason, details)
 
 
-def _checkpoint_steps(
-    partition: TopicIdPartition, replicas: Sequence[LocalLog], decision: PartitionDecision
+def checkpoint_steps(
+    partition: TopicIdPartition,
+    replicas: Sequence[LocalLog],
+    lineage: Sequence[EpochEntry],
+    *,
+    start_offset: int,
 ) -> Iterator[Step]:
-    """Yield a step per replica whose log start or first leader epoch is too high.
+    """Yield a step per replica whose log start or first leader epoch is above `start_offset`.
 
     Each step has both files: a leader deletes the published segments that end below either.
     """
     for log in replicas:
         raised = replica_start(log)
-        if raised <= decision.start_offset:
+        if raised <= start_offset:
             continue
-        lineage = merge_lineage(log.leader_epochs, [decision.lineage.entries])
-        entries = lineage.truncate_from_start(decision.start_offset).entries
+        entries = merge_lineage(log.leader_epochs, [lineage]).truncate_from_start(start_offset).entries
         yield Step(
             action=Action.WRITE_CHECKPOINTS,
-            reason=Reason(_K.LOG_START_DAMAGED, raised=raised, offset=decision.start_offset),
+            reason=Reason(_K.LOG_START_DAMAGED, raised=raised, offset=start_offset),
             topic=partition.topic,
             topic_id=partition.topic_id,
             partition=partition.partition,
-            start_offset=decision.start_offset,
+            start_offset=start_offset,
             details={
                 LOG_DIR: str(log.directory.parent),
                 "leader_epoch_checkpoint": [list(entry) for entry in entries],

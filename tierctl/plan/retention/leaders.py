@@ -72,7 +72,7 @@ class Leaders:
         leader = self.logs.get(partition.key)
         if reason is not None or leader is None:
             return reason
-        return _why_diverged(Lineage(log.leader_epochs), Lineage(leader.leader_epochs), log.log_end_offset)
+        return why_diverged(Lineage(log.leader_epochs), Lineage(leader.leader_epochs), log.log_end_offset)
 
 
 def _with_leaders_offsets(log: LocalLog, leader: ClusterLog | None) -> LocalLog:
@@ -85,7 +85,7 @@ def _with_leaders_offsets(log: LocalLog, leader: ClusterLog | None) -> LocalLog:
     return replace(log, high_watermark=high_watermark, last_stable_offset=stable, open_transaction=opened)
 
 
-def _why_diverged(replica: Lineage, leader: Lineage, replica_end: int) -> str | None:
+def why_diverged(replica: Lineage, leader: Lineage, replica_end: int) -> str | None:
     """Return where a replica's log diverges from the leader's; None if it does not, as far as is known.
 
     Offsets below the leader's log start are not compared.

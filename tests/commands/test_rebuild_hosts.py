@@ -1,0 +1,350 @@
+"""Brokers whose log directories are on different hosts: one saved plan, the same bytes on each of them."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl import files
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import EpochEntry, TopicPartition
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_partition_metadata,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+)
+from tierctl.wire.kraft.records import topic_record
+
+from tests.cli.shell import Ran, tierctl
+from tests.commands.test_rebuild import lose
+from tests.support.amounts import TRIES_ALL
+from tests.support.cluster_metadata import write_cluster_metadata
+from tests.support.faults import Killing, run_and_die
+
+Writable = Callable[[str], Path]
+COUNT = 3
+
+
+class Hosts:
+    """Brokers 1 and 2 have all replicas of the metadata topic, broker 3 has none; each has its own host."""
+
+    def __init__(self, root: Path) -> None:
+        self.remote = root / "remote"
+        self.saved = root / "rebuild.plan"
+        self.disks = {node: root / f"host-{node}" for node in (1, 2, 3)}
+
+    @classmethod
+    def of(cls, root: Path) -> "Hosts":
+        made = cls(root)
+        for disk in made.disks.values():
+            shutil.copytree(root / "broker-2", disk)
+        write_cluster_metadata({node: made.disks[node] for node in (1, 2)}, COUNT)
+        cluster = "__cluster_metadata-0"
+        for node in (2, 3):
+            shutil.copytree(made.disks[1] / cluster, made.disks[node] / cluster)
+        (made.disks[3] / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=3\n")
+        return made
+
+    def where(self, node: int) -> tuple[object, ...]:
+        return ("--metadata", self.disks[node], "--log-dir", self.disks[node], "--remote", self.remote)
+
+    def plan(self, *more: object, node: int = 1) -> Ran:
+        return tierctl("rebuild", *self.where(node), "--plan-out", self.saved, *more)
+
+    def apply(self, node: int, *more: object) -> Ran:
+        return tierctl("apply", self.saved, *self.where(node), "--apply", *more)
+
+    def content(self, node: int) -> dict[str, bytes]:
+        """Return the files of the metadata partitions, without backups."""
+        found = sorted(self.disks[node].glob(f"{METADATA_TOPIC}-*/*"))
+        return {
+            f"{path.parent.name}/{path.name}": path.read_bytes() for path in found if path.suffix != ".bak"
+        }
+
+    def everything(self, node: int) -> dict[str, bytes]:
+        found = (path for path in sorted(self.disks[node].rglob("*")) if path.is_file())
+        return {str(path): path.read_bytes() for path in found if path.suffix != ".lock"}
+
+    def log(self, node: int, number: int) -> Path:
+        (found,) = self.disks[node].glob(f"{METADATA_TOPIC}-{number}/*.log")
+        return found
+
+
+@pytest.fixture
+def hosts(writable: Writable) -> Hosts:
+    return Hosts.of(writable("unclean-leader/before"))
+
+
+@pytest.fixture
+def lost(hosts: Hosts) -> Hosts:
+    lose(*hosts.disks.values())
+    return hosts
+
+
+def used_partition(hosts: Hosts) -> int:
+    sizes = {number: hosts.log(1, number).stat().st_size for number in range(COUNT)}
+    return max(sizes, key=lambda number: sizes[number])
+
+
+def batch_sizes(log: bytes) -> list[int]:
+    sizes, at = [], 0
+    while at < len(log):
+        sizes.append(12 + int.from_bytes(log[at + 8 : at + 12], "big"))
+        at += sizes[-1]
+    return sizes
+
+
+def cut_log(hosts: Hosts, node: int, records: int) -> None:
+    """Remove the last records of the used metadata partition, and its indexes."""
+    path = hosts.log(node, used_partition(hosts))
+    data = path.read_bytes()
+    path.write_bytes(data[: sum(batch_sizes(data)[:-records])])
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def lose_all(hosts: Hosts) -> None:
+    lose(hosts.disks[1], hosts.disks[2])
+
+
+def lose_a_folder_here_and_the_files_there(hosts: Hosts) -> None:
+    lose_all(hosts)
+    shutil.rmtree(hosts.disks[1] / f"{METADATA_TOPIC}-0")
+    epochs = hosts.disks[2] / f"{METADATA_TOPIC}-0" / LEADER_EPOCHS_FILE
+    epochs.write_bytes(write_leader_epoch_checkpoint([EpochEntry(0, 0), EpochEntry(3, 40)]))
+
+
+def lose_the_newest(hosts: Hosts) -> None:
+    # One host has a leader epoch without records, and a write that a crash interrupted.
+    for node in (1, 2):
+        cut_log(hosts, node, 9)
+    number = used_partition(hosts)
+    path = hosts.log(2, number)
+    epochs = path.parent / LEADER_EPOCHS_FILE
+    known = read_leader_epoch_checkpoint(epochs.read_bytes())
+    end = len(batch_sizes(path.read_bytes()))
+    epochs.write_bytes(write_leader_epoch_checkpoint([*known, EpochEntry(known[-1].epoch + 1, end)]))
+    path.write_bytes(path.read_bytes() + b"\0\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize("damaged", [lose_all, lose_a_folder_here_and_the_files_there, lose_the_newest])
+def test_each_host_writes_the_same_bytes(hosts: Hosts, damaged: Callable[[Hosts], None]) -> None:
+    damaged(hosts)
+    planned = hosts.plan()
+    assert planned.code == 0, planned.err
+    for line in ("brokers 1, 2 have replicas", "1. copy", "to the hosts of brokers 2", "4. when the hosts"):
+        assert line in planned.err
+    digest = json.loads(hosts.saved.read_text())["hosts"]["sha256"]
+    before = hosts.everything(3)
+    for node in (2, 1):
+        ran = hosts.apply(node)
+        assert ran.code == 0, ran.err
+        assert f"broker {node} have the planned digest {digest}" in ran.err
+        assert "start no broker before the hosts of brokers 1, 2" in ran.summary
+    assert hosts.content(1) == hosts.content(2)
+    assert any(hosts.content(1).values())
+    states = {json.loads(line)["state"] for line in segments(hosts)}
+    assert "COPY_SEGMENT_FINISHED" in states
+    assert hosts.everything(3) == before
+    written = hosts.content(1)
+    again = hosts.apply(2)
+    assert (again.code, "nothing was written" in again.err) == (0, True), again.err
+    assert digest in again.err
+    assert hosts.content(2) == written
+
+
+def segments(hosts: Hosts) -> list[str]:
+    return tierctl("segments", "--metadata", hosts.disks[1], "--output", "jsonl").lines
+
+
+def test_a_kill_at_any_change_of_a_file_and_a_second_run_end_in_the_same_bytes(
+    lost: Hosts, tmp_path: Path
+) -> None:
+    assert lost.plan().code == 0
+    assert lost.apply(1).code == 0
+    backup = tmp_path / "lost"
+    lost.disks[2].rename(backup)
+
+    def apply(_fs: files.FileSystem) -> None:
+        # Every module has this one object, which changes files.
+        files.PLAIN.__class__ = Killing
+        files.PLAIN.__dict__.update(_left=killed, _observe=files.PLAIN._kill)
+        assert lost.apply(2).code == 0
+
+    killed = 0
+    while True:
+        shutil.copytree(backup, lost.disks[2])
+        if not run_and_die(apply, killed):
+            break
+        killed += 1 if TRIES_ALL else 3
+        ran = lost.apply(2)
+        assert ran.code == 0, (killed, ran.err)
+        assert lost.content(2) == lost.content(1), killed
+        shutil.rmtree(lost.disks[2])
+    assert killed > 20
+
+
+def truncated(hosts: Hosts) -> None:
+    cut_log(hosts, 2, 1)
+
+
+def longer(hosts: Hosts) -> None:
+    """The host on which the plan was made had the shorter log."""
+    cut_log(hosts, 1, 1)
+    assert hosts.plan().code == 0
+
+
+def changed(hosts: Hosts) -> None:
+    path = hosts.log(2, used_partition(hosts))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def emptied(hosts: Hosts) -> None:
+    lose(hosts.disks[2])
+
+
+OTHER_BASES: dict[str, Callable[[Hosts], None]] = {
+    "a record is missing": truncated,
+    "a record more": longer,
+    "all records are missing": emptied,
+}
+
+
+@pytest.mark.parametrize("case", OTHER_BASES)
+def test_a_host_with_another_base_writes_nothing(hosts: Hosts, case: str) -> None:
+    lose(hosts.disks[3])
+    for node in (1, 2):
+        cut_log(hosts, node, 9)
+    assert hosts.plan().code == 0
+    OTHER_BASES[case](hosts)
+    # The other partitions are as the plan states them: all or nothing.
+    before = hosts.everything(2)
+    ran = hosts.apply(2)
+    assert (ran.code, f"{METADATA_TOPIC}-{used_partition(hosts)} has" in ran.err) == (4, True), ran.err
+    assert "copy the *.log files of these folders from the host of broker 1" in ran.err
+    assert hosts.everything(2) == before
+    preview = tierctl("apply", hosts.saved, *hosts.where(2))
+    assert "--apply would refuse this" in preview.err
+    # The hint's remedy.
+    assert hosts.apply(1).code == 0
+    for number in range(COUNT):
+        shutil.copy(hosts.log(1, number), hosts.disks[2] / f"{METADATA_TOPIC}-{number}")
+    ran = hosts.apply(2)
+    assert (ran.code, "nothing was written" in ran.err) == (0, True), ran.err
+    copied = [name for name in hosts.content(1) if name.endswith((".log", LEADER_EPOCHS_FILE))]
+    assert [hosts.content(1)[name] for name in copied] == [hosts.content(2)[name] for name in copied]
+
+
+def test_records_behind_the_base_that_the_plan_does_not_have(lost: Hosts) -> None:
+    """Another run than that of the plan wrote there."""
+    assert lost.plan().code == 0
+    assert lost.apply(1).code == 0
+    first = lost.content(1)
+    lose_all(lost)
+    assert lost.plan().code == 0
+    for name, data in first.items():
+        (lost.disks[2] / name).write_bytes(data)
+    before = lost.everything(2)
+    ran = lost.apply(2)
+    assert (ran.code, "has other records than the plan from offset 0 on" in ran.err) == (4, True), ran.err
+    assert lost.everything(2) == before
+
+
+def test_refused_on_the_host_of_another_broker_and_for_a_part_of_the_plan(lost: Hosts) -> None:
+    assert lost.plan().code == 0
+    before = [lost.everything(node) for node in (1, 2, 3)]
+    ran = lost.apply(3)
+    assert (ran.code, "the plan's brokers: expected 1, 2, found 3" in ran.err) == (4, True), ran.err
+    ran = lost.apply(2, "--topic", "payouts")
+    assert (ran.code, "can't be narrowed" in ran.err) == (2, True), ran.err
+    direct = tierctl("rebuild", *lost.where(2), "--apply")
+    assert (direct.code, "--plan-out" in direct.err, "brokers 1" in direct.err) == (4, True, True), direct.err
+    assert tierctl("rebuild", *lost.where(2), "--apply", "--plan-out", lost.saved).code == 4
+    assert [lost.everything(node) for node in (1, 2, 3)] == before
+
+
+def raise_log_start(hosts: Hosts, node: int, topic: str, offset: int) -> None:
+    """Let a broker have started without metadata, and raised the log start of a partition."""
+    disk = hosts.disks[node]
+    path = disk / f"{topic}-0" / LEADER_EPOCHS_FILE
+    entries = read_leader_epoch_checkpoint(path.read_bytes())
+    first = max(entry for entry in entries if entry.start_offset <= offset)
+    later = [entry for entry in entries if entry.start_offset > offset]
+    path.write_bytes(write_leader_epoch_checkpoint([EpochEntry(first.epoch, offset), *later]))
+    starts = read_offset_checkpoint((disk / LOG_STARTS_FILE).read_bytes())
+    starts[TopicPartition(topic, 0)] = offset
+    (disk / LOG_STARTS_FILE).write_bytes(write_offset_checkpoint(starts))
+
+
+def local_start(hosts: Hosts, topic: str) -> int:
+    return min(int(path.stem) for path in hosts.disks[1].glob(f"{topic}-0/*.log"))
+
+
+def test_log_starts_that_were_raised_on_another_host(lost: Hosts) -> None:
+    raise_log_start(lost, 2, "payouts", local_start(lost, "payouts"))
+    assert lost.plan().code == 0
+    before = lost.everything(2)
+    ran = lost.apply(2)
+    assert (ran.code, "payouts-0: the log start is" in ran.err) == (4, True), ran.err
+    assert lost.everything(2) == before
+    # The host that decides is damaged: its plan is not saved without the choice.
+    raise_log_start(lost, 1, "payouts", local_start(lost, "payouts"))
+    lost.saved.unlink()
+    ran = lost.plan()
+    assert (ran.code, "--log-start tier" in ran.err, lost.saved.exists()) == (4, True, False), ran.err
+    assert lost.plan("--log-start", "tier").code == 0
+    for node in (1, 2):
+        ran = lost.apply(node)
+        assert ran.code == 0, ran.err
+    assert lost.content(1) == lost.content(2)
+    own = [lost.disks[node] / "payouts-0" / LEADER_EPOCHS_FILE for node in (1, 2, 3)]
+    assert len({path.read_bytes() for path in own}) == 1
+    ran = lost.apply(2)
+    assert (ran.code, "nothing was written" in ran.err) == (0, True), ran.err
+
+
+def test_a_replica_of_another_history_may_not_lead_with_the_plan(lost: Hosts) -> None:
+    path = lost.disks[2] / "payouts-0" / LEADER_EPOCHS_FILE
+    entries = read_leader_epoch_checkpoint(path.read_bytes())
+    first, second, *others = entries
+    path.write_bytes(
+        write_leader_epoch_checkpoint([first, EpochEntry(second.epoch - 1, second.start_offset), *others])
+    )
+    assert lost.plan().code == 0
+    ran = lost.apply(2)
+    assert (ran.code, "payouts-0: the log has leader epoch" in ran.err) == (4, True), ran.err
+
+
+def test_the_tier_contradicts_the_plan(lost: Hosts) -> None:
+    assert lost.plan().code == 0
+    steps = json.loads(lost.saved.read_text())["steps"]
+    gone = next(step["segment_id"] for step in steps if step["action"] == "publish_segment")
+    for path in lost.remote.rglob(f"*{gone}*"):
+        path.unlink()
+    before = lost.everything(2)
+    ran = lost.apply(2)
+    assert (ran.code, f"segment {gone} has no object" in ran.err) == (4, True), ran.err
+    assert lost.everything(2) == before
+
+
+def test_a_topic_of_other_hosts_is_not_taken_for_deleted(lost: Hosts) -> None:
+    """The deciding host has no replica of a topic: its absence there is no proof."""
+    topic_id = read_partition_metadata((lost.disks[1] / "payouts-0/partition.metadata").read_bytes())
+    for node in (1, 2):
+        shutil.rmtree(lost.disks[node] / "payouts-0")
+    assert lost.plan().code == 0
+    assert "payouts" not in {step["topic"] for step in json.loads(lost.saved.read_text())["steps"]}
+    lost.saved.unlink()
+    (log,) = lost.disks[1].glob("__cluster_metadata-0/*.log")
+    known = topic_record("payouts", topic_id)
+    log.write_bytes(log.read_bytes() + encode_batch([Record(COUNT + 1, 0, None, known)]))
+    ran = lost.plan()
+    assert (ran.code, "payouts (" in ran.err, lost.saved.exists()) == (4, True, False), ran.err

@@ -1,0 +1,170 @@
+"""The records that a plan for several hosts adds to the metadata partitions of one host.
+
+Each host must end with the same bytes, after a crash, too: what lies behind the end that the plan states must
+be the beginning of what the plan writes.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tierctl.apply.labels import effect
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.rebuild.log_content import LogContent, opened_contents
+from tierctl.apply.rebuild.segments import EventFields, introduces, segment_events
+from tierctl.apply.run_context import RunContext
+from tierctl.errors import MetadataError, SafetyRefusal
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import MetadataEvent
+from tierctl.plan.rebuild.hosts import HostsPlan, PartitionBase
+from tierctl.plan.steps import Action, Step
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+_SHOWN_MAX = 5
+WRITTEN = "this host's metadata partitions have it already"
+
+
+class HostRecords:
+    """The records of `steps`, in the order in which a rebuild publishes them, for the folder of one host."""
+
+    def __init__(self, folder: Path, hosts: HostsPlan, steps: Sequence[Step]) -> None:
+        self._folder = folder
+        self._hosts = hosts
+        self._steps = [
+            step
+            for action in (Action.PUBLISH_SEGMENT, Action.DISCARD_SEGMENT)
+            for step in steps
+            if step.action is action
+        ]
+        self._fields = EventFields(
+            broker_id=hosts.event_broker_id,
+            timestamp_ms=hosts.timestamp_ms,
+            has_txn_index_empty=hosts.has_txn_index_empty,
+        )
+        self._present: dict[int, int] = {}
+        """The records of each metadata partition that an earlier run wrote, before any is published."""
+
+    def digest(self) -> str:
+        """Return SHA-256 over all metadata partitions once they have all records of the plan.
+
+        Raise SafetyRefusal, which names every partition that is not as the plan states it, if one has other
+        bytes at its beginning, or others than the planned ones after them.
+        """
+        with opened_contents(self._folder, len(self._hosts.bases)) as contents:
+            logs = {number: _Log(base, contents[number]) for number, base in self._hosts.bases.items()}
+            for step in self._steps:
+                for number, event in self._events(step):
+                    logs[number].add(encode(event), self._hosts.timestamp_ms)
+            reasons = [
+                f"{METADATA_TOPIC}-{number} {reason}"
+                for number, log in sorted(logs.items())
+                if (reason := log.why_other()) is not None
+            ]
+            if reasons:
+                raise self._refusal(reasons)
+        self._present = {number: log.present for number, log in logs.items()}
+        return _digest(log.digest.hexdigest() for _, log in sorted(logs.items()))
+
+    def publish(self, context: RunContext, steps: Sequence[Step]) -> list[Outcome]:
+        """Append the records of `steps` that the partitions lack; return one outcome per step.
+
+        `digest` was called before; the steps of all calls have its order. The batches get the time and the
+        leader epochs of the folder's settings, which are the plan's.
+        """
+        events: list[MetadataEvent] = []
+        outcomes = []
+        for step in steps:
+            lacking = [event for number, event in self._events(step) if not self._take_present(number)]
+            events += lacking
+            reason = None if lacking else WRITTEN
+            outcomes.append(Outcome(step=step, status=Status.DONE, reason=reason))
+        with effect("rebuild.segments.publish"):
+            context.publish(events)
+        return outcomes
+
+    def require_written(self) -> None:
+        """Raise MetadataError unless the partitions on the disk have the bytes that the plan states."""
+        with opened_contents(self._folder, len(self._hosts.bases)) as contents:
+            ended = _digest(each.digest(each.size_bytes).hexdigest() for _, each in sorted(contents.items()))
+        if ended != self._hosts.sha256:
+            raise MetadataError(
+                f"the metadata partitions in {self._folder} have SHA-256 {ended}, expected "
+                f"{self._hosts.sha256}",
+                hint="start no broker; another program wrote there: put the folders back, and apply again",
+            )
+
+    def _events(self, step: Step) -> Iterator[tuple[int, MetadataEvent]]:
+        number = metadata_partition(step.topic_id, step.partition, len(self._hosts.bases))
+        for event in segment_events(step, self._fields, is_known=not introduces(step)):
+            yield number, event
+
+    def _take_present(self, number: int) -> bool:
+        """Return whether the next record of a partition is there already."""
+        left = self._present[number]
+        self._present[number] = max(left - 1, 0)
+        return left > 0
+
+    def _refusal(self, reasons: Sequence[str]) -> SafetyRefusal:
+        maker = self._hosts.made_by
+        more = f"; and {len(reasons) - _SHOWN_MAX} more" if len(reasons) > _SHOWN_MAX else ""
+        return SafetyRefusal(
+            f"in {self._folder}, {'; '.join(reasons[:_SHOWN_MAX])}{more}: nothing was written",
+            hint=f"copy the *.log files of these folders from the host of broker {maker}, where the plan was "
+            "made, in the place of those here, and apply again; if the logs here are longer and whole, make "
+            "the plan on this host instead",
+        )
+
+
+class _Log:
+    """A metadata partition on this host, compared with the batches that the plan adds to its base."""
+
+    def __init__(self, base: PartitionBase, content: LogContent) -> None:
+        self._base = base
+        self._content = content
+        self._position = base.size_bytes
+        self._offset = base.end_offset
+        self._is_other = False
+        self.digest = content.digest(base.size_bytes)
+        self._has_base = (content.begin_offset, self.digest.hexdigest()) == (base.begin_offset, base.sha256)
+        self.present = 0
+
+    def add(self, value: bytes, timestamp_ms: int) -> None:
+        """Add the next record of the plan."""
+        record = Record(self._offset, timestamp_ms, None, value)
+        batch = encode_batch([record], partition_leader_epoch=self._base.leader_epochs[-1].epoch)
+        self._offset += 1
+        self.digest.update(batch)
+        if self._position < self._content.size_bytes:
+            self._is_other |= self._content.read(self._position, len(batch)) != batch
+            self.present += 1
+        self._position += len(batch)
+
+    def why_other(self) -> str | None:
+        """Return why the partition is not as the plan found it, or partly wrote it; None if it is."""
+        here, base = self._content, self._base
+        if not self._has_base or here.end_offset < base.end_offset:
+            return (
+                f"has {here.size_bytes} bytes, offsets {here.begin_offset} to {here.end_offset}, expected "
+                f"{base.size_bytes} bytes, offsets {base.begin_offset} to {base.end_offset}, with SHA-256 "
+                f"{base.sha256[:16]}"
+            )
+        if self._is_other or here.size_bytes > self._position:
+            return f"has other records than the plan from offset {base.end_offset} on, to {here.end_offset}"
+        return None
+
+
+def planned_digest(folder: Path, hosts: HostsPlan, steps: Sequence[Step]) -> str:
+    """Return the digest of all metadata partitions in `folder` after `steps`; `hosts.sha256` is not used."""
+    return HostRecords(folder, hosts, steps).digest()
+
+
+def bases_of(folder: Path, count: int) -> Mapping[int, PartitionBase]:
+    """Return the bases of the `count` metadata partitions in `folder`."""
+    with opened_contents(folder, count) as contents:
+        return {number: content.base() for number, content in contents.items()}
+
+
+def _digest(digests: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
