@@ -222,7 +222,7 @@ def test_objects_of_one_id_at_two_offsets_are_not_taken_for_each_other(
 ) -> None:
     remote = writable("untiered-broker/tiered-remote")
     victim = sorted(remote.rglob("*.log"))[3]
-    shutil.copy(victim, victim.with_name(f"{int(victim.name[:20]) + 1:020d}{victim.name[20:]}"))
+    shutil.copy(victim, victim.with_name(f"{int(victim.name[:20]) - 1:020d}{victim.name[20:]}"))
     where = ("--metadata", tmp_path / "new", "--remote", remote)
     ran = tierctl("rebuild", *where, "--apply", "--output", "json")
     assert ran.code == 0, ran.err

@@ -92,6 +92,24 @@ class ListedSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """What the objects of a segment without a manifest show about the end of its log.
+
+    `offset` is the last offset of the last batch. `is_closed` states that the last batch has the last entry
+    of the time index, which a broker writes when it closes a segment, for the largest timestamp: of later
+    batches nothing is known, unless their timestamps were lower. `reached_offset` is the highest offset that
+    the segment had, as far as its producer snapshot and its leader epochs say, which end where the next
+    segment began. `is_idempotent` states that the producer of the last batch is in the snapshot: then the
+    snapshot has the producers of later batches, too.
+    """
+
+    offset: int
+    is_closed: bool = False
+    reached_offset: int = -1
+    is_idempotent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSet:
     """The objects of one segment in a tier, and the metadata derived from them.
 
@@ -100,13 +118,16 @@ class ObjectSet:
     `why_not_understood` says why it is unknown which records it has, and nothing may be given up for its
     absence. `lacks_rights` states that the store refused to let the objects be read. `lineage` is the content
     of its leader-epoch index: the epochs of the whole log at the time of the copy; None if it can't be read.
-    `has_gaps` states that offsets within the log have no record, which only compaction causes.
+    `has_gaps` states that offsets within the log have no record, which only compaction causes. `log_end` is
+    None where a manifest or the metadata state the end, and where the log can't be read; a set without
+    `segment` has it if another object than its log is missing.
     """
 
     listed: ListedSet
     segment: RemoteLogSegmentMetadata | None = None
     lineage: tuple[EpochEntry, ...] | None = None
     has_gaps: bool = False
+    log_end: LogEnd | None = None
     why_incomplete: str | None = None
     why_not_understood: str | None = None
     lacks_rights: bool = False

@@ -1,6 +1,8 @@
 """Tell a leader-epoch checkpoint that lost entries from a log that diverged: one rule for every command.
 
 A checkpoint is cut if it begins above the log start, or lacks epochs of segments that its log must have had.
+Where neither is proven, a segment off the lineage is given up only if other segments of the lineage, or the
+local log, have all of its offsets; otherwise it can't be told whether the checkpoint was cut.
 DeleteRecords and retention cut a checkpoint, too, but only up to the log start: what ends below the log start
 proves nothing.
 """
@@ -23,12 +25,13 @@ class CutEpochs:
     """A leader-epoch checkpoint that was cut.
 
     `first` is its first entry, and `lost` are the finished segments at or above the log start whose epochs it
-    lacks, by start offset; there is at least one.
+    lacks, by start offset; there is at least one. `is_proven` is false if the log may have diverged, too.
     """
 
     first: EpochEntry
     log_start_offset: int
     lost: tuple[RemoteLogSegmentMetadata, ...]
+    is_proven: bool = True
 
     @property
     def end_offset(self) -> int:
@@ -45,11 +48,12 @@ class CutEpochs:
     def __str__(self) -> str:
         """Return what was found, without the place of the checkpoint."""
         many = "1 segment" if len(self.lost) == 1 else f"{len(self.lost)} segments"
+        told = "and the log did not diverge" if self.is_proven else "or the log diverged: it can't be told"
         return (
-            f"the leader epochs were cut, and the log did not diverge: they begin with epoch "
+            f"the leader epochs were cut, {told}: they begin with epoch "
             f"{self.first.epoch} at offset {self.first.start_offset}, the log starts at "
             f"{self.log_start_offset}, and {many} (offsets {self.lost[0].start_offset} to {self.end_offset}) "
-            "have epochs that they lack"
+            "have epochs that they lack at these offsets"
         )
 
 
@@ -68,15 +72,15 @@ def cut_epochs(
 ) -> CutEpochs | None:
     """Return how the leader-epoch checkpoint with the entries of `lineage` was cut; None if it was not.
 
-    A segment with epochs that the checkpoint lacks proves a cut if it ends at or above the log start and
-    either begins below the checkpoint's first entry, or has a later epoch in common with it (one leader wrote
-    both), or has offsets that no segment of the lineage and no local segment has. Every other such segment
-    diverged: the log has other records at its offsets. `log_end_offset` is exclusive; `local_start_offset` is
-    the base offset of the first local segment, None if unknown.
+    A segment with epochs that the checkpoint does not have at its offsets proves a cut if it ends at or above
+    the log start and either begins below the checkpoint's first entry, or was written by a leader of the log.
+    One with offsets that no segment of the lineage and no local segment has may
+    prove it. Every other such segment diverged: the log has other records at its offsets. `log_end_offset` is
+    exclusive; `local_start_offset` is the base offset of the first local segment, None if unknown.
     """
     return cut_among(
         lineage,
-        segments.finished_beside({entry.epoch for entry in lineage.entries}, log_start_offset),
+        segments.finished_beside(lineage.entries, log_start_offset),
         _covered(lineage, segments, log_end_offset, local_start_offset),
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
@@ -93,8 +97,9 @@ def cut_among(
 ) -> CutEpochs | None:
     """Return how the leader epochs of `lineage` were cut, as `cut_epochs` does; None if they were not.
 
-    `beside` are segments that end at or above the log start and have an epoch that `lineage` lacks. `covered`
-    are the offsets, both inclusive, that the segments of the lineage and the local log have.
+    `beside` are segments that end at or above the log start and have another epoch than `lineage` at an
+    offset. `covered` are the offsets, both inclusive, that the segments of the lineage and the local log
+    have.
     """
     first, latest = lineage.earliest, lineage.latest
     if first is None or latest is None:
@@ -109,17 +114,23 @@ def cut_among(
         return None
     is_above = begins_above(lineage.entries, log_start_offset)
     spans = sorted(covered)
-    lost = [
+    proven = [
         segment
         for segment in lacking
-        if (is_above and segment.start_offset < first.start_offset)
-        or _is_joined(segment, lineage)
-        or _has_only_copy(segment, spans, (log_start_offset, log_end_offset))
+        if (is_above and segment.start_offset < first.start_offset) or _is_joined(segment, lineage)
+    ]
+    lost = proven + [
+        segment
+        for segment in lacking
+        if segment not in proven
+        and is_uncovered(
+            max(segment.start_offset, log_start_offset), min(segment.end_offset + 1, log_end_offset), spans
+        )
     ]
     if not lost:
         return None
     lost.sort(key=lambda s: (s.start_offset, s.end_offset, s.segment_id))
-    return CutEpochs(first=first, log_start_offset=log_start_offset, lost=tuple(lost))
+    return CutEpochs(first=first, log_start_offset=log_start_offset, lost=tuple(lost), is_proven=bool(proven))
 
 
 def cut_epochs_of(log: LocalLog, segments: PartitionSegments) -> CutEpochs | None:
@@ -140,33 +151,55 @@ def _newest_epoch(segment: RemoteLogSegmentMetadata) -> int:
 def _covered(
     lineage: Lineage, segments: PartitionSegments, log_end_offset: int, local_start_offset: int | None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the offsets, both inclusive, that the segments of the lineage and the local log have."""
+    """Yield the offsets, both inclusive, that readers find in the segments, and those of the local log.
+
+    Of a segment that leaves the lineage, readers find the offsets before that.
+    """
     for state in (_S.COPY_SEGMENT_FINISHED, _S.DELETE_SEGMENT_STARTED):
         for segment in segments.in_state(state):
             if lineage.contains(segment, segment.end_offset + 1):
                 yield segment.start_offset, segment.end_offset
+            else:
+                yield segment.start_offset, _leaves_at(segment, lineage) - 1
     if local_start_offset is not None:
         yield local_start_offset, log_end_offset - 1
 
 
+def _leaves_at(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int:
+    """Return the first offset of the segment at which the lineage has another leader epoch."""
+    own = Lineage(segment.segment_leader_epochs)
+    starts = {entry.start_offset for entry in (*own.entries, *lineage.entries)}
+    for offset in sorted({segment.start_offset, *starts}):
+        is_within = segment.start_offset <= offset <= segment.end_offset
+        if is_within and own.epoch_for_offset(offset) != lineage.epoch_for_offset(offset):
+            return offset
+    return segment.end_offset + 1
+
+
 def _is_joined(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
-    """Return whether the segment has an epoch that the lineage lacks before one that both begin alike."""
+    """Return whether one leader wrote records of the segment and of the log.
+
+    The segment then has an epoch that the lineage lacks before one that both begin alike, or it has an epoch
+    below the offset at which the lineage has it, while every epoch begins at one offset.
+    """
     own = build_filtered_leader_epoch_map(dict(segment.segment_leader_epochs))
     is_lacking = False
     for epoch, start in own.items():
         entry = lineage.entry(epoch)
-        if is_lacking and entry is not None and entry.start_offset == start:
+        if entry is None:
+            is_lacking = True
+        # The log start raises the first entry of a checkpoint.
+        elif (is_lacking and entry.start_offset == start) or (
+            entry.start_offset > start and entry != lineage.earliest
+        ):
             return True
-        is_lacking = is_lacking or entry is None
     return False
 
 
-def _has_only_copy(
-    segment: RemoteLogSegmentMetadata, covered: Iterable[tuple[int, int]], log: tuple[int, int]
-) -> bool:
-    """Return whether the segment has offsets of the log, [start, end), that are not `covered`."""
-    at, end = max(segment.start_offset, log[0]), min(segment.end_offset + 1, log[1])
-    for first, last in covered:
+def is_uncovered(start: int, end: int, covered: Iterable[tuple[int, int]]) -> bool:
+    """Return whether an offset of [`start`, `end`) is in none of `covered`, whose offsets are inclusive."""
+    at = start
+    for first, last in sorted(covered):
         if first > at:
             break
         at = max(at, last + 1)

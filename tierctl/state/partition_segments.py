@@ -1,13 +1,13 @@
 """The segments of one user partition, asked about without an object per segment."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.live_segments import LiveSegments
 from tierctl.state.rebuilt_cache import FormerEpoch
@@ -97,13 +97,23 @@ class PartitionSegments:
             return iter(())
         return self._metadata(self._is_finished & (self.last_epochs < epoch))
 
-    def finished_beside(self, epochs: Collection[int], offset: int) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the finished segments that end at or above `offset` and have an epoch not in `epochs`."""
-        is_beside = np.zeros(len(self._rows), dtype=np.bool_)
-        is_beside[self._owners[np.isin(self._runs.epochs, list(epochs), invert=True)]] = True
-        if not is_beside.any():
+    def finished_beside(
+        self, entries: Sequence[EpochEntry], offset: int
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments that have another leader epoch than `entries` at or above `offset`.
+
+        `entries` are those of a leader-epoch checkpoint, in ascending order.
+        """
+        runs, first = self._runs, np.maximum(self._runs.starts, offset)
+        starts = np.array([entry.start_offset for entry in entries], dtype=np.int64)
+        epochs = np.array([-1, *(entry.epoch for entry in entries)], dtype=np.int64)
+        at_first, at_last = (epochs[np.searchsorted(starts, at, side="right")] for at in (first, runs.ends))
+        differs = ((at_first != runs.epochs) | (at_last != runs.epochs)) & (first <= runs.ends)
+        if not differs.any():
             return iter(())
-        return self._metadata(is_beside & self._is_finished & (self._groups.ends_of(self._group) >= offset))
+        is_beside = np.zeros(len(self._rows), dtype=np.bool_)
+        is_beside[self._owners[differs]] = True
+        return self._metadata(is_beside & self._is_finished)
 
     def finished_range(self) -> tuple[int, int] | None:
         """Return the lowest start and highest end offset (inclusive) of finished segments; None without."""

@@ -17,7 +17,9 @@ from tierctl.errors import (
 from tierctl.model import (
     IndexType,
     ListedSet,
+    LogEnd,
     LogSegmentData,
+    ObjectPart,
     ObjectSet,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -190,21 +192,41 @@ class ObjectTier:
         )
 
     def derived(self, listed: ListedSet) -> ObjectSet:
-        """Implement `RemoteStorageManager.derived`; a set that is deleted meanwhile is incomplete."""
+        """Implement `RemoteStorageManager.derived`.
+
+        A set without its log is incomplete. One that lacks another object, maybe because it is being deleted,
+        is not understood: its log may have the only copy of its records.
+        """
         required = self.layout.required_objects
         missing = [suffix for part, suffix in required.items() if not listed.parts & part]
-        if missing:
-            return incomplete(listed, f"it has no {', '.join(missing)}")
         try:
-            return self.layout.derived(self.store, listed)
-        except (TruncatedInputError, RemoteResourceNotFound) as e:
-            return incomplete(listed, e.message)
+            if not missing:
+                return self.layout.derived(self.store, listed)
+            reason = f"it has no {', '.join(missing)}"
+        except RemoteResourceNotFound as e:
+            reason = e.message
         except (CorruptInputError, LimitExceeded) as e:
-            return not_understood(listed, e)
+            return _damaged(listed, e)
+        try:
+            if not listed.parts & ObjectPart.LOG:
+                return incomplete(listed, reason)
+            end_offset = self.layout.log_end_offset(self.store, listed)
+        except RemoteResourceNotFound:
+            return incomplete(listed, reason)
+        except (CorruptInputError, LimitExceeded) as e:
+            return _damaged(listed, e)
+        end = None if end_offset is None else LogEnd(offset=end_offset)
+        return ObjectSet(listed=listed, why_not_understood=reason, log_end=end)
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""
         self.store.close()
+
+
+def _damaged(listed: ListedSet, error: CorruptInputError | LimitExceeded) -> ObjectSet:
+    if isinstance(error, TruncatedInputError):
+        return incomplete(listed, error.message)
+    return not_understood(listed, error)
 
 
 def _keys(

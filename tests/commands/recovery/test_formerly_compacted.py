@@ -7,7 +7,6 @@ batch at 1581; the first segment's last batch ends at 1000.
 import json
 import shutil
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -182,16 +181,3 @@ def test_damage_is_told_from_a_hole(world: Path, damage: str) -> None:
     # A partition that can't be decided is named itself, with the set that is not understood.
     assert None in listed or {path.name[21:43] for path in (world / "remote").rglob("*.log")} <= listed
     assert plan["steps"] or None in listed
-
-
-def test_a_missing_set_of_a_topic_that_was_never_compacted_is_a_hole(
-    writable: Writable, tmp_path: Path
-) -> None:
-    remote = writable("untiered-broker/tiered-remote")
-    keys = sorted(remote.rglob("*.log"))
-    pairs = [(a, b) for a, b in pairwise(keys) if a.parent == b.parent]
-    lost = pairs[0][1]
-    for path in lost.parent.glob(lost.name.removesuffix(".log") + "*"):
-        path.unlink()
-    plan = plan_of("rebuild", "--remote", remote, "--metadata", tmp_path / "new")
-    assert any("these records are lost" in skip["reason"] for skip in plan["skipped"])

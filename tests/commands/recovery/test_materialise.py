@@ -172,17 +172,17 @@ def test_metadata_that_begin_after_a_hole(
     writable: Callable[[str], Path], capture: Capture, log_dir: Path
 ) -> None:
     remote = writable("tiered-cluster/before-remote")
-    folder = next(remote.glob("kafka-tiered-storage/orders-1-*"))
-    for path in folder.glob("00000000000000000600-*"):
+    folder = next(remote.glob("kafka-tiered-storage/payments-0-*"))
+    for path in folder.glob("00000000000000000697-*"):
         path.unlink()
     rebuilt = log_dir.parent / "rebuilt"
     assert tierctl("rebuild", "--metadata", rebuilt, "--remote", remote, "--apply").code == 0
     shutil.rmtree(remote)
     shutil.copytree(capture("tiered-cluster") / "before-remote", remote)
-    where = ("--remote", remote, "--metadata", rebuilt, "--topic", "orders", "--partition", 1)
+    where = ("--remote", remote, "--metadata", rebuilt, "--topic", "payments", "--partition", 0)
     ran = restore(log_dir, *where, "--as-id", new_id("x"), "--apply")
     assert ran.code == 0, ran.err
-    assert restored(log_dir, "orders", "read_committed")[0][1] == 1200
+    assert restored(log_dir, "payments", "read_uncommitted")[0][1] == 1394
 
 
 @pytest.mark.parametrize(

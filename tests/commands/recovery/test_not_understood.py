@@ -250,6 +250,24 @@ SUFFIXES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("layout", "suffix"),
+    [(layout, each) for layout in SUFFIXES for each in SUFFIXES[layout] if each != ".log"],
+)
+def test_an_object_that_is_missing_beside_a_log(
+    wanted: Callable[[str], Mapping[str, Ran]], tier: Callable[[str], Tier], layout: str, suffix: str
+) -> None:
+    """The log may have the only copy of its records, whatever is missing beside it."""
+    changed = tier(layout)
+    for stem in (changed.sets[place] for place in PLACES.values()):
+        (path,) = changed.remote.rglob(f"{stem}{suffix}")
+        data = path.read_bytes()
+        path.unlink()
+        for command, ran in plans_of(changed).items():
+            assert_nothing_given_up(ran, wanted(layout)[command], stem[21:])
+        path.write_bytes(data)
+
+
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("layout", SUFFIXES)
 def test_an_object_that_the_store_refuses(

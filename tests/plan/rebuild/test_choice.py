@@ -1,12 +1,13 @@
 """The published chain has all offsets that sets on the lineage have after the last hole."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.model import EpochEntry, ObjectSet
+from tierctl.model import EpochEntry, LogEnd, ObjectSet
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, choose
 from tierctl.plan.rebuild.lineage import agrees, chain_by_epochs, lineage_of_sets, merge_lineage
@@ -94,7 +95,7 @@ def test_a_half_set_gets_the_offsets_and_epochs_of_the_segment_that_serves_its_s
 
 def test_a_compacted_segment_ends_where_the_next_one_begins() -> None:
     first = object_set(1, 0, 90, LOG)
-    compacted = ObjectSet(listed=first.listed, segment=first.segment, lineage=first.lineage, has_gaps=True)
+    compacted = replace(first, has_gaps=True, log_end=LogEnd(offset=90))
     sets = [compacted, ONE[1]]
     choice = choose(sets, lineage_of_sets(sets), log_start_offset=0)
     assert spans(choice) == [(0, 99), (100, 199)]
@@ -104,11 +105,11 @@ def test_a_compacted_segment_ends_where_the_next_one_begins() -> None:
 def test_what_follows_a_compacted_segment_ends_it() -> None:
     """An incomplete set may have the records, and leader epochs may have begun after the last batch."""
     first = object_set(1, 0, 90, LOG)
-    first = ObjectSet(listed=first.listed, segment=first.segment, lineage=first.lineage, has_gaps=True)
+    first = replace(first, has_gaps=True, log_end=LogEnd(offset=90))
     half = object_set(9, 95, 0, LOG, half=True)
     choice = choose([first, half, ONE[1]], Lineage(LOG), log_start_offset=0)
     assert (spans(choice), choice.discarded) == ([(100, 199)], ())
-    sets = [first, ONE[2]]
+    sets = [first, replace(ONE[2], log_end=LogEnd(offset=299))]
     choice = choose(sets, Lineage(LOG), log_start_offset=0, local=LocalOffsets(350, LOCAL_END))
     assert spans(choice) == [(0, 199), (200, 349)]
     epochs = [segment.segment_leader_epochs for segment in choice.chain]

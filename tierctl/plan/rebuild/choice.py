@@ -112,16 +112,19 @@ def choose(
     log_start_offset: int,
     local: LocalOffsets | None = None,
     known: Collection[Uuid] = (),
+    unclear: Sequence[ObjectSet] = (),
 ) -> Choice:
     """Choose the chain that serves the log from `log_start_offset` on.
 
     Of several chains the one after the last hole is chosen, but a hole that the `local` log has the records
     of ends the chain: brokers copy on from there. An incomplete set above the chain is discarded only if the
     local log has its first offset.
-    `known` are segments that the metadata have as finished.
+    `known` are segments that the metadata have as finished, `unclear` the other sets of the partition, which
+    are not understood.
     """
     local_start = None if local is None else local.start
-    sets, added = with_ends(sets, lineage, known=known, local_start=local_start)
+    ends = with_ends(sets, lineage, known=known, local_start=local_start, unclear=unclear)
+    sets, added = ends.sets, ends.added
     within = [each for each in sets if each.segment is None or each.segment.end_offset >= log_start_offset]
     good = [each for each in within if each.segment is not None and agrees(each.segment, lineage)]
     found = chains(good, known)

@@ -1,11 +1,13 @@
 """Sets that are not understood: which records they have is unknown, so nothing is decided without them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tierctl.model import ObjectSet, Uuid
+from tierctl.model import ObjectSet
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets
+from tierctl.plan.rebuild.ends import SetKey
+from tierctl.state.cut_epochs import is_uncovered
 
 _SHOWN_MAX = 3
 _BESIDE = "it is not given up beside sets that are not understood: {reason}"
@@ -34,7 +36,7 @@ def with_all_sets(choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[Ob
     """
     if not unclear:
         return choice
-    sets: dict[tuple[Uuid, int], ObjectSet] = {(s.listed.segment_id, s.listed.start_offset): s for s in own}
+    sets = {_key(each): each for each in own}
     kept = tuple(
         (each, Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason)))
         for segment, reason in choice.discarded
@@ -42,6 +44,37 @@ def with_all_sets(choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[Ob
     )
     left = (*choice.left, *kept, *((each, reason_of(each)) for each in unclear))
     return replace(choice, discarded=(), left=left)
+
+
+def without(sets: Iterable[ObjectSet], others: Iterable[ObjectSet]) -> list[ObjectSet]:
+    """Return the `sets` that are not among `others`."""
+    keys = {_key(each) for each in others}
+    return [each for each in sets if _key(each) not in keys]
+
+
+def needless_halves(
+    choice: Choice,
+    unclear: Sequence[ObjectSet],
+    own: Sequence[ObjectSet],
+    *,
+    start_offset: int,
+    local: LocalOffsets | None,
+) -> list[ObjectSet]:
+    """Return those of the `unclear` sets that lack an object, and that no reader needs, as incomplete sets.
+
+    Their logs are whole, and the chain and the `local` log serve all offsets that these have, or they end
+    below the log start of a local log. `own` are the other sets.
+    """
+    spans = [*_spans(choice, own), *([] if local is None else [(local.start, local.end - 1)])]
+    return [
+        replace(each, why_not_understood=None, why_incomplete=each.why_not_understood)
+        for each in unclear
+        if (end := each.log_end) is not None
+        and (
+            not is_uncovered(each.listed.start_offset, end.offset + 1, spans)
+            or (local is not None and end.offset < start_offset)
+        )
+    ]
 
 
 def why_needed(
@@ -56,12 +89,7 @@ def why_needed(
 
     `own` are the other sets. The log begins at `start_offset`, which is known only with a `local` log.
     """
-    ends = {(s.listed.segment_id, s.listed.start_offset): s.segment.end_offset for s in own if s.segment}
-    # The choice may raise an end to the next segment's start, over the offsets of an unclear set.
-    spans = [
-        (s.start_offset, min(s.end_offset, ends.get((s.segment_id, s.start_offset), s.end_offset)))
-        for s in choice.chain
-    ]
+    spans = _spans(choice, own)
     needed = [each for each in unclear if _is_needed(each.listed.start_offset, spans, start_offset, local)]
     if not needed:
         return None
@@ -110,6 +138,20 @@ def _is_needed(
         # Without a local log only a restore decides where the log ends.
         return local is not None and not local.start <= start < local.end
     return not any(a <= start <= b for a, b in spans)
+
+
+def _key(each: ObjectSet) -> SetKey:
+    return each.listed.segment_id, each.listed.start_offset
+
+
+def _spans(choice: Choice, own: Sequence[ObjectSet]) -> list[tuple[int, int]]:
+    """Return the offsets of the records in each segment of the chain; both inclusive."""
+    ends = {_key(each): each.segment.end_offset for each in own if each.segment}
+    # The choice may raise an end to the next segment's start, over the offsets of an unclear set.
+    return [
+        (s.start_offset, min(s.end_offset, ends.get((s.segment_id, s.start_offset), s.end_offset)))
+        for s in choice.chain
+    ]
 
 
 def _texts(sets: Sequence[ObjectSet]) -> Iterator[str]:

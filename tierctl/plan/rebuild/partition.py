@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
@@ -15,7 +16,14 @@ from tierctl.plan.rebuild.log_start import (
     find_log_start,
     why_impossible,
 )
-from tierctl.plan.rebuild.not_understood import joined, reason_of, why_needed, with_all_sets
+from tierctl.plan.rebuild.not_understood import (
+    joined,
+    needless_halves,
+    reason_of,
+    why_needed,
+    with_all_sets,
+    without,
+)
 from tierctl.state.cut_epochs import cut_among
 from tierctl.state.lineage import Lineage
 
@@ -71,8 +79,11 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
-    ended, _ = with_ends(usable, lineage, known=finished)
-    good = [each for each in ended if each.segment is not None and agrees(each.segment, lineage)]
+    log = inputs.leader
+    local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)
+    local_start = None if local is None else local.start
+    ends = with_ends(usable, lineage, known=finished, local_start=local_start, unclear=unclear)
+    good = [each for each in ends.sets if each.segment is not None and agrees(each.segment, lineage)]
     logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
     found = find_log_start(chains(good, finished), good, list(logs))
     start = decided_start(found, asked)
@@ -86,9 +97,14 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
             refused=impossible or _damage(found),
             is_damaged=found.raised_from is not None,
         )
-    log = inputs.leader
-    local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)
-    choice = choose(usable, lineage, log_start_offset=start, local=local, known=finished)
+    unclear += [each for each in ends.unclear if each.log_end is None or each.log_end.offset >= start]
+    usable = without(usable, unclear)
+    choose_among = partial(choose, lineage=lineage, log_start_offset=start, local=local, known=finished)
+    choice = choose_among(usable, unclear=unclear)
+    needless = needless_halves(choice, unclear, usable, start_offset=start, local=local)
+    if needless:
+        usable, unclear = [*usable, *needless], without(unclear, needless)
+        choice = choose_among(usable, unclear=unclear)
     needed = why_needed(choice, unclear, usable, start_offset=start, local=local)
     return PartitionDecision(
         choice=with_all_sets(choice, unclear, usable),
@@ -139,11 +155,10 @@ def _cut(
 ) -> str | None:
     """Return why the lineage can't judge the sets, because it lost entries; None if it did not."""
     segments = [s for each in sets if (s := each.segment) is not None and s.end_offset >= start_offset]
-    epochs = {entry.epoch for entry in lineage.entries}
     good = [(s.start_offset, s.end_offset) for s in segments if agrees(s, lineage)]
     cut = cut_among(
         lineage,
-        [s for s in segments if any(epoch not in epochs for epoch, _ in s.segment_leader_epochs)],
+        segments,
         good if local is None else [*good, (local.start, local.end - 1)],
         log_start_offset=start_offset,
         log_end_offset=max((end + 1 for _, end in good), default=start_offset)

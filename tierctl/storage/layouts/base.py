@@ -100,6 +100,14 @@ class SegmentLayout(Protocol):
         """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type."""
         ...
 
+    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
+        """Return the last offset of the log of a set that lacks other objects; None if that is unknown.
+
+        Raise TruncatedInputError if the log was not written to its end, another CorruptInputError if it
+        can't be interpreted, and RemoteResourceNotFound if it was deleted after the listing.
+        """
+        ...
+
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         """Return the listed objects with the metadata that a broker published for them.
 

@@ -13,6 +13,7 @@ from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.model import (
     IndexType,
     ListedSet,
+    LogEnd,
     LogSegmentData,
     ObjectPart,
     ObjectSet,
@@ -25,7 +26,7 @@ from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.log_facts import read_log_facts
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
+from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 ROOT_FOLDER = "kafka-tiered-storage"
@@ -135,12 +136,13 @@ class KafkaLayout:
         """
         named = unknown_segment(listed)
         with self.open_index(store, named, IndexType.PRODUCER_SNAPSHOT) as stream:
-            decode_producer_snapshot(stream.read())
+            producers = decode_producer_snapshot(stream.read())
         with self.open_index(store, named, IndexType.LEADER_EPOCH) as stream:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         log = read_log_facts(store, key_stem(named) + LOG_SUFFIX, size_bytes, listed.start_offset)
-        reason = self._why_cut(store, named, log.end_offset, size_bytes)
+        indexed, timed = self._last_entries(store, named)
+        reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
         epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
@@ -159,25 +161,45 @@ class KafkaLayout:
             segment_size_in_bytes=size_bytes,
             txn_index_empty=not listed.sizes_bytes.get(ObjectPart.TRANSACTION),
         )
-        return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps)
+        end = LogEnd(
+            offset=log.end_offset,
+            is_closed=timed is not None and timed.offset >= log.last_base_offset,
+            reached_offset=max(lineage[-1].start_offset, *(-1, *(p.last_offset for p in producers))),
+            is_idempotent=log.last_producer_id in {p.producer_id for p in producers},
+        )
+        return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps, log_end=end)
 
-    def _why_cut(
-        self, store: ObjectStore, named: RemoteLogSegmentMetadata, end_offset: int, size_bytes: int
-    ) -> str | None:
-        """Return which index shows that the log had batches after its last one; None if none does.
+    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
+        """Implement `SegmentLayout.log_end_offset`: read the whole log."""
+        key = key_stem(unknown_segment(listed)) + LOG_SUFFIX
+        return read_log_facts(store, key, listed.sizes_bytes[ObjectPart.LOG], listed.start_offset).end_offset
 
-        A log that was cut between two batches looks like one whose last records were compacted away.
-        """
-        where = f"the log ends at offset {end_offset}, byte {size_bytes}"
+    def _last_entries(
+        self, store: ObjectStore, named: RemoteLogSegmentMetadata
+    ) -> tuple[OffsetPosition | None, TimestampOffset | None]:
+        """Return the last entries of the offset and the time index; None for one that is damaged."""
+        indexed, timed = None, None
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.OFFSET) as stream:
-            last = OffsetIndex.decode(stream.read(), named.start_offset).lookup(_OFFSET_MAX)
-            if last.position >= size_bytes or last.offset > end_offset:
-                return f"its offset index has offset {last.offset} at byte {last.position}, {where}"
+            indexed = OffsetIndex.decode(stream.read(), named.start_offset).lookup(_OFFSET_MAX)
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
-            latest = TimeIndex.decode(stream.read(), named.start_offset).last
-            if latest.offset > end_offset:
-                return f"its time index has offset {latest.offset}, {where}"
-        return None
+            timed = TimeIndex.decode(stream.read(), named.start_offset).last
+        return indexed, timed
+
+
+def _why_cut(
+    end_offset: int, size_bytes: int, indexed: OffsetPosition | None, timed: TimestampOffset | None
+) -> str | None:
+    """Return which index shows that the log had batches after its last one; None if none does.
+
+    `indexed` and `timed` are the last entries of the offset and the time index. A log that was cut between
+    two batches looks like one whose last records were compacted away.
+    """
+    where = f"the log ends at offset {end_offset}, byte {size_bytes}"
+    if indexed is not None and (indexed.position >= size_bytes or indexed.offset > end_offset):
+        return f"its offset index has offset {indexed.offset} at byte {indexed.position}, {where}"
+    if timed is not None and timed.offset > end_offset:
+        return f"its time index has offset {timed.offset}, {where}"
+    return None
 
 
 def moved(metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:

@@ -17,10 +17,13 @@ _WINDOW_BYTES = 4 << 20
 class LogFacts:
     """The last offset (inclusive) and largest timestamp of a complete log; -1 without a timestamp.
 
-    `has_gaps` states that offsets between the segment's start and the last one have no record.
+    `last_base_offset` and `last_producer_id` are those of the last batch. `has_gaps` states that offsets
+    between the segment's start and the last one have no record.
     """
 
     end_offset: int
+    last_base_offset: int
+    last_producer_id: int
     max_timestamp_ms: int
     has_gaps: bool
 
@@ -51,7 +54,7 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
     segment. Raise TruncatedInputError if the log is empty or ends within a batch, and CorruptInputError if it
     begins below `start_offset`, or has bytes that are no good batch.
     """
-    end_offset, latest_ms, has_gaps = -1, -1, False
+    end_offset, last_base, producer_id, latest_ms, has_gaps = -1, -1, -1, -1, False
     for heads in _heads(store, key, size_bytes, start_offset):
         bases, following = heads.base_offsets, heads.next_offsets
         if end_offset < 0 and bases[0] < start_offset:
@@ -63,11 +66,12 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
             )
         previous = np.concatenate([[start_offset if end_offset < 0 else end_offset + 1], following[:-1]])
         has_gaps |= bool((bases != previous).any()) or _lacks_records(heads)
-        end_offset = int(following[-1]) - 1
+        end_offset, last_base = int(following[-1]) - 1, int(bases[-1])
+        producer_id = int(heads.fields["producer_id"][-1])
         latest_ms = max(latest_ms, int(heads.fields["max_timestamp_ms"].max()))
     if end_offset < 0:
         raise TruncatedInputError("log", expected="at least one batch", found="none", source=key)
-    return LogFacts(end_offset, latest_ms, has_gaps)
+    return LogFacts(end_offset, last_base, producer_id, latest_ms, has_gaps)
 
 
 def _heads(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> Iterator[HeadColumns]:

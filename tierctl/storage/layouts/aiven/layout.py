@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from tierctl.errors import (
     CorruptInputError,
+    RemoteResourceNotFound,
     SafetyRefusal,
     StoreWriteFailed,
     UsageError,
@@ -199,6 +200,13 @@ class AivenLayout:
         """Implement `SegmentLayout.open_index`."""
         return io.BytesIO(self._segment(store, metadata).index(index_type))
 
+    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
+        """Implement `SegmentLayout.log_end_offset` by the manifest; without it, the log can't be decoded."""
+        key = self.base + main_path(unknown_segment(listed)) + MANIFEST
+        with suppress(RemoteResourceNotFound):
+            return read_segment_metadata(*self._read_manifest(store, key)).end_offset
+        return None
+
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         """Implement `SegmentLayout.derived` by the manifest, which the plugin writes last.
 
@@ -211,8 +219,7 @@ class AivenLayout:
             stored = read_segment_metadata(raw, manifest)
         except CorruptInputError as e:
             raise e.within(key) from None
-        reason = why_other(listed, manifest, stored)
-        if reason is not None:
+        if (reason := why_other(listed, manifest, stored)) is not None:
             return ObjectSet(listed=listed, why_not_understood=reason)
         cut = why_cut(listed, manifest)
         if cut is not None:
