@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tierctl import files
+from tierctl.apply.labels import observe
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,
@@ -24,7 +25,7 @@ from tierctl.wire.kraft.records import topic_record
 from tests.cli.shell import Ran, tierctl
 from tests.commands.test_rebuild import lose
 from tests.support.amounts import TRIES_ALL
-from tests.support.cluster_metadata import write_cluster_metadata
+from tests.support.cluster_metadata import partition_record, topic_id_in, write_cluster_metadata
 from tests.support.faults import Killing, run_and_die
 
 Writable = Callable[[str], Path]
@@ -87,8 +88,8 @@ def lost(hosts: Hosts) -> Hosts:
     return hosts
 
 
-def used_partition(hosts: Hosts) -> int:
-    sizes = {number: hosts.log(1, number).stat().st_size for number in range(COUNT)}
+def used_partition(hosts: Hosts, node: int = 1) -> int:
+    sizes = {number: hosts.log(node, number).stat().st_size for number in range(COUNT)}
     return max(sizes, key=lambda number: sizes[number])
 
 
@@ -201,10 +202,13 @@ def longer(hosts: Hosts) -> None:
 
 
 def changed(hosts: Hosts) -> None:
+    """The last batch has as many records, with other times."""
     path = hosts.log(2, used_partition(hosts))
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(bytes(data))
+    data = path.read_bytes()
+    whole = data[: sum(batch_sizes(data)[:-1])]
+    records = next(iter(batches(data[len(whole) :]))).records()
+    later = [record._replace(timestamp_ms=record.timestamp_ms + 1) for record in records]
+    path.write_bytes(whole + encode_batch(later))
 
 
 def emptied(hosts: Hosts) -> None:
@@ -214,6 +218,7 @@ def emptied(hosts: Hosts) -> None:
 OTHER_BASES: dict[str, Callable[[Hosts], None]] = {
     "a record is missing": truncated,
     "a record more": longer,
+    "another record": changed,
     "all records are missing": emptied,
 }
 
@@ -229,18 +234,18 @@ def test_a_host_with_another_base_writes_nothing(hosts: Hosts, case: str) -> Non
     before = hosts.everything(2)
     ran = hosts.apply(2)
     assert (ran.code, f"{METADATA_TOPIC}-{used_partition(hosts)} has" in ran.err) == (4, True), ran.err
-    assert "copy the *.log files of these folders from the host of broker 1" in ran.err
+    assert "replace these folders by those of the host of broker 1" in ran.err
     assert hosts.everything(2) == before
     preview = tierctl("apply", hosts.saved, *hosts.where(2))
     assert "--apply would refuse this" in preview.err
     # The hint's remedy.
     assert hosts.apply(1).code == 0
-    for number in range(COUNT):
-        shutil.copy(hosts.log(1, number), hosts.disks[2] / f"{METADATA_TOPIC}-{number}")
+    for folder in hosts.disks[1].glob(f"{METADATA_TOPIC}-*"):
+        shutil.rmtree(hosts.disks[2] / folder.name)
+        shutil.copytree(folder, hosts.disks[2] / folder.name)
     ran = hosts.apply(2)
     assert (ran.code, "nothing was written" in ran.err) == (0, True), ran.err
-    copied = [name for name in hosts.content(1) if name.endswith((".log", LEADER_EPOCHS_FILE))]
-    assert [hosts.content(1)[name] for name in copied] == [hosts.content(2)[name] for name in copied]
+    assert hosts.content(1) == hosts.content(2)
 
 
 def test_records_behind_the_base_that_the_plan_does_not_have(lost: Hosts) -> None:
@@ -335,6 +340,21 @@ def test_the_tier_contradicts_the_plan(lost: Hosts) -> None:
     assert lost.everything(2) == before
 
 
+def register(hosts: Hosts, value: bytes) -> None:
+    """Append a record to the cluster's metadata on the host that decides."""
+    (log,) = hosts.disks[1].glob("__cluster_metadata-0/*.log")
+    log.write_bytes(log.read_bytes() + encode_batch([Record(COUNT + 1, 0, None, value)]))
+
+
+def test_a_broker_that_has_only_some_of_the_partitions(lost: Hosts) -> None:
+    topic_id = topic_id_in(lost.disks[1])
+    assert topic_id is not None
+    register(lost, partition_record(topic_id, 0, [1, 2, 3]))
+    ran = lost.plan()
+    expected = f"broker 3 has replicas of {METADATA_TOPIC}-0, but not of {METADATA_TOPIC}-1"
+    assert (ran.code, expected in ran.err, lost.saved.exists()) == (4, True, False), ran.err
+
+
 def test_a_topic_of_other_hosts_is_not_taken_for_deleted(lost: Hosts) -> None:
     """The deciding host has no replica of a topic: its absence there is no proof."""
     topic_id = read_partition_metadata((lost.disks[1] / "payouts-0/partition.metadata").read_bytes())
@@ -343,8 +363,21 @@ def test_a_topic_of_other_hosts_is_not_taken_for_deleted(lost: Hosts) -> None:
     assert lost.plan().code == 0
     assert "payouts" not in {step["topic"] for step in json.loads(lost.saved.read_text())["steps"]}
     lost.saved.unlink()
-    (log,) = lost.disks[1].glob("__cluster_metadata-0/*.log")
-    known = topic_record("payouts", topic_id)
-    log.write_bytes(log.read_bytes() + encode_batch([Record(COUNT + 1, 0, None, known)]))
+    register(lost, topic_record("payouts", topic_id))
     ran = lost.plan()
     assert (ran.code, "payouts (" in ran.err, lost.saved.exists()) == (4, True, False), ran.err
+
+
+def test_the_bytes_on_the_disk_are_compared_at_the_end(lost: Hosts) -> None:
+    assert lost.plan().code == 0
+
+    def interfere(label: str, moment: str) -> None:
+        if (label, moment) == ("rebuild.segments.publish", "after"):
+            lost.log(2, used_partition(lost, 2)).write_bytes(b"")
+
+    observe(interfere)
+    try:
+        ran = lost.apply(2)
+    finally:
+        observe(None)
+    assert (ran.code, "start no broker; another program wrote there" in ran.err) == (5, True), ran.err

@@ -111,9 +111,8 @@ class HostRecords:
         more = f"; and {len(reasons) - _SHOWN_MAX} more" if len(reasons) > _SHOWN_MAX else ""
         return SafetyRefusal(
             f"in {self._folder}, {'; '.join(reasons[:_SHOWN_MAX])}{more}: nothing was written",
-            hint=f"copy the *.log files of these folders from the host of broker {maker}, where the plan was "
-            "made, in the place of those here, and apply again; if the logs here are longer and whole, make "
-            "the plan on this host instead",
+            hint=f"replace these folders by those of the host of broker {maker}, where the plan was made, "
+            "and apply again; if the logs here are longer and whole, make the plan on this host instead",
         )
 
 

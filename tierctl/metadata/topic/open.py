@@ -119,9 +119,11 @@ def _writable_folder(
         writer = FolderWriter(folder, settings)
         opened.callback(writer.close)
         with translated(f"opening {folder}"):
-            numbers = partitions_in(folder)
-            make_topic(folder, numbers, settings.partition_count, settings.new_topic_id, fs=settings.fs)
-        known = settings.known_count
+            known = settings.known_count
+            if known is None:
+                # Otherwise the first append makes the partitions that are lost, after every check.
+                numbers = partitions_in(folder)
+                make_topic(folder, numbers, settings.partition_count, settings.new_topic_id, fs=settings.fs)
         topic = FolderTopic(folder, complete=True, known_count=known, on_torn=on_torn, writer=writer)
         opened.pop_all()
     return topic
