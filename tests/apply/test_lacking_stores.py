@@ -190,3 +190,23 @@ def test_archived_objects_are_findings_with_the_way_out(
         fetched = tierctl("fetch", *world.where)
         assert fetched.code == ExitCode.CORRUPT, fetched.err
         assert "restore" in fetched.err
+
+
+def test_status_shows_archived_objects_until_they_are_restored(lacking: Open, tierctl: Tierctl) -> None:
+    with lacking() as world:
+        assert tierctl("status", *world.where).code == 0
+        assert tierctl(*world.copy()).code == 0
+        before = tierctl("status", *world.where, "--output", "json")
+        assert before.code == 0, before.err
+        world.store.archived = ".log"
+        shown = tierctl("status", *world.where, "--output", "json")
+        assert shown.code == ExitCode.PARTIAL, shown.err
+        assert json.loads(shown.out)[0]["problems"] == 3
+        table = tierctl("status", *world.where)
+        assert "archived_object" in table.out + table.err
+        assert "aws s3api restore-object" in table.out + table.err
+        # Objects that are not archived have other findings in verify, which status leaves out.
+        world.store.restored = True
+        for command in (("status",), ("verify",), ("verify", "--deep"), ("fetch",)):
+            ran = tierctl(*command, *world.where)
+            assert ran.code == 0, ran.err

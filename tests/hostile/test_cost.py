@@ -135,7 +135,7 @@ def test_limit_factor_raises_every_limit_of_data(tmp_path: Path, monkeypatch: py
     read = measured(tmp_path, "fetch", *world.where, "--limit-factor", "2")
     assert (read.code, read.rows[0]["value"]) == (0, "x" * size)
     settings = tmp_path / "settings.toml"
-    settings.write_text("limit-factor = 2\n")
+    settings.write_text("[profiles.default]\nlimit-factor = 2\n")
     assert measured(tmp_path, "fetch", *world.where, "--config-file", settings).code == 0
     monkeypatch.setenv("TIERCTL_LIMIT_FACTOR", "2")
     assert measured(tmp_path, "fetch", *world.where).code == 0

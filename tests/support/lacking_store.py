@@ -66,8 +66,9 @@ class _Object:
 class LackingStore:
     """Serve one bucket during the block.
 
-    `archived` is a part of the keys whose objects are in GLACIER. The first `slow` requests are answered with
-    SlowDown. `is_careless` stores logs with a wrong last byte.
+    `archived` is a part of the keys whose objects are in GLACIER; they can be read only if they are
+    `restored`. The first `slow` requests are answered with SlowDown. `is_careless` stores logs with a wrong
+    last byte.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class LackingStore:
     ) -> None:
         self.lacks = set(lacks)
         self.archived = archived
+        self.restored = False
         self.slow = slow
         self.is_careless = is_careless
         self.objects: dict[str, _Object] = {}
@@ -145,6 +147,13 @@ class LackingStore:
         }
         return next((lack for lack, refuses in is_refused.items() if refuses and lack in self.lacks), None)
 
+    @property
+    def restore(self) -> str:
+        """The header x-amz-restore of archived objects."""
+        if self.restored:
+            return 'ongoing-request="false", expiry-date="Fri, 21 Dec 2040 00:00:00 GMT"'
+        return 'ongoing-request="true"'
+
     def is_archived(self, key: str) -> bool:
         """Return whether the object is in GLACIER."""
         return bool(self.archived) and self.archived in key
@@ -178,13 +187,14 @@ class _Handler(BaseHTTPRequestHandler):
         if stored is None:
             return self._error(404, "NoSuchKey", key)
         is_archived = self.store.is_archived(key)
-        if is_archived and self.command == "GET":
+        if is_archived and self.command == "GET" and not self.store.restored:
             return self._error(403, "InvalidObjectState", "The operation is not valid for the storage class")
         answer = {
             **stored.headers,
             "ETag": stored.tag,
             "Last-Modified": formatdate(stored.written_s, usegmt=True),
             **({"x-amz-storage-class": "GLACIER"} if is_archived else {}),
+            **({"x-amz-restore": self.store.restore} if is_archived else {}),
         }
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("range", ""))
         if span is None:

@@ -37,7 +37,7 @@ from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.metrics import Scope
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.verify.findings import Finding, FindingKind
+from tierctl.verify.findings import Finding, FindingKind, FoundIn
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 WAITING = frozenset(
@@ -138,11 +138,11 @@ class Status(TableResult):
 def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     """Return the status of the selected topics, of the tier's metadata, and of tierctl's last runs.
 
-    Problems are the findings of `verify` that need no objects of the tier and are more than information, and
-    segments of the log directories that KIP-917's limit keeps from the tier. The copy lag has the segments
-    that `copy` would copy now, and those that wait for a limit. The state is that of `whole_metadata`. Raise
-    NotFoundError if the selection does not exist, the errors of the metadata and the cluster, and those of
-    `require_own_tier` for a tier that the request names.
+    Problems are the findings of `verify` that need no objects of the tier and are more than information,
+    archived objects in the listing of a tier on S3, and segments of the log directories that KIP-917's limit
+    keeps from the tier. The copy lag has the segments that `copy` would copy now, and those that wait for a
+    limit. The state is that of `whole_metadata`. Raise NotFoundError if the selection does not exist, the
+    errors of the metadata and the cluster, and those of `require_own_tier` for a tier that the request names.
     """
     copying = request_as(CopyRequest, request)
     breaches: dict[TopicIdPartition, Reason] = {}
@@ -197,10 +197,19 @@ def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
 
 
 def _findings(request: StatusRequest, metadata: RemoteLogMetadataManager) -> list[Finding]:
-    """Return the findings of `verify` that are more than information; objects are not examined."""
-    asked = replace(request_as(VerifyRequest, request), remote=None)
+    """Return the findings of `verify` that are more than information.
+
+    Only archived objects are findings: a store without archive classes is not listed.
+    """
+    remote = request.remote if (request.remote or "").startswith("s3:") else None
+    asked = replace(request_as(VerifyRequest, request), remote=remote)
     with verify(asked, metadata=metadata) as found:
-        return [finding for finding in found if finding.severity is not Severity.INFO]
+        return [
+            finding
+            for finding in found
+            if finding.severity is not Severity.INFO
+            and (finding.kind.row.found_in is FoundIn.METADATA or finding.kind is FindingKind.ARCHIVED_OBJECT)
+        ]
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:

@@ -6,15 +6,24 @@ answer. The parser here takes 2 ms; a page of an unusual form is left to botocor
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from html import unescape
-from typing import Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
 from botocore import handlers
+from botocore.exceptions import ClientError
 
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.stores.inspection import ARCHIVE_CLASSES
 
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_REQUESTS_MAX = 16
 _BEFORE_PARSING = "before-parse.s3.*"
 _CHECK_OF_BODY = getattr(handlers, "_handle_200_error", None)
 """botocore's check for incomplete bodies and for errors; the check parses the whole body once more."""
@@ -29,21 +38,38 @@ _TAG = re.compile(rb"<ETag>([^<]*)</ETag>")
 _CLASS = re.compile(rb"<StorageClass>([^<]*)</StorageClass>")
 
 
-def remote_objects(page: Iterable[Mapping[str, Any]], prefix: str) -> Iterator[RemoteObject]:
+def remote_objects(
+    s3: "S3Client", bucket: str, page: Iterable[Mapping[str, Any]], prefix: str
+) -> Iterator[RemoteObject]:
     """Yield the objects of a page; their keys are relative to `prefix`.
 
     Objects without bytes whose key ends with `/` are left out: mounts and consoles write them for folders.
+    Archived objects that are restored for some days can be read: they have no `archive_class`.
     """
+    page = list(page)
+    archived = [found["Key"] for found in page if found.get("StorageClass") in ARCHIVE_CLASSES]
+    restored: set[str] = set()
+    if archived:
+        with ThreadPoolExecutor(_REQUESTS_MAX) as threads:
+            is_restored = threads.map(partial(_is_restored, s3, bucket), archived)
+            restored = set(compress(archived, is_restored))
     for found in page:
         if not found["Size"] and found["Key"].endswith("/"):
             continue
-        archive_class = found.get("StorageClass")
+        archive_class = None if found["Key"] in restored else found.get("StorageClass")
         yield RemoteObject(
             found["Key"].removeprefix(prefix),
             found["Size"],
             int(found["LastModified"].timestamp() * 1000),
             archive_class=archive_class if archive_class in ARCHIVE_CLASSES else None,
         )
+
+
+def _is_restored(s3: "S3Client", bucket: str, key: str) -> bool:
+    """Return whether an archived object is restored now; False if the store does not say it."""
+    with suppress(ClientError):
+        return 'ongoing-request="false"' in s3.head_object(Bucket=bucket, Key=key).get("Restore", "")
+    return False
 
 
 def parse_listings(events: Any) -> None:

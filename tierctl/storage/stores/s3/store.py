@@ -237,7 +237,7 @@ class S3Store:
         with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
             paginate = self._s3.get_paginator("list_objects_v2").paginate
             for page in object_pages(paginate, self._bucket, self._prefix + prefix):
-                yield from remote_objects(page, self._prefix)
+                yield from remote_objects(self._s3, self._bucket, page, self._prefix)
 
     def list_folder(self, prefix: str) -> FolderListing:
         """Implement `ObjectStore.list_folder`: S3 lists the common prefixes that end with `/`."""
@@ -250,7 +250,7 @@ class S3Store:
             for page in pages:
                 found = page.get("CommonPrefixes", ())
                 folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
-                objects += remote_objects(page.get("Contents", ()), self._prefix)
+                objects += remote_objects(self._s3, self._bucket, page.get("Contents", ()), self._prefix)
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:

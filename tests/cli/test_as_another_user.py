@@ -1,0 +1,212 @@
+"""Runs as a user other than root: nothing that a third user can write is used."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.cli.shell import Ran, environment, tierctl
+
+OPERATOR, OTHER = 12345, 12346
+"""Two users, and their groups, without a name."""
+_RIGHTS = ("+dac_read_search", "--ambient-caps=+dac_read_search")
+"""Lets the operator read Python's packages, which root may have at a place of its own; it allows no write."""
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can run as another user"
+)
+
+
+def operator(*args: object, cwd: Path | None = None, **env: str) -> Ran:
+    """Run one command line as the operator."""
+    person = (f"--reuid={OPERATOR}", f"--regid={OPERATOR}", "--clear-groups", "--inh-caps", *_RIGHTS)
+    done = subprocess.run(
+        ["setpriv", *person, sys.executable, "-m", "tierctl", *map(str, args)],
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONPATH=os.pathsep.join(sys.path), **env),
+        cwd=cwd,
+        timeout=120,
+        check=False,
+    )
+    return Ran.of(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder of the operator; pytest's own are closed to other users than root."""
+    with TemporaryDirectory() as outer:
+        Path(outer).chmod(0o755)
+        made = Path(outer) / "folder"
+        made.mkdir()
+        os.chown(made, OPERATOR, OPERATOR)
+        yield made
+
+
+def owned(path: Path, user: int, mode: int) -> Path:
+    os.chown(path, user, user)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("user", "mode", "why"),
+    [
+        (OPERATOR, 0o600, None),
+        (0, 0o644, None),
+        (OTHER, 0o644, f"belongs to user {OTHER}"),
+        (OPERATOR, 0o666, "can be written by every user"),
+        (OPERATOR, 0o664, "can be written by its group"),
+    ],
+)
+def test_settings(user: int, mode: int, why: str | None, folder: Path) -> None:
+    file = folder / "tierctl.toml"
+    file.write_text('[profiles.default]\nmetadata = "/planted"\n')
+    owned(file, user, mode)
+    here, named = operator("segments", cwd=folder), operator("segments", "--config-file", file)
+    if why is None:
+        assert f"settings of {file} are used" in here.err
+        assert "/planted" in here.err
+        assert "/planted" in named.err
+    else:
+        assert here.err.startswith("warning: ./tierctl.toml is not read: ")
+        assert why in here.err
+        assert "--metadata is missing" in here.err
+        assert (named.code, why in named.err) == (2, True)
+
+
+@pytest.fixture
+def where(capture: Callable[[str], Path]) -> tuple[object, ...]:
+    root = capture("tiered-cluster")
+    return "--metadata", root / "before", "--remote", root / "before-remote"
+
+
+@pytest.mark.parametrize(
+    ("user", "mode", "why"),
+    [
+        (OPERATOR, 0o600, None),
+        (0, 0o644, None),
+        (OTHER, 0o644, f"belongs to user {OTHER}"),
+        (OPERATOR, 0o602, "can be written by every user"),
+    ],
+)
+def test_a_plan(user: int, mode: int, why: str | None, where: tuple[object, ...], folder: Path) -> None:
+    plan = folder / "plan.json"
+    assert tierctl("sweep", *where, "--plan-out", plan).code == 0
+    owned(plan, user, mode)
+    ran = operator("apply", plan, *where)
+    if why is None:
+        assert ran.code == 0, ran.err
+    else:
+        assert (ran.code, ran.out) == (4, "")
+        assert f"plan {plan} is not read: " in ran.err
+        assert why in ran.err
+
+
+@pytest.mark.parametrize(
+    ("user", "mode", "why"),
+    [
+        (OPERATOR, 0o700, None),
+        (OTHER, 0o755, f"belongs to user {OTHER}"),
+        (OPERATOR, 0o777, "can be written by every user"),
+        (OPERATOR, 0o770, "can be written by its group"),
+    ],
+)
+def test_a_state_directory(
+    user: int, mode: int, why: str | None, where: tuple[object, ...], folder: Path
+) -> None:
+    state = folder / "state"
+    state.mkdir()
+    owned(state, user, mode)
+    ran = operator("segments", *where, "--state-dir", state)
+    if why is None:
+        assert ran.code in {0, 3}, ran.err
+        assert {path.stat().st_uid for path in state.iterdir()} == {OPERATOR}
+    else:
+        assert (ran.code, ran.out) == (4, "")
+        assert f"--state-dir {state} is not used: {state} {why}" in ran.err
+        assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("owner", [OPERATOR, OTHER, 0])
+def test_a_log_through_a_link(owner: int, folder: Path) -> None:
+    target, link = folder / "bashrc", folder / "log"
+    target.write_text("before\n")
+    owned(target, OPERATOR, 0o644)
+    link.symlink_to(target)
+    os.chown(link, owner, owner, follow_symlinks=False)
+    ran = operator("segments", "--metadata", folder, "--log-file", link)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--log-file {link}: it is a link" in ran.err
+    assert target.read_text() == "before\n"
+
+
+def test_a_page_through_a_link_of_another_user(where: tuple[object, ...], folder: Path) -> None:
+    """A link of this user or root is followed: a web server's folder may have one."""
+    own, planted = folder / "own.html", folder / "planted.html"
+    for link, user in ((own, OPERATOR), (planted, OTHER)):
+        link.symlink_to(folder / f"page-of-{user}")
+        os.chown(link, user, user, follow_symlinks=False)
+    assert operator("report", *where, "--html", own).code == 0
+    assert (folder / f"page-of-{OPERATOR}").stat().st_uid == OPERATOR
+    ran = operator("report", *where, "--html", planted)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--html {planted} is a link of another user" in ran.err
+    assert not (folder / f"page-of-{OTHER}").exists()
+
+
+def test_files_made_in_advance_get_owner_and_mode_of_the_run(where: tuple[object, ...], folder: Path) -> None:
+    """The folder is sticky, as /tmp: another user made the files of the run before."""
+    cases: dict[str, tuple[tuple[object, ...], int]] = {
+        "plan": (("sweep", *where, "--plan-out"), 0o600),
+        "page": (("report", *where, "--html"), 0o644),
+        "metrics": (("segments", *where, "--metrics-file"), 0o644),
+    }
+    for name, (words, mode) in cases.items():
+        file = folder / name
+        file.touch()
+        owned(file, OTHER, 0o666)
+        ran = operator(*words, file)
+        assert ran.code == 0, ran.err
+        found = file.stat()
+        assert (name, found.st_uid, stat.S_IMODE(found.st_mode)) == (name, OPERATOR, mode)
+    assert json.loads((folder / "plan").read_text())["steps"] is not None
+
+
+@pytest.mark.parametrize(
+    ("user", "mode", "why"),
+    [
+        (OPERATOR, 0o700, None),
+        (OTHER, 0o777, f"belongs to user {OTHER}"),
+        (OPERATOR, 0o1777, "can be written by every user"),
+    ],
+)
+def test_the_folder_of_the_files_for_spark_submit(
+    user: int, mode: int, why: str | None, where: tuple[object, ...], folder: Path
+) -> None:
+    kept = folder / "kept"
+    kept.mkdir()
+    owned(kept, user, mode)
+    words = ("submit", "--submit-dir", kept, "--master", "spark://127.0.0.1:1", "--no-check", "--")
+    command = (*words, "segments", *where, "--engine", "spark")
+    ran = operator(*command)
+    if why is not None:
+        assert (ran.code, f"--submit-dir: {kept} {why}" in ran.err) == (2, True), ran.err
+        assert list(kept.iterdir()) == []
+        return
+    assert ran.code == 0, ran.err
+    script = kept / "tierctl-main.py"
+    assert (script.stat().st_uid, stat.S_IMODE(script.stat().st_mode)) == (OPERATOR, 0o644)
+    owned(script, OTHER, 0o666)
+    script.write_text("import os\n")
+    again = operator(*command)
+    assert again.code == 0, again.err
+    assert (script.stat().st_uid, stat.S_IMODE(script.stat().st_mode)) == (OPERATOR, 0o644)
+    assert script.read_text() != "import os\n"
