@@ -1,6 +1,7 @@
 """Copies, sweeps and reads with stores that lack what some stores lack, by the command line."""
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -8,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, StoreRefused
 from tierctl.model import RemoteLogSegmentState
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.retry import object_tier
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World
@@ -210,3 +213,22 @@ def test_status_shows_archived_objects_until_they_are_restored(lacking: Open, ti
         for command in (("status",), ("verify",), ("verify", "--deep"), ("fetch",)):
             ran = tierctl(*command, *world.where)
             assert ran.code == 0, ran.err
+
+
+def test_executors_use_the_checksum_settings_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = TierSpec(f"s3://{BUCKET}/tier", layout="kafka")
+    with LackingStore({Lack.CHECKSUMS}) as store:
+        store.found(monkeypatch)
+        for name, value in WITHOUT_CHECKSUMS.items():
+            monkeypatch.setenv(name, value)
+        sent = pickle.dumps(spec.resolved(open_tier(spec)))
+        for name in WITHOUT_CHECKSUMS:
+            monkeypatch.delenv(name)
+        received = object_tier(open_tier(pickle.loads(sent)))
+        assert received is not None
+        received.store.put_all({"a": b"data"})
+        assert store.objects["tier/a"].body == b"data"
+        own = object_tier(open_tier(spec))
+        assert own is not None
+        with pytest.raises(StoreRefused):
+            own.store.put_all({"b": b"data"})

@@ -74,9 +74,9 @@ def status(
 
     Exit 0 if the tier is healthy, and 3 if an operator must act: on findings of verify that are more than
     information, or on copies that KIP-917's limit stopped, which --state-dir records. status does not examine
-    the objects of the tier, as verify does; of a tier on S3 it lists them, to show archived ones. To show the copy lag and stopped copies, status needs --log-dir and
-    settings that enable the topics. The copy lag is what copy would copy now, and what waits for a
-    transaction or a limit.
+    the objects of the tier, as verify does; of a tier on S3 it lists them, to show archived ones. To show the
+    copy lag and stopped copies, status needs --log-dir and settings that enable the topics. The copy lag is
+    what copy would copy now, and what waits for a transaction or a limit.
     """
     request = request_of(commands.StatusRequest, ctx)
     if show is Show.RUNS and request.state_dir is None:

@@ -1,6 +1,7 @@
 """Objects in the file systems that pyarrow.fs supports: gs://, abfs://, viewfs://."""
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
@@ -9,8 +10,10 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from tierctl.errors import (
+    AuthenticationError,
     RemoteResourceNotFound,
     RemoteStorageError,
+    StoreRefused,
     StoreWriteFailed,
     StoreWriteUnknown,
     TierctlError,
@@ -29,6 +32,9 @@ from tierctl.storage.stores.base import (
 from tierctl.storage.throttle import UNLIMITED, Throttle
 
 READ_BYTES = 1 << 18
+# The texts of Google's and Azure's clients and of HDFS: pyarrow has no codes. Paths are in the texts, too.
+_NOT_ALLOWED = re.compile(r"Azure Error: \[\w*\] 40[13] |AccessControlException")
+_REFUSED = re.compile(r"\((?:UNIMPLEMENTED|INVALID_ARGUMENT):|Azure Error: \[\w*\] (?:400|405|501) ")
 _GCS = frozenset({"gs", "gcs"})
 _GCS_RETRIES_S = 20
 """How long the client of GCS repeats a failed request; its own default is 15 minutes."""
@@ -36,12 +42,20 @@ _GCS_RETRIES_S = 20
 
 @contextmanager
 def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
-    """Raise pyarrow's errors as `error`, or as RemoteResourceNotFound for a missing object."""
+    """Raise pyarrow's errors as `error`, or as RemoteResourceNotFound for a missing object.
+
+    Refusals, which the next attempt gets, too, are AuthenticationErrors and StoreRefused.
+    """
     try:
         yield
     except FileNotFoundError as e:
         raise RemoteResourceNotFound(f"{doing}: it does not exist") from e
     except (OSError, pa.ArrowException) as e:
+        if isinstance(e, PermissionError) or _NOT_ALLOWED.search(str(e)):
+            hint = "check the credentials of this process, and their rights on the bucket and folder"
+            raise AuthenticationError(f"{doing}: {e}", hint=hint) from e
+        if isinstance(e, NotImplementedError) or _REFUSED.search(str(e)):
+            raise StoreRefused(f"{doing}: {e}", hint="no retry helps: the store lacks the operation") from e
         raise error(f"{doing}: {e}") from e
 
 
@@ -131,7 +145,7 @@ class ArrowStore:
             try:
                 with _translated(f"deleting {self._root}{key}"), suppress(FileNotFoundError):
                     self._fs.delete_file(self._root + key)
-            except RemoteStorageError as e:
+            except TierctlError as e:
                 errors[key] = e
         return errors
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 from tierctl.errors import (
     RemoteObjectDiffers,
@@ -29,12 +29,21 @@ Source = HashedFile | bytes
 """The content of an object. A store must refuse the bytes of a file that have another checksum by now."""
 
 
+ChecksumUse = Literal["when_supported", "when_required"]
+"""Values of botocore's settings about checksums."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The server that a store's requests go to, where the store's URI does not name it. None: not set."""
+    """The server that a store's requests go to, where the store's URI does not name it. None: not set.
+
+    The checksums are botocore's settings `request_checksum_calculation` and `response_checksum_validation`.
+    """
 
     url: str | None = None
     region: str | None = None
+    request_checksums: ChecksumUse | None = None
+    response_checksums: ChecksumUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from tierctl.storage.stores.base import ChecksumUse
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
@@ -14,6 +16,12 @@ _ONLY_IF_REQUIRED = "when_required"
 def encoded_crc(crc: int) -> str:
     """Return a CRC-32C in S3's encoding."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
+
+
+def checksum_settings(s3: S3Client) -> tuple[ChecksumUse, ChecksumUse]:
+    """Return the settings of requests and responses, for a client of another process."""
+    config: Any = s3.meta.config
+    return config.request_checksum_calculation, config.response_checksum_validation
 
 
 def sends_checksums(s3: S3Client) -> bool:

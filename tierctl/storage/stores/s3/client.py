@@ -57,6 +57,8 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
             read_timeout=READ_TIMEOUT_S,
             retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
             max_pool_connections=32,
+            request_checksum_calculation=endpoint.request_checksums,
+            response_checksum_validation=endpoint.response_checksums,
         ),
     )
     chosen: Any = client.meta.config

@@ -35,7 +35,7 @@ from tierctl.storage.stores.base import (
 from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
 from tierctl.storage.stores.s3.bucket import S3Bucket
 from tierctl.storage.stores.s3.bulk import DELETE_BATCH, Deletions, listed_objects
-from tierctl.storage.stores.s3.checksums import checksum_mode, crc_field, encoded_crc
+from tierctl.storage.stores.s3.checksums import checksum_mode, checksum_settings, crc_field, encoded_crc
 from tierctl.storage.stores.s3.client import require_endpoint, s3_client
 from tierctl.storage.stores.s3.conditions import ConditionFailed, conditional
 from tierctl.storage.stores.s3.confirmed import ConfirmedWrites
@@ -85,12 +85,12 @@ class S3Store:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Implement `ObjectStore.endpoint`; the address may come from this process's environment."""
+        """Implement `ObjectStore.endpoint`: what this process's environment and AWS files may state."""
         meta = self._s3.meta
         host = urlsplit(meta.endpoint_url).hostname or ""
         # The URLs of AWS's own endpoints depend on the bucket, so another process must derive them again.
         aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-        return Endpoint(None if aws else meta.endpoint_url, meta.region_name)
+        return Endpoint(None if aws else meta.endpoint_url, meta.region_name, *checksum_settings(self._s3))
 
     @property
     def delete_batch(self) -> int:
