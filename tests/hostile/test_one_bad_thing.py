@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.wire.batches.record_batch import CompressionType, batches
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.hostile.worlds import World, joined, plain_batch
 from tests.storage.segments import metadata_of
+from tests.wire.batches.messages import message, wrapper
 
 LARGEST = (1 << 63) - 1
 RECORDS: dict[str, dict[str, Any]] = {
@@ -112,3 +114,50 @@ def test_events_of_the_future_keep_their_partition_only(
         )
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         assert str(made.topic) in {row["topic"] for row in rows}
+
+
+@pytest.mark.parametrize("kind", [None, CompressionType.GZIP, CompressionType.LZ4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_metadata_in_old_formats_are_read_whole(
+    magic: int, kind: CompressionType | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The offset in the head of compressed messages is that of the last one."""
+    world = World(tmp_path)
+    for number in range(9):
+        start = 10 * number
+        log = joined([plain_batch(offset, b"value") for offset in range(start, start + 10)])
+        world.segment(number, log, start_offset=start, end_offset=start + 9)
+    expected = _read(world, capfd)
+    assert len(expected) == 9
+    for file in world.metadata.glob("__remote_log_metadata-*/*.log"):
+        records = [record for batch in batches(file.read_bytes()) for record in batch.records()]
+        groups = [records[at : at + 5] for at in range(0, len(records), 5)]
+        wrappers = (wrapper(each, magic, kind or CompressionType.NONE) for each in groups)
+        parts = wrappers if kind else (message(each, magic) for each in records)
+        file.write_bytes(joined(list(parts)))
+        for index in (*file.parent.glob("*.index"), *file.parent.glob("*.timeindex")):
+            index.unlink()
+    assert _read(world, capfd) == expected
+    state = tmp_path / "state"
+    for _ in range(2):
+        assert _read(world, capfd, "--state-dir", str(state)) == expected
+    partition = metadata_partition(metadata_of(0).topic_id, 0, 50)
+    for start in range(18):
+        words = [
+            "format",
+            "--metadata",
+            str(world.metadata),
+            "--metadata-partition",
+            str(partition),
+            "--from-offset",
+            str(start),
+        ]
+        assert run([*words, "-o", "jsonl"]) == 0
+        assert len(capfd.readouterr().out.splitlines()) == 18 - start
+    world.segment(9, plain_batch(90, b"value"), start_offset=90, end_offset=90)
+    assert _read(world, capfd, "--state-dir", str(state)) == [*expected, 90]
+
+
+def _read(world: World, capfd: pytest.CaptureFixture[str], *more: str) -> list[Any]:
+    assert run(["segments", *world.where, "-o", "jsonl", *more]) == 0, capfd.readouterr().err
+    return [json.loads(line)["start_offset"] for line in capfd.readouterr().out.splitlines()]

@@ -12,7 +12,14 @@ import numpy as np
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.files import LOCAL, LogFiles
 from tierctl.wire.batches.chunks import RecordChunk, chunk_of, empty_chunk, gap
-from tierctl.wire.batches.segment_file import LogBytes, Mark, is_good_batch, scan_windows, skip_to, torn_note
+from tierctl.wire.batches.segment_file import (
+    LogBytes,
+    Mark,
+    first_offset_at,
+    scan_windows,
+    skip_to,
+    torn_note,
+)
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
@@ -200,18 +207,19 @@ class PartitionLog:
         marks = self._marks_of(base)
         known = bisect_right(marks, offset, key=lambda mark: mark[0])
         start = marks[known - 1][1] if known else 0
-        if start and not is_good_batch(file, start):
+        if start and first_offset_at(file, start) is None:
             # The index belongs to another file, or the batch at that position is damaged.
             marks.clear()
             start = 0
         passed: list[Mark] = []
         found = skip_to(file, start, offset, marks=passed)
-        if found is None or not is_good_batch(file, found[0]):
+        first_offset = None if found is None else first_offset_at(file, found[0])
+        if found is None or first_offset is None:
             return 0, base
         for mark in passed:
             if mark not in marks:
                 insort(marks, mark)
-        return found
+        return found[0], first_offset
 
     def _marks_of(self, base: int) -> list[Mark]:
         """Return known positions of batches in a segment; at first those in the segment's offset index."""

@@ -30,15 +30,11 @@ Source = HashedFile | bytes
 
 
 ChecksumUse = Literal["when_supported", "when_required"]
-"""Values of botocore's settings about checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The server that a store's requests go to, where the store's URI does not name it. None: not set.
-
-    The checksums are botocore's settings `request_checksum_calculation` and `response_checksum_validation`.
-    """
+    """The server of a store, where its URI does not name it, and botocore's checksums. None: not set."""
 
     url: str | None = None
     region: str | None = None

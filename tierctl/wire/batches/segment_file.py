@@ -115,7 +115,7 @@ def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
 def skip_to(
     file: LogBytes, position: int, offset: int, *, marks: list[Mark] | None = None
 ) -> tuple[int, int] | None:
-    """Return position and base offset of the last batch from `position` on that begins at or below `offset`.
+    """Return position and offset of the last batch from `position` on whose head has `offset` or a lower one.
 
     Follows the length fields without checking the batches. Return None if the first batch begins above
     `offset`, or if offsets descend, which shows that a length field is wrong. Append some of the visited
@@ -140,13 +140,17 @@ def skip_to(
     return found
 
 
-def is_good_batch(file: LogBytes, position: int) -> bool:
-    """Return whether a batch with a correct CRC begins at `position`."""
+def first_offset_at(file: LogBytes, position: int) -> int | None:
+    """Return the base offset of the batch with a correct CRC at `position`; None if there is none.
+
+    In its head, a compressed message of format 0 or 1 has the offset of its last message.
+    """
     head = file.read(position, _HOP.size)
     if len(head) < _HOP.size:
-        return False
+        return None
     _, length = _HOP.unpack(head)
     if not _LENGTH_MIN <= length <= file.size_bytes - position - _HOP.size:
-        return False
+        return None
     heads = scan_heads(file.read(position, _HOP.size + length))
-    return len(heads) == 1 and not heads.bad and heads.torn is None
+    is_good = len(heads) == 1 and not heads.bad and heads.torn is None
+    return int(heads.base_offsets[0]) if is_good else None
