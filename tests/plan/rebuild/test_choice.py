@@ -58,6 +58,14 @@ CASES: dict[str, Case] = {
         *([*ONE, *(object_set(9, start, 0, LOG, half=True) for start in (200, 201))], 0, None),
         *(FIVE, [K.INCOMPLETE_SET], [K.SAME_SEGMENT_ID]),
     ),
+    "half at the last offset of the chain": (
+        *([*ONE[:2], object_set(9, 199, 0, LOG, half=True)], 0, None),
+        *(FIVE[:2], [K.INCOMPLETE_SET], []),
+    ),
+    "half at the last offset of a hole that is local": (
+        *([*ONE[:2], object_set(9, 299, 0, LOG, half=True), *ONE[3:]], 0, 200),
+        *(FIVE[:2], [K.INCOMPLETE_SET], [K.ABOVE_HOLE] * 2),
+    ),
     "half at the end": (
         *([*ONE[:2], object_set(9, 200, 0, LOG, half=True)], 0, None),
         *(FIVE[:2], [], [K.NOT_SERVED]),
@@ -86,11 +94,23 @@ def test_cases(case: str) -> None:
     assert kinds(choice) == (discarded, left)
 
 
-def test_a_half_set_gets_the_offsets_and_epochs_of_the_segment_that_serves_its_start() -> None:
-    sets = [*ONE, object_set(9, 120, 0, LOG, half=True)]
-    ((invented, _),) = choose(sets, lineage_of_sets(sets), log_start_offset=0).discarded
-    assert (invented.start_offset, invented.end_offset) == (120, 199)
-    assert invented.segment_leader_epochs == ((0, 120), (2, 150))
+@pytest.mark.parametrize(
+    ("start", "served_to", "epochs"),
+    [
+        (120, 149, ((0, 120),)),
+        (120, 150, ((0, 120), (2, 150))),
+        (120, 199, ((0, 120), (2, 150))),
+        (20, 99, ((0, 20),)),
+    ],
+)
+def test_a_half_set_gets_the_offsets_and_epochs_of_the_segment_that_serves_its_start(
+    start: int, served_to: int, epochs: Pairs
+) -> None:
+    served = object_set(7, start // 100 * 100, served_to, LOG), object_set(8, served_to + 1, 499, LOG)
+    sets = [*ONE[: start // 100], *served, object_set(9, start, 0, LOG, half=True)]
+    ((invented, _),) = choose(sets, Lineage(LOG), log_start_offset=0).discarded
+    assert (invented.start_offset, invented.end_offset) == (start, served_to)
+    assert invented.segment_leader_epochs == epochs
 
 
 def test_a_compacted_segment_ends_where_the_next_one_begins() -> None:

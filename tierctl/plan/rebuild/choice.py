@@ -234,15 +234,12 @@ class _Placed:
         start = listed.start_offset
         serving = next(self._serving(start), None)
         end = start if serving is None else serving.end_offset
-        epoch = self.lineage.epoch_for_offset(start)
-        first = self.lineage.entries[0].epoch if epoch is None else epoch
-        later = self.lineage.entries_in_range(start, end + 1)[1:] if epoch is not None else ()
         return replace(
             self.chain[-1] if serving is None else serving,
             segment_id=listed.segment_id,
             start_offset=start,
             end_offset=end,
-            segment_leader_epochs=((first, start), *((e.epoch, e.start_offset) for e in later)),
+            segment_leader_epochs=self.lineage.entries_in_range(start, end + 1),
             custom_metadata=None,
         )
 
