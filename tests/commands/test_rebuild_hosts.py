@@ -5,11 +5,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
 from tierctl import files
 from tierctl.apply.labels import observe
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
+from tierctl.report.schemas import schemas
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
@@ -141,7 +143,9 @@ def test_each_host_writes_the_same_bytes(hosts: Hosts, damaged: Callable[[Hosts]
     assert planned.code == 0, planned.err
     for line in ("brokers 1, 2 have replicas", "1. copy", "to the hosts of brokers 2", "4. when the hosts"):
         assert line in planned.err
-    digest = json.loads(hosts.saved.read_text())["hosts"]["sha256"]
+    saved = json.loads(hosts.saved.read_text())
+    jsonschema.validate(saved, schemas()["plan.schema.json"])
+    digest = saved["hosts"]["sha256"]
     before = hosts.everything(3)
     for node in (2, 1):
         ran = hosts.apply(node)

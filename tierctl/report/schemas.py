@@ -107,6 +107,7 @@ def _plan() -> Schema:
         "options": {"type": "object"},
         "settings": _map_of({"type": "object"}),
         "log_starts": _map_of(_NUMBER),
+        "hosts": _hosts(),
         "digest": _TEXT,
         "outcomes": {"type": "array", "items": _row(OUTCOMES)},
         "conclusion": _TEXT,
@@ -114,10 +115,33 @@ def _plan() -> Schema:
     description = (
         "Printed by: copy, sweep, delete, rebuild, restore and apply with --output json; written by "
         "--plan-out. With --apply it has outcomes, and a conclusion if the operator must do something first. "
-        "`read` has the next offset of each metadata partition."
+        "`read` has the next offset of each metadata partition. `hosts` is what each of several hosts writes "
+        "into its metadata partitions: a rebuild for brokers whose log directories are on different hosts."
     )
     return _head("plan", "Plan", description, PLAN_VERSION) | _object(
-        properties, optional={"outcomes", "conclusion"}
+        properties, optional={"hosts", "outcomes", "conclusion"}
+    )
+
+
+def _hosts() -> Schema:
+    """Return the schema of `HostsPlan`."""
+    entries: Schema = {"type": "array", "items": _ITEMS[Kind.PAIRS]}
+    base = dict.fromkeys(("begin_offset", "end_offset", "size_bytes"), _NUMBER)
+    next_offset = {"type": ["integer", "null"]}
+    return _object(
+        {
+            "brokers": {"type": "array", "items": _NUMBER},
+            **dict.fromkeys(("made_by", "timestamp_ms", "event_broker_id"), _NUMBER),
+            "has_txn_index_empty": {"type": "boolean"},
+            "bases": {
+                "type": "array",
+                "items": _object({**base, "sha256": _TEXT, "leader_epochs": entries}),
+            },
+            "logs": _map_of(
+                _object({"start_offset": _NUMBER, "next_offset": next_offset, "lineage": entries})
+            ),
+            "sha256": _TEXT,
+        }
     )
 
 
