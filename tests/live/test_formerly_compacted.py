@@ -118,6 +118,8 @@ def test_rebuilt_metadata_serve_every_record(lost: Lost, twin: Broker) -> None:
         twin.await_idle()
         assert twin.offsets("earliest", *LOCAL) == lost.cluster.starts
         assert read(twin) == lost.cluster.records
+        found = check(twin)
+        assert (found.code, found.found("failed")) == (0, {}), found.rows
         assert tier(twin) == before
         twin.stop()
 
