@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -175,3 +176,11 @@ def test_an_object(fmt: str) -> None:
     assert "evil" in text
     if fmt == "json":
         assert json.loads(text) == {"a": 1, "b": [HOSTILE]}
+
+
+@pytest.mark.parametrize("unit", ["\x00", "a\x00", "\n", "\ud800x", "\u4e2d\u202e"])
+def test_a_long_text_is_escaped_as_a_short_one_in_a_short_time(unit: str) -> None:
+    text = unit * 400_000
+    began = time.process_time()
+    assert printable(text) == printable(unit) * 400_000
+    assert time.process_time() - began < 0.5

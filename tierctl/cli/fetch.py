@@ -81,7 +81,8 @@ BinaryOption = Annotated[
     option(
         "--binary",
         help="How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the "
-        "fields key_encoding and value_encoding state which.",
+        "fields key_encoding and value_encoding state which. Records of more than 8 MiB are written as "
+        "sha256, which is an error; --limit-factor raises the limit.",
         panel=options.SHOW,
     ),
 ]
