@@ -241,9 +241,12 @@ def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[
             if found.note is not None:
                 resources.progress.note(found.note)
 
+    has_read = False
     with resources, ExitStack() as opened:
-        yield from islice(rows(opened), request.max_records)
-    return resources.problems.exit_code
+        for row in islice(rows(opened), request.max_records):
+            has_read = True
+            yield row
+    return resources.problems.exit_code_of(has_read=has_read)
 
 
 def _offset_count(request: FetchRequest, partitions: Iterable[ReadablePartition]) -> int | None:
@@ -278,7 +281,7 @@ def _record_texts(
                 yield found.text
             if found.note is not None:
                 resources.progress.note(found.note)
-    return resources.problems.exit_code
+    return resources.problems.exit_code_of(has_read=bool(seen))
 
 
 def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[PrintStep]":

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import AuthenticationError, CorruptInputError, ObjectArchived
 from tierctl.model import IndexType
 from tierctl.read.batch_stream import BatchStream
 from tierctl.read.index_lookup import Indexes, Report
@@ -119,6 +119,9 @@ class AbortedTransactions:
         except CorruptInputError as e:
             self._report(e.within(f"the transaction index of {segment.name}"))
             return None
+        except (AuthenticationError, ObjectArchived) as e:
+            self._report(e)
+            return None
         # A local segment without index has no aborts; by its metadata, a remote one has an index.
         return None if isinstance(segment, RemoteSegment) else ()
 
@@ -136,6 +139,9 @@ class AbortedTransactions:
             entries = None if data is None else decode_producer_snapshot(data)
         except CorruptInputError as e:
             self._report(e.within(f"the producer snapshot of {segment_range.segment.name}"))
+            return None
+        except (AuthenticationError, ObjectArchived) as e:
+            self._report(e)
             return None
         if entries is None:
             return None

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    ObjectArchived,
+    RemoteResourceNotFound,
+    TierctlError,
+)
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.read.batch_stream import SEARCH_BYTES_MAX, BatchStream, Damage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
@@ -107,7 +113,9 @@ class Indexes:
             return None if data is None else decode(data, segment.start_offset)
         except CorruptInputError as e:
             self._report(e.within(f"the {index_type.value} index of {segment.name}"))
-            return None
+        except (AuthenticationError, ObjectArchived) as e:
+            self._report(e)
+        return None
 
     def _rebuilt_of(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex] | None:
         if self._rebuilt is None or self._rebuilt[0] != segment:

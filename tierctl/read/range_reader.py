@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterator
 
 from tierctl.errors import (
+    AuthenticationError,
     CorruptInputError,
     LimitExceeded,
     NotFoundError,
+    ObjectArchived,
     RemoteResourceNotFound,
     SafetyRefusal,
     TierctlError,
+    UnsupportedFormatError,
 )
 from tierctl.read.batch_stream import BatchStream, Damage
 from tierctl.read.index_lookup import Indexes, Report
@@ -67,7 +70,7 @@ class RangeReader:
                     epochs_agree = epochs_agree and self._check_epoch(segment_range, batch)
                     yield batch
                     done = batch.head.last_offset
-        except (CorruptInputError, SafetyRefusal) as e:
+        except (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectArchived) as e:
             # Of the objects, not of the log's batches: a manifest or a chunk, or a name in the metadata.
             self._report_lost(e, max(done + 1, first), last)
         except RemoteResourceNotFound as e:
@@ -117,7 +120,11 @@ class RangeReader:
 
 
 def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
-    """Return `error`; if it reports damage, with the unreadable offsets in its hint."""
+    """Return `error`; if it reports what can't be read, with the unreadable offsets in its hint."""
+    if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectArchived):
+        way_out = "" if error.hint is None else f"{error.hint}; "
+        error.hint = f"{way_out}offsets {first} to {last} were not read, and reading continued after them"
+        return error
     if not isinstance(error, CorruptInputError):
         return error
     return type(error)(

@@ -29,3 +29,8 @@ class ToleratedErrors:
             if code in self._codes:
                 return code
         return min(self._codes, default=ExitCode.OK)
+
+    def exit_code_of(self, *, has_read: bool) -> ExitCode:
+        """Return the exit code of a run that `has_read` data: only one that read none lacks the rights."""
+        code = self.exit_code
+        return ExitCode.CORRUPT if has_read and code is ExitCode.AUTHENTICATION else code

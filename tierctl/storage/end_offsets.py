@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
 from tierctl.errors import (
     AuthenticationError,
@@ -12,10 +13,12 @@ from tierctl.errors import (
     RemoteTierMissing,
     TierctlError,
     TransferStopped,
+    UnsupportedFormatError,
     UsageError,
 )
 from tierctl.model import IndexType, ObjectPart, ObjectSet, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.layouts.log_facts import LogFacts, read_log_facts
 from tierctl.wire.batches.head_columns import scan_heads
 
 _ENTRY = struct.Struct(">ii")
@@ -52,18 +55,24 @@ def end_claims(sets: Sequence[ObjectSet]) -> Iterator[EndClaim]:
 def checked_end(remote: RemoteStorageManager, claim: EndClaim) -> ObjectSet:
     """Return the set; not understood if its last batch contradicts its manifest.
 
-    The last batch of a compacted log may end below the manifest's end offset, which only counts where another
-    set has these offsets. If the log of a contested set can't be read, the set is not understood, either.
+    The log of a set that overlaps is read whole: one of these sets is given up for the others. The last batch
+    of a compacted log, which has gaps, may end below the manifest's end offset; this only counts where
+    another set has these offsets. A set whose log is damaged is not understood, and a contested set whose log
+    can't be read.
     """
     segment = claim.known.segment
     assert segment is not None
     try:
-        last = _last_offset(remote, segment)
+        last = _facts(remote, segment).end_offset if claim.overlaps else _last_offset(remote, segment)
+        is_other = last > segment.end_offset or (
+            last < segment.end_offset and (claim.overlaps or not _facts(remote, segment).has_gaps)
+        )
     except (RemoteTierMissing, TransferStopped):
         raise
     except (UsageError, AuthenticationError, RemoteStorageError, CorruptInputError, LimitExceeded) as e:
-        return _unclear(claim.known, _with_hint(e)) if claim.is_contested else claim.known
-    if last > segment.end_offset or (claim.overlaps and last < segment.end_offset):
+        is_damaged = isinstance(e, CorruptInputError) and not isinstance(e, UnsupportedFormatError)
+        return _unclear(claim.known, _with_hint(e)) if claim.is_contested or is_damaged else claim.known
+    if is_other:
         return _unclear(
             claim.known,
             f"its manifest says that it ends at offset {segment.end_offset}, its last batch ends at {last}",
@@ -95,3 +104,13 @@ def _last_offset(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata
             "log", expected="whole batches at its end", found="other bytes", at=position, source=None
         )
     return int(heads.next_offsets[-1]) - 1
+
+
+def _facts(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> LogFacts:
+    """Read the whole log; its batches are checked."""
+
+    def open_range(start: int, end: int) -> BinaryIO:
+        return remote.fetch_log_segment(segment, start, end - 1)
+
+    size_bytes, key = segment.segment_size_in_bytes, f"segment {segment.segment_id}"
+    return read_log_facts(open_range, key, size_bytes, segment.start_offset)

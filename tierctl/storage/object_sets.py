@@ -14,11 +14,10 @@ from typing import TypeVar
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
-    RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
     TransferStopped,
-    UsageError,
+    UnsupportedFormatError,
 )
 from tierctl.in_order import in_order
 from tierctl.model import (
@@ -162,14 +161,22 @@ def derived_set(remote: RemoteStorageManager, listed: ListedSet) -> ObjectSet:
 
 
 def with_lineage(remote: RemoteStorageManager, known: ObjectSet) -> ObjectSet:
-    """Return the set with the lineage in its leader-epoch index; without it if the index can't be read."""
+    """Return the set with the lineage in its leader-epoch index; without it if the index can't be read.
+
+    Raise what the tier raises about itself.
+    """
     segment = known.segment
     if segment is None:
         return known
     try:
         with remote.fetch_index(segment, IndexType.LEADER_EPOCH) as stream:
             return replace(known, lineage=read_leader_epoch_checkpoint(stream.read()))
-    except (UsageError, RemoteResourceNotFound, CorruptInputError, AuthenticationError):
+    except (RemoteTierMissing, TransferStopped):
+        raise
+    except (CorruptInputError, AuthenticationError):
+        return known
+    except RemoteStorageError as e:
+        require_store(remote, e)
         return known
 
 
@@ -178,7 +185,7 @@ def producer_snapshot(remote: RemoteStorageManager, segment: RemoteLogSegmentMet
     try:
         with remote.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) as stream:
             return stream.read()
-    except UsageError:
+    except UnsupportedFormatError:
         return None
 
 

@@ -1,296 +1,153 @@
-"""Objects that are not understood: no plan gives them up, and no log start follows from their absence."""
+"""Objects that are not understood: no plan gives a set up, and no log start follows from an absence.
 
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise, product
-from pathlib import Path
+One table: each mutation of an object, as each command meets it that decides from objects.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import pytest
-from tierctl.errors import AuthenticationError, RemoteStorageError, TierctlError
+from tierctl.errors import AuthenticationError, ExitCode, ObjectArchived, TierctlError
 from tierctl.storage.stores.local import LocalStore
-from tierctl.wire.crc import crc32c
 
-from tests.cli.shell import Ran, tierctl
-
-Capture = Callable[..., Path]
-Change = Callable[[bytes], bytes]
-PROOF = "bytes"
-"""Word in the reason of a set that is given up: its objects are shorter than they state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """One partition of a captured tier, in a copy that a test may change, with its broker's logs."""
-
-    remote: Path
-    logs: Path
-    partition: tuple[str, str]
-
-    @property
-    def sets(self) -> list[str]:
-        """The stems of the names of its objects, by start offset."""
-        return sorted({path.name.partition(".")[0] for path in self.remote.rglob("0*")})
-
-    def change(self, stem: str, suffix: str, change: Change) -> None:
-        (path,) = self.remote.rglob(f"{stem}{suffix}")
-        data = change(path.read_bytes())
-        # The file is a link to the capture's.
-        path.unlink()
-        path.write_bytes(data)
-
-
-CAPTURES = {
-    "kafka": ("tiered-cluster", "before-remote", "before", ("payments", "0")),
-    "aiven": ("aiven-plain", "bucket", "broker-logs", ("sensors", "1")),
-}
-
-
-def tier_of(capture: Capture, target: Path, layout: str) -> Tier:
-    name, remote, logs, partition = CAPTURES[layout]
-    topic, number = partition
-    folder = f"{topic}-{number}-*" if layout == "kafka" else f"{topic}-*/{number}"
-    for path in (capture(name) / remote).rglob(folder):
-        copy = target / path.relative_to(capture(name) / remote)
-        shutil.copytree(path, copy, copy_function=os.link)
-    return Tier(target, capture(name) / logs, partition)
-
-
-def patched(at: int, value: int, *, nth: int = 0, mends_crc: bool = False) -> Change:
-    """Return the change of one byte in the head of the `nth` batch."""
-
-    def change(data: bytes) -> bytes:
-        changed, position = bytearray(data), 0
-        for _ in range(nth):
-            position += 12 + int.from_bytes(changed[position + 8 : position + 12], "big")
-        changed[position + at] = value
-        if mends_crc:
-            end = position + 12 + int.from_bytes(changed[position + 8 : position + 12], "big")
-            crc = crc32c(bytes(changed[position + 21 : end]))
-            changed[position + 17 : position + 21] = crc.to_bytes(4, "big")
-        return bytes(changed)
-
-    return change
-
-
-KAFKA_CHANGES: dict[str, tuple[str, Change]] = {
-    **{f"magic {n} of batch {nth}": (".log", patched(16, n, nth=nth)) for n in (3, 4, 127) for nth in (0, 3)},
-    **{f"codec {n}": (".log", patched(22, n, mends_crc=True)) for n in (5, 6, 7)},
-    "a bit": (".log", lambda data: patched(200, data[200] ^ 4)(data)),
-    "snapshot version": (".snapshot", lambda data: b"\0\7" + data[2:]),
-    "epochs version": (".leader_epoch_checkpoint", lambda data: b"7" + data[1:]),
-    "an empty epoch file": (".leader_epoch_checkpoint", lambda _: b""),
-}
-
-
-def leaves(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, value in document.items():
-        yield (*path, name), value
-        if isinstance(value, dict):
-            yield from leaves(value, (*path, name))
-
-
-def edited(path: tuple[str, ...], value: Any) -> Change:
-    """Return the change of one member of a manifest; `...` removes it."""
-
-    def change(data: bytes) -> bytes:
-        document = json.loads(data)
-        *folders, name = path
-        within = document
-        for folder in folders:
-            within = within[folder]
-        if value is ...:
-            del within[name]
-        else:
-            within[name] = value
-        return json.dumps(document).encode()
-
-    return change
-
-
-def others(value: Any) -> list[Any]:
-    """Return other values for a member of a manifest."""
-    match value:
-        case bool():
-            return [not value, "yes", ...]
-        case int():
-            return [value + 1, max(value - 1, 0), -7, 1 << 40, "7", ...]
-        case str():
-            return ["9", "lz77", 7, ...]
-        case dict():
-            return [{}, None, ...]
-        case _:
-            return [{"type": "unknown"}, ...]
-
-
-def plans_of(tier: Tier) -> dict[str, Ran]:
-    """Return the plans that commands decide from the objects, by command."""
-    folder = tier.remote.parent
-    topic, number = tier.partition
-    where = ("--remote", tier.remote, "--topic", topic, "--partition", number, "--output", "json")
-    rebuild = ("rebuild", "--metadata", folder / "new", *where)
-    log_dir = folder / "broker"
-    log_dir.mkdir(exist_ok=True)
-    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
-    into = ("--log-dir", log_dir, "--as-id", "2QZ5FAXaQrqgUzsReWnweA")
-    return {
-        "rebuild": tierctl(*rebuild, "--attempts", "1"),
-        "rebuild with logs": tierctl(*rebuild, "--log-dir", tier.logs, "--attempts", "1"),
-        "restore": tierctl("restore", "--materialise", *where, *into, "--attempts", "1"),
-    }
-
+from tests.cli.shell import Ran
+from tests.commands.recovery.unread import (
+    COMMANDS,
+    LAYOUTS,
+    Capture,
+    Mutation,
+    Plan,
+    Tier,
+    commands,
+    made_tier,
+    mutations,
+    verify,
+)
 
 GIVING_UP = {"discard_segment", "delete_segment", "delete_partition", "write_checkpoints"}
-
-
-def assert_nothing_given_up(
-    ran: Ran, wanted: Ran, victim: str, *, exit_codes: tuple[int, ...] = (7,)
-) -> None:
-    """Assert that `ran` has the plan `wanted`, or that it leaves the partition as it is and says why."""
-    said = ran.out + ran.err
-    steps, whole = ran.json["steps"], wanted.json["steps"]
-    assert {step["action"] for step in steps} & GIVING_UP == set(), said
-    spans = [(step["start_offset"], step["end_offset"]) for step in steps]
-    if [start for start, _ in spans] == [step["start_offset"] for step in whole]:
-        return
-    if not steps and "would refuse" in said and "not understood" not in said:
-        return
-    # A restore has no list of the sets; its reason for a partition names the set.
-    reasons = [skip["reason"] for skip in ran.json["skipped"] if skip["segment_id"] in {victim, None}]
-    if any(PROOF in reason and "not understood" not in reason for reason in reasons):
-        return
-    assert victim in said, said
-    assert "not understood" in said
-    assert ran.code == 7, said
-    if spans:
-        assert spans[0][0] == whole[0]["start_offset"], said
-        assert all(a[1] + 1 == b[0] for a, b in pairwise(spans)), said
+PROOF = "bytes"
+"""Word in the reason of a set that is given up: its objects are shorter than they state."""
+Wanted = dict[str, tuple[Ran, Plan]]
 
 
 @pytest.fixture(scope="module")
-def wanted(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Mapping[str, Ran]]:
-    made: dict[str, Mapping[str, Ran]] = {}
+def world(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Tier, Wanted]]:
+    """Make the tier of a layout once, and run each command on it as it is."""
+    made: dict[str, tuple[Tier, Wanted]] = {}
 
-    def plans(layout: str) -> Mapping[str, Ran]:
+    def tier_of(layout: str) -> tuple[Tier, Wanted]:
         if layout not in made:
-            folder = tmp_path_factory.mktemp(layout)
-            made[layout] = plans_of(tier_of(capture, folder / "remote", layout))
-            for ran in made[layout].values():
-                assert (ran.code, bool(ran.json["steps"])) == (0, True), ran.err
+            tier = made_tier(capture, tmp_path_factory.mktemp("tier"), layout)
+            for metadata in ("metadata", "whole"):
+                verify(tier, metadata, "--now", int((time.time() - 25 * 3600) * 1000))
+            made[layout] = tier, {name: run() for name, run in commands(tier).items()}
         return made[layout]
 
-    return plans
+    return tier_of
 
 
-@pytest.fixture
-def tier(capture: Capture, tmp_path: Path) -> Callable[[str], Tier]:
-    """Make the tier of a layout, which the test may change."""
-    return lambda layout: tier_of(capture, tmp_path / "remote", layout)
+@contextmanager
+def refusing(name: str, error: Callable[[str], TierctlError]) -> Iterator[None]:
+    """Let the local store refuse to read the objects whose keys contain `name`, as S3 does."""
+    opened = LocalStore.open
 
+    def refuse(store: LocalStore, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        if name in key:
+            raise error(f"reading {key}")
+        return opened(store, key, start, end)
 
-PLACES = {"first": 0, "middle": 2, "last": -1}
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", KAFKA_CHANGES)
-def test_objects_of_layout_kafka(
-    wanted: Callable[[str], Mapping[str, Ran]], tier: Callable[[str], Tier], name: str, place: str
-) -> None:
-    changed = tier("kafka")
-    stem = changed.sets[PLACES[place]]
-    changed.change(stem, *KAFKA_CHANGES[name])
-    for command, ran in plans_of(changed).items():
-        assert_nothing_given_up(ran, wanted("kafka")[command], stem[21:])
-        assert "not understood" in ran.out + ran.err
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_every_member_of_a_manifest(
-    wanted: Callable[[str], Mapping[str, Ran]], tier: Callable[[str], Tier], place: str
-) -> None:
-    changed = tier("aiven")
-    stem = changed.sets[PLACES[place]]
-    (manifest,) = changed.remote.rglob(f"{stem}.rsm-manifest")
-    sound = manifest.read_bytes()
-    for path, value in leaves(json.loads(sound)):
-        for other in others(value):
-            changed.change(stem, ".rsm-manifest", lambda _, p=path, o=other: edited(p, o)(sound))
-            for command, ran in plans_of(changed).items():
-                try:
-                    assert_nothing_given_up(ran, wanted("aiven")[command], stem[21:])
-                except AssertionError as e:
-                    raise AssertionError(f"{command}: {'.'.join(path)} = {other}: {e}") from e
-
-
-class Refusing:
-    """Let the local store refuse to read the objects that contain one of `names`, as S3 does."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Callable[[str], TierctlError]) -> None:
-        self.names: tuple[str, ...] = ()
-        opened = LocalStore.open
-
-        def refuse(store: LocalStore, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-            if any(name in key for name in self.names):
-                raise error(f"reading {key}")
-            return opened(store, key, start, end)
-
-        monkeypatch.setattr(LocalStore, "open", refuse)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStore, "open", refuse)
+        yield
 
 
 REFUSALS: dict[str, Callable[[str], TierctlError]] = {
     "permission": lambda doing: AuthenticationError(f"{doing}: AccessDenied", hint="check the rights"),
-    "storage class": lambda doing: RemoteStorageError(f"{doing}: InvalidObjectState: it is archived"),
-}
-SUFFIXES = {
-    "kafka": (".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"),
-    "aiven": (".log", ".indexes", ".rsm-manifest"),
+    "storage class": lambda doing: ObjectArchived(f"{doing}: InvalidObjectState", hint="restore the object"),
 }
 
 
-@pytest.mark.parametrize(
-    ("layout", "suffix"),
-    [(layout, each) for layout in SUFFIXES for each in SUFFIXES[layout] if each != ".log"],
-)
-def test_an_object_that_is_missing_beside_a_log(
-    wanted: Callable[[str], Mapping[str, Ran]], tier: Callable[[str], Tier], layout: str, suffix: str
+def facts(tier: Tier, plan: Plan) -> list[tuple[Any, ...]]:
+    """Return what a plan says of the records that it serves: offsets, largest timestamp, size, epochs.
+
+    Without its key, the manifest alone says where the last set ends.
+    """
+    names = ("end_offset", "max_timestamp_ms", "segment_size_in_bytes", "segment_leader_epochs")
+    return [
+        (step["start_offset"], *(() if tier.is_sealed else (step.get(name) for name in names)))
+        for step in plan["steps"]
+        if step["action"] not in GIVING_UP and step.get("end_offset") is not None
+    ]
+
+
+def assert_safe(tier: Tier, ran: Ran, plan: Plan, wanted: Plan, victim: str, *, is_unread: bool) -> None:
+    """Assert that a plan is the `wanted` one, or that it gives nothing up and says what it leaves out."""
+    said = ran.out + ran.err
+    assert ran.code not in {ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.LIMIT}, said
+    own, whole = facts(tier, plan), facts(tier, wanted)
+    gone = {step["segment_id"]: step["reason"] for step in plan["steps"] if step["action"] in GIVING_UP}
+    is_proven = "incomplete" in said and PROOF in said
+    if (is_unread and victim in tier.twins) or (own != whole and not is_proven):
+        assert all(PROOF in reason for reason in gone.values()), said
+    assert gone.keys() <= {victim, tier.twins[-1]}, said
+    is_whole = [each[0] for each in own] == [each[0] for each in whole]
+    if is_whole and plan.get("offsets") == wanted.get("offsets"):
+        assert own == whole, said
+        return
+    assert victim in said, said
+    assert is_proven or ran.code == ExitCode.CORRUPT, said
+    assert set(plan.get("offsets", ())) <= set(wanted.get("offsets", ()))
+    if own and not is_proven:
+        assert own[0][0] == whole[0][0], said
+        assert tier.is_sealed or all(a[1] + 1 == b[0] or b[0] <= a[0] for a, b in pairwise(own)), said
+        assert {each[0] for each in own} <= {each[0] for each in whole}, said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_mutation_of_an_object(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str, command: str
 ) -> None:
-    """The log may have the only copy of its records, whatever is missing beside it."""
-    changed = tier(layout)
-    for stem in (changed.sets[place] for place in PLACES.values()):
-        (path,) = changed.remote.rglob(f"{stem}{suffix}")
-        data = path.read_bytes()
-        path.unlink()
-        for command, ran in plans_of(changed).items():
-            assert_nothing_given_up(ran, wanted(layout)[command], stem[21:])
-        path.write_bytes(data)
+    tier, wanted = world(layout)
+    run, shift = commands(tier)[command], COMMANDS.index(command)
+    table: list[tuple[Mutation, str]] = [(each, "") for each in mutations(tier)]
+    # The log may have the only copy of its records, whatever is missing beside it.
+    table += [
+        (Mutation(f"no {suffix}", suffix, None), "missing")
+        for suffix in tier.layout.suffixes
+        if suffix != ".log"
+    ]
+    table += [
+        (Mutation(f"{refusal} of {suffix}", suffix, None, is_unread=True), refusal)
+        for suffix in tier.layout.suffixes
+        for refusal in REFUSALS
+    ]
+    for at, (mutation, refusal) in enumerate(table):
+        stem = tier.places[(at + shift) % len(tier.places)]
+        with (
+            tier.changed(stem, mutation)
+            if refusal not in REFUSALS
+            else refusing(f"{stem}{mutation.suffix}", REFUSALS[refusal])
+        ):
+            ran, plan = run()
+        try:
+            assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=mutation.is_unread)
+        except AssertionError as e:
+            raise AssertionError(f"{command}: {mutation.name} of {stem}: {e}") from e
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("layout", SUFFIXES)
-def test_an_object_that_the_store_refuses(
-    wanted: Callable[[str], Mapping[str, Ran]],
-    tier: Callable[[str], Tier],
-    monkeypatch: pytest.MonkeyPatch,
-    layout: str,
-    refusal: str,
-) -> None:
-    plans, changed = wanted(layout), tier(layout)
-    refusing = Refusing(monkeypatch, REFUSALS[refusal])
-    for suffix, place in product(SUFFIXES[layout], PLACES.values()):
-        stem = changed.sets[place]
-        refusing.names = (f"{stem}{suffix}",)
-        for command, ran in plans_of(changed).items():
-            assert_nothing_given_up(ran, plans[command], stem[21:])
-
-
-@pytest.mark.parametrize("layout", SUFFIXES)
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
 def test_a_tier_of_which_nothing_may_be_read(
-    tier: Callable[[str], Tier], monkeypatch: pytest.MonkeyPatch, layout: str
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str
 ) -> None:
-    changed = tier(layout)
-    Refusing(monkeypatch, REFUSALS["permission"]).names = (".",)
-    for command, ran in plans_of(changed).items():
-        assert (ran.code, "AccessDenied" in ran.err) == (11, True), f"{command}: {ran.err}"
+    tier, _ = world(layout)
+    for command, run in commands(tier).items():
+        with refusing(".", REFUSALS["permission"]):
+            ran, plan = run()
+        assert plan["steps"] == [], command
+        assert (ran.code, "AccessDenied" in ran.out + ran.err) == (ExitCode.AUTHENTICATION, True), (
+            f"{command}: {ran.err}"
+        )

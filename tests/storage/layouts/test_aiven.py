@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import (
-    AuthenticationError,
     CorruptInputError,
     RemoteResourceNotFound,
     SafetyRefusal,
+    UnsupportedFormatError,
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
@@ -212,7 +212,7 @@ class TestKeys:
         keys = {key_id: root / "keys" / f"{name}.pem" for key_id, name in given.items()}
         remote = open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings(private_keys=keys)))
         metadata = next(segments_of(root))
-        with pytest.raises(UsageError, match="key1") as caught:
+        with pytest.raises(UnsupportedFormatError, match="key1") as caught:
             remote.fetch_log_segment(metadata, 0)
         assert "--aiven-private-key key1=FILE" in (caught.value.hint or "")
 
@@ -228,7 +228,7 @@ class TestKeys:
             ECC.generate(curve="p256").export_key(format="PEM").encode(),
         )
         for content, error in (
-            (other.export_key(), AuthenticationError),
+            (other.export_key(), UnsupportedFormatError),
             *((text, UsageError) for text in unusable),
         ):
             (tmp_path / "key.pem").write_bytes(content)

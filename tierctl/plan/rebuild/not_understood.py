@@ -7,10 +7,16 @@ from tierctl.model import ObjectSet
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets
 from tierctl.plan.rebuild.ends import SetKey
+from tierctl.plan.rebuild.lineage import agrees
 from tierctl.state.cut_epochs import is_uncovered
+from tierctl.state.lineage import Lineage
 
 _SHOWN_MAX = 3
 _BESIDE = "it is not given up beside sets that are not understood: {reason}"
+_SEALED = (
+    "its manifest has other leader epochs than the log, and its leader-epoch index is encrypted: "
+    "--aiven-private-key lets them be compared"
+)
 _NEEDED = (
     "{sets}: whether the log needs them is unknown, and no log start or end is derived from their absence; "
     "make them readable, or set their objects aside outside of the tier"
@@ -28,6 +34,21 @@ def reason_of(each: ObjectSet) -> Reason:
     return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
 
 
+def without_sealed(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
+    """Return the sets without those whose key is missing and whose manifest contradicts the lineage.
+
+    These come second, as not understood: their manifest alone is no proof that they are off the lineage.
+    """
+    other = [s for s in sets if s.is_sealed and s.segment is not None and not agrees(s.segment, lineage)]
+    kept = [each for each in sets if each not in other]
+    return kept, [replace(each, segment=None, why_not_understood=_SEALED) for each in other]
+
+
+def beside(reason: str) -> Reason:
+    """Return why a set that would be given up for `reason` is not, beside one that is not understood."""
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason))
+
+
 def with_all_sets(choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[ObjectSet]) -> Choice:
     """Return `choice`, made among the sets `own`, with the `unclear` sets of the partition; they are left.
 
@@ -38,7 +59,7 @@ def with_all_sets(choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[Ob
         return choice
     sets = {_key(each): each for each in own}
     kept = tuple(
-        (each, Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason)))
+        (each, beside(reason))
         for segment, reason in choice.discarded
         if (each := sets.get((segment.segment_id, segment.start_offset))) is not None
     )

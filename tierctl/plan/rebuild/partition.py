@@ -23,6 +23,7 @@ from tierctl.plan.rebuild.not_understood import (
     why_needed,
     with_all_sets,
     without,
+    without_sealed,
 )
 from tierctl.state.cut_epochs import cut_among
 from tierctl.state.lineage import Lineage
@@ -78,6 +79,8 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     usable = [each for each in going if each.why_not_understood is None]
     leader = () if inputs.leader is None else inputs.leader.leader_epochs
     lineage = lineage_of_sets(usable, leader)
+    usable, sealed = without_sealed(usable, lineage)
+    unclear += sealed
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
     log = inputs.leader
     local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)

@@ -213,5 +213,7 @@ def unused_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
 
 
 def unclear_skips(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
-    """Yield the sets that are not understood."""
-    return (skip for skip in skips_of(inputs, choice) if is_not_understood(skip.reason))
+    """Yield the sets whose records are unknown, because they are incomplete or not understood."""
+    for each, reason in choice.left:
+        if each.segment is None or is_not_understood(reason):
+            yield Skip.of(inputs.partition, reason, each.listed.segment_id)

@@ -11,7 +11,7 @@ from functools import cached_property
 from tierctl.model import ObjectSet, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.not_understood import reason_of
+from tierctl.plan.rebuild.not_understood import beside, reason_of
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
 from tierctl.plan.rebuild.plan import publish_step
 from tierctl.plan.repair.orphans import OrphanRule, orphan_step
@@ -29,7 +29,7 @@ class ExaminedSets:
 
     `is_live` states whether its topic id exists. `deleted` has the metadata of segments whose deletion has
     finished, and `started` that of copies that were started. `unsound` says of each set whose bytes are
-    contradictory, or can't be read, why it is not published.
+    contradictory, or can't be read, why it is not published; of the finished segments it has those `serving`.
     """
 
     inputs: PartitionInputs
@@ -66,6 +66,18 @@ class ExaminedSets:
             if each.segment is not None and known.get(key) is _S.COPY_SEGMENT_FINISHED
         ]
 
+    @cached_property
+    def serving(self) -> list[RemoteLogSegmentMetadata]:
+        """The finished segments that serve offsets of other sets: without them these are not given up."""
+        known = self.inputs.known
+        spans = [
+            (start, start if each.segment is None else each.segment.end_offset)
+            for key, each in self.sets.items()
+            if known.get(key) is not _S.COPY_SEGMENT_FINISHED
+            for start in [each.listed.start_offset]
+        ]
+        return [s for s in self._finished if any(a <= s.end_offset and s.start_offset <= b for a, b in spans)]
+
     def repeats(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return whether a finished segment has the start of `segment`, or contains all its offsets."""
         return any(
@@ -80,7 +92,7 @@ class ExaminedSets:
         found = dict(self._published())
         choice = self.decision.choice
         for segment, reason in choice.discarded:
-            found.setdefault(segment.segment_id, reason)
+            found.setdefault(segment.segment_id, self._given_up(segment.segment_id, reason))
         for each, reason in choice.left:
             key = each.listed.segment_id
             # Object sets below the log start are not deleted either: a broker may have raised the log start
@@ -93,7 +105,7 @@ class ExaminedSets:
         for segment in self.unfinished:
             key = segment.segment_id
             if self.repeats(segment):
-                yield key, Reason(ReasonKind.DUPLICATE_SET, kept="that is finished")
+                yield key, self._given_up(key, Reason(ReasonKind.DUPLICATE_SET, kept="that is finished"))
                 continue
             reason = earlier or self._why_not_published(segment)
             if reason is None:
@@ -115,6 +127,12 @@ class ExaminedSets:
             said, found = getattr(begun, name), getattr(segment, name)
             return f"its event says {name} {said}, its objects say {found}; {_CLEAN}"
         return None
+
+    def _given_up(self, segment_id: Uuid, reason: Reason) -> Verdict:
+        """Return `reason`, unless the set may be the only sound copy of what an unsound one serves."""
+        for key, why in self.unsound.items():
+            return self._skip(segment_id, beside(f"{reason}; segment {key}: {why}"))
+        return reason
 
     def _skip(self, segment_id: Uuid, reason: str) -> Skip:
         return Skip.of(self.inputs.partition, reason, segment_id)

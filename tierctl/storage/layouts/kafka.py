@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import BinaryIO, ClassVar
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
@@ -140,7 +141,8 @@ class KafkaLayout:
         with self.open_index(store, named, IndexType.LEADER_EPOCH) as stream:
             lineage = read_leader_epoch_checkpoint(stream.read())
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
-        log = read_log_facts(store, key_stem(named) + LOG_SUFFIX, size_bytes, listed.start_offset)
+        key = key_stem(named) + LOG_SUFFIX
+        log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset)
         indexed, timed = self._last_entries(store, named)
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
@@ -172,7 +174,8 @@ class KafkaLayout:
     def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
         """Implement `SegmentLayout.log_end_offset`: read the whole log."""
         key = key_stem(unknown_segment(listed)) + LOG_SUFFIX
-        return read_log_facts(store, key, listed.sizes_bytes[ObjectPart.LOG], listed.start_offset).end_offset
+        size_bytes = listed.sizes_bytes[ObjectPart.LOG]
+        return read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset).end_offset
 
     def _last_entries(
         self, store: ObjectStore, named: RemoteLogSegmentMetadata

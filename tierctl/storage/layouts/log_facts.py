@@ -1,12 +1,12 @@
 """Derive a segment's metadata from its log and its leader-epoch index, where no manifest has them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 
 from tierctl.errors import CorruptInputError, TruncatedInputError
-from tierctl.storage.stores.base import ObjectStore
 from tierctl.wire.batches.head_columns import HeadColumns
 from tierctl.wire.batches.segment_file import scan_windows
 
@@ -28,26 +28,30 @@ class LogFacts:
     has_gaps: bool
 
 
-class _StoredLog:
-    """The log object as LogBytes: one request of the store for each range."""
+OpenRange = Callable[[int, int], BinaryIO]
+"""Opens the bytes of a log from a position to another one, exclusive."""
 
-    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
-        self._store, self._key = store, key
+
+class _StoredLog:
+    """A log in a tier as LogBytes: one request for each range."""
+
+    def __init__(self, open_range: OpenRange, size_bytes: int) -> None:
+        self._open_range = open_range
         self.size_bytes = size_bytes
 
     def read(self, position: int, size_bytes: int) -> bytes:
         end = min(position + size_bytes, self.size_bytes)
         if position >= end:
             return b""
-        with self._store.open(self._key, position, end) as stream:
+        with self._open_range(position, end) as stream:
             return stream.read(end - position)
 
     def close(self) -> None:
         """Implement `LogBytes.close`; no file or stream is open between reads."""
 
 
-def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> LogFacts:
-    """Read the log object `key` whole, and check every batch with its CRC.
+def read_log_facts(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> LogFacts:
+    """Read a whole log, the object `key`, and check every batch with its CRC.
 
     The last offset is the last batch's, control batches included; the largest timestamp is that of all
     batches. The first batch may begin above `start_offset`: compaction removes records, also at the head of a
@@ -55,7 +59,7 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
     begins below `start_offset`, or has bytes that are no good batch.
     """
     end_offset, last_base, producer_id, latest_ms, has_gaps = -1, -1, -1, -1, False
-    for heads in _heads(store, key, size_bytes, start_offset):
+    for heads in _heads(open_range, key, size_bytes, start_offset):
         bases, following = heads.base_offsets, heads.next_offsets
         if end_offset < 0 and bases[0] < start_offset:
             raise CorruptInputError(
@@ -74,8 +78,8 @@ def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: 
     return LogFacts(end_offset, last_base, producer_id, latest_ms, has_gaps)
 
 
-def _heads(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> Iterator[HeadColumns]:
-    log = _StoredLog(store, key, size_bytes)
+def _heads(open_range: OpenRange, key: str, size_bytes: int, start_offset: int) -> Iterator[HeadColumns]:
+    log = _StoredLog(open_range, size_bytes)
     for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES):
         heads = window.heads
         if heads.bad:

@@ -6,9 +6,16 @@ from typing import Self
 
 from tierctl.apply.repair.indexes import finished_segments, repaired_indexes
 from tierctl.commands.mutation import Mutation
-from tierctl.errors import RemoteStorageError, SafetyRefusal, UsageError
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteStorageError,
+    SafetyRefusal,
+    UsageError,
+)
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.preconditions import why_unknown
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.repair.indexes import index_step
 from tierctl.plan.steps import Skip, Step
 from tierctl.state.tier import TierState
@@ -72,6 +79,10 @@ def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Ite
                     run.remote.check_indexes(segment, found.indexes)
             except (RemoteStorageError, SafetyRefusal) as e:
                 yield Skip.of(partition, f"no index is derived: {e.message}", name.segment_id)
+                continue
+            except (CorruptInputError, AuthenticationError) as e:
+                reason = Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"no index is derived: {e.message}")
+                yield Skip.of(partition, reason, name.segment_id)
                 continue
             if found.why_not is not None:
                 yield Skip.of(partition, found.why_not, name.segment_id)

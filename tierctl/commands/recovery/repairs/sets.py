@@ -102,7 +102,8 @@ class SetExaminer:
             deleted=deleted,
             started={key: s for key, s in known.items() if s.state is _S.COPY_SEGMENT_STARTED},
         )
-        unsound = {s.segment_id: why for s in examined.unfinished if (why := self._why_unsound(s))}
+        checked = [*examined.unfinished, *examined.serving]
+        unsound = {s.segment_id: why for s in checked if (why := self._why_unsound(s))}
         return replace(examined, unsound=unsound)
 
     def _is_below(
@@ -138,8 +139,8 @@ class SetExaminer:
         return None if problem is None else _damaged(problem.message)
 
 
-def _damaged(problem: str) -> str:
-    return f"its objects are damaged: {problem}"
+def _damaged(problem: str) -> Reason:
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"its objects are damaged: {problem}")
 
 
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:

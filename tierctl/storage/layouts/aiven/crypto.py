@@ -10,7 +10,7 @@ from Crypto.Cipher import AES, PKCS1_OAEP
 from Crypto.Hash import SHA3_512
 from Crypto.PublicKey import RSA
 
-from tierctl.errors import AuthenticationError, CorruptInputError, UsageError
+from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.wire.aiven.manifest import Encryption
 
 IV_BYTES, TAG_BYTES = 12, 16
@@ -56,25 +56,32 @@ class Keyring:
     def cipher(self, encryption: Encryption) -> SegmentCipher:
         """Return the cipher that decrypts a segment's chunks and indexes.
 
-        Raise UsageError if no private key is given for the segment, and AuthenticationError if the private
-        key does not open the segment's AES key.
+        Raise UnsupportedFormatError if no private key is given for the segment, or if the private key does
+        not open the segment's AES key, and UsageError for a file that is no private key.
         """
         private_key = self._key(encryption.key_id)
         try:
             aes_key = PKCS1_OAEP.new(private_key, SHA3_512).decrypt(encryption.encrypted_data_key)
         except ValueError:
-            raise AuthenticationError(
-                f"the private key for {encryption.key_id!r} does not decrypt this segment's key",
-                hint="check that the plugin encrypted with this key",
+            raise UnsupportedFormatError(
+                "encrypted segment",
+                expected=f"the private key {encryption.key_id!r}, which decrypts the segment's data key",
+                found=f"another key in {self._file(encryption.key_id)}",
+                hint=f"--aiven-private-key {encryption.key_id}=FILE with the key that encrypted it",
             ) from None
         return SegmentCipher(aes_key, encryption.aad)
 
+    def _file(self, key_id: str) -> Path | None:
+        return self._files.get(key_id, self._files.get(""))
+
     def _key(self, key_id: str) -> RSA.RsaKey:
         if key_id not in self._keys:
-            file = self._files.get(key_id, self._files.get(""))
+            file = self._file(key_id)
             if file is None:
-                raise UsageError(
-                    f"the segment is encrypted with the key {key_id!r}, whose private key is not given",
+                raise UnsupportedFormatError(
+                    "encrypted segment",
+                    expected=f"the private key {key_id!r}",
+                    found="none that is given",
                     hint=f"--aiven-private-key {key_id}=FILE, or name it in --config server.properties",
                 )
             self._keys[key_id] = _read_private_key(file)

@@ -21,6 +21,7 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     SafetyRefusal,
     StoreWriteFailed,
+    TruncatedInputError,
     UsageError,
 )
 from tierctl.model import (
@@ -34,10 +35,10 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.storage.layouts.aiven.checks import why_cut, why_other, why_other_epochs
+from tierctl.storage.layouts.aiven.checks import compared_indexes, why_cut, why_other
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
+from tierctl.storage.layouts.base import Encoded, incomplete, not_understood, unknown_segment
 from tierctl.storage.layouts.kafka import index_sources, moved, require_legal
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
@@ -55,7 +56,6 @@ from tierctl.wire.aiven.manifest import (
     read_segment_metadata,
     write_manifest,
 )
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 if TYPE_CHECKING:
     from tierctl.storage.layouts.aiven.crypto import Keyring
@@ -233,14 +233,17 @@ class AivenLayout:
             segment_id=named.segment_id,
         )
         custom = self._custom_metadata_of(segment, sum(listed.sizes_bytes.values()))
-        lineage = None
-        if self._has_key(manifest):
-            with self.open_index(store, named, IndexType.LEADER_EPOCH) as stream:
-                lineage = read_leader_epoch_checkpoint(stream.read())
-            reason = why_other_epochs(segment, lineage)
+        lineage, is_sealed = None, not self._has_key(manifest)
+        if not is_sealed:
+            try:
+                lineage, reason = compared_indexes(segment, self._segment(store, named))
+            except TruncatedInputError as e:
+                # The object has all its bytes: the manifest's ranges are wrong.
+                return not_understood(listed, e)
             if reason is not None:
                 return ObjectSet(listed=listed, why_not_understood=reason)
-        return ObjectSet(listed=listed, segment=replace(segment, custom_metadata=custom), lineage=lineage)
+        segment = replace(segment, custom_metadata=custom)
+        return ObjectSet(listed=listed, segment=segment, lineage=lineage, is_sealed=is_sealed)
 
     def _has_key(self, manifest: Manifest) -> bool:
         """Return whether the segment is not encrypted, or a private key for it is given."""

@@ -12,7 +12,7 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, SafetyRefu
 from tierctl.model import IndexType
 from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
-from tierctl.wire.aiven.manifest import Manifest
+from tierctl.wire.aiven.manifest import IndexRange, Manifest
 from tierctl.wire.limits import at_most, limits
 
 INDEX_MAX_BYTES = 1 << 28
@@ -105,19 +105,28 @@ class AivenSegment:
 
     def index(self, index_type: IndexType) -> bytes:
         """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type."""
-        found = self.manifest.indexes[index_type]
-        if found is None:
-            raise RemoteResourceNotFound(f"{self.stem}.indexes has no {index_type.value} index")
-        if found.size > INDEX_MAX_BYTES:
+        return self.indexes(index_type)[0]
+
+    def indexes(self, *index_types: IndexType) -> list[bytes]:
+        """Return complete indexes, read with the bytes between them by one request; raise as `index` does."""
+        found: list[IndexRange] = []
+        for index_type in index_types:
+            each = self.manifest.indexes[index_type]
+            if each is None:
+                raise RemoteResourceNotFound(f"{self.stem}.indexes has no {index_type.value} index")
+            found.append(each)
+        start, end = min(each.position for each in found), max(each.position + each.size for each in found)
+        if end - start > INDEX_MAX_BYTES:
             raise CorruptInputError(
                 "index in Aiven's manifest",
                 expected=f"at most {INDEX_MAX_BYTES} bytes",
-                found=str(found.size),
+                found=str(end - start),
             )
-        if not found.size:
-            return b""
-        stored = self._stored(".indexes", found.position, found.size)
-        return stored if self.cipher is None else self.cipher.decrypt(stored)
+        stored = self._stored(".indexes", start, end - start) if end > start else b""
+        return [self._plain(stored[each.position - start :][: each.size]) for each in found]
+
+    def _plain(self, index: bytes) -> bytes:
+        return index if self.cipher is None or not index else self.cipher.decrypt(index)
 
     def with_indexes(self, indexes: Mapping[IndexType, bytes]) -> bytes:
         """Return the object of all indexes with `indexes` in their ranges, and its own bytes in the others.
