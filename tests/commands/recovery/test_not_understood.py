@@ -28,6 +28,7 @@ from tests.commands.recovery.unread import (
 )
 
 GIVING_UP = {"discard_segment", "delete_segment", "delete_partition", "write_checkpoints"}
+SERVING = {"publish_segment", "copy_objects", "restore_partition", "materialise_partition"}
 PROOF = "bytes"
 """Word in the reason of a set that is given up: its objects are shorter than they state."""
 Wanted = dict[str, tuple[Ran, Plan]]
@@ -79,7 +80,7 @@ def facts(tier: Tier, plan: Plan) -> list[tuple[Any, ...]]:
     return [
         (step["start_offset"], *(() if tier.is_sealed else (step.get(name) for name in names)))
         for step in plan["steps"]
-        if step["action"] not in GIVING_UP and step.get("end_offset") is not None
+        if step["action"] in SERVING
     ]
 
 
