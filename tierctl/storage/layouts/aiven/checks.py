@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tierctl.errors import TruncatedInputError
 from tierctl.model import EpochEntry, IndexType, ListedSet, ObjectPart, RemoteLogSegmentMetadata
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment
@@ -35,7 +36,7 @@ def why_other(listed: ListedSet, manifest: Manifest, stored: RemoteLogSegmentMet
 
 def compared_indexes(
     segment: RemoteLogSegmentMetadata, objects: AivenSegment
-) -> tuple[tuple[EpochEntry, ...], str | None]:
+) -> tuple[tuple[EpochEntry, ...] | None, str | None]:
     """Return the leader-epoch index, and how the indexes contradict the manifest's metadata; None if not.
 
     Raise CorruptInputError for an index that can't be decoded.
@@ -43,9 +44,13 @@ def compared_indexes(
     times, snapshot, epochs = objects.indexes(
         IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH
     )
-    decode_producer_snapshot(snapshot)
-    lineage = read_leader_epoch_checkpoint(epochs)
-    latest = TimeIndex.decode(times, segment.start_offset).last
+    try:
+        decode_producer_snapshot(snapshot)
+        lineage = read_leader_epoch_checkpoint(epochs)
+        latest = TimeIndex.decode(times, segment.start_offset).last
+    except TruncatedInputError as e:
+        # The object has all its bytes: the manifest's ranges are wrong.
+        return None, e.message
     return lineage, _why_other_epochs(segment, lineage) or _why_other_time(segment, latest)
 
 

@@ -21,7 +21,6 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     SafetyRefusal,
     StoreWriteFailed,
-    TruncatedInputError,
     UsageError,
 )
 from tierctl.model import (
@@ -38,7 +37,7 @@ from tierctl.model import (
 from tierctl.storage.layouts.aiven.checks import compared_indexes, why_cut, why_other
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.layouts.base import Encoded, incomplete, not_understood, unknown_segment
+from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.kafka import index_sources, moved, require_legal
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
@@ -235,11 +234,7 @@ class AivenLayout:
         custom = self._custom_metadata_of(segment, sum(listed.sizes_bytes.values()))
         lineage, is_sealed = None, not self._has_key(manifest)
         if not is_sealed:
-            try:
-                lineage, reason = compared_indexes(segment, self._segment(store, named))
-            except TruncatedInputError as e:
-                # The object has all its bytes: the manifest's ranges are wrong.
-                return not_understood(listed, e)
+            lineage, reason = compared_indexes(segment, self._segment(store, named))
             if reason is not None:
                 return ObjectSet(listed=listed, why_not_understood=reason)
         segment = replace(segment, custom_metadata=custom)
