@@ -241,20 +241,18 @@ def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[
             if found.note is not None:
                 resources.progress.note(found.note)
 
-    has_read = False
+    count = 0
     with resources, ExitStack() as opened:
-        for row in islice(rows(opened), request.max_records):
-            has_read = True
+        for count, row in enumerate(islice(rows(opened), request.max_records), start=1):  # noqa: B007
             yield row
-    return resources.problems.exit_code_of(has_read=has_read)
+    return resources.problems.exit_code_of(has_read=count > 0)
 
 
 def _offset_count(request: FetchRequest, partitions: Iterable[ReadablePartition]) -> int | None:
     """Return the number of offsets to read; None if the request has bounds, which are resolved later."""
     bounds = (request.until_offset, request.from_time_ms, request.to_time_ms, request.max_records)
-    if request.offset != EARLIEST or any(bound is not None for bound in bounds):
-        return None
-    return sum(partition.offset_count for partition in partitions)
+    is_bounded = request.offset != EARLIEST or any(bound is not None for bound in bounds)
+    return None if is_bounded else sum(partition.offset_count for partition in partitions)
 
 
 def _record_texts(
