@@ -157,6 +157,33 @@ def test_without_a_log_an_index_of_a_cut_checkpoint_states_no_log_start(
     assert [step for step in ran.json["steps"] if step["action"] != "keep"] == [], ran.out
 
 
+SPANS = [(start, start + 599) for start in range(0, 3000, 600)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "spans"),
+    [("2 2000", SPANS), ("2 2100", SPANS), ("2 1800", []), ("0 0", SPANS[:4])],
+)
+def test_without_a_log_no_set_is_left_out_for_what_an_index_lacks(
+    writable: Callable[[str], Path], tmp_path: Path, entries: str, spans: list[tuple[int, int]]
+) -> None:
+    """Neither does the log begin where the index does, nor is a set discarded that alone has its offsets."""
+    tier = Tier(writable, "before")
+    [newest] = tier.remote.rglob("orders-0-*/*2400-*.leader_epoch_checkpoint")
+    newest.write_text(f"0\n1\n{entries}\n")
+    where = ("--remote", tier.remote, "--topic", "orders", "--partition", "0", "-o", "json")
+    ran = tierctl("rebuild", "--metadata", tmp_path / "new", *where)
+    assert _spans(ran) == [("publish_segment", *span) for span in spans], ran.err
+    assert len(spans) != 4 or newest.name[21:43] in ran.err
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    into = ("--log-dir", tmp_path, "--as", "new", "--as-id", "AAAAAAAAAAAAAAAAAAAAAQ")
+    restore = tierctl("restore", "--materialise", *where, *into)
+    if spans:
+        assert _spans(restore) == [("materialise_partition", 0, spans[-1][1])]
+    else:
+        assert restore.code == 10
+
+
 WHOLE = ["0 0", "4 520", "5 1220", "6 1550"]
 
 

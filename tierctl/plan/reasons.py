@@ -368,7 +368,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     _K.NOT_SERVED: _Row(
         rule="tierctl: nothing is given up that may be the only copy",
         text=_format(
-            "incomplete: {detail}; no other set and no given log has offset {start_offset}, so it may be the "
+            "{detail}; no other set and no given log has offset {start_offset}, so it may be the "
             "only copy: nothing is published about it"
         ),
     ),

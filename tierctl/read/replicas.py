@@ -8,6 +8,7 @@ from tierctl.model import IndexType, LocalLog, RemoteLogSegmentMetadata, RemoteL
 from tierctl.read.index_lookup import IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import extended_below, start_within
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
@@ -55,9 +56,10 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
     """Return the lineage up to the newest readable segment, by its leader-epoch index.
 
     If that index is missing or damaged, the lineage is built from the epochs of the segments; damage is
-    reported.
+    reported. The lineage begins with the first segment, also if the index begins above it (`start_within`).
     """
-    newest = PartitionSegments.of_cache(cache).newest()
+    segments = PartitionSegments.of_cache(cache)
+    newest = segments.newest()
     if newest is None:
         return Lineage()
     source = f"the leader-epoch index of remote segment {newest.segment_id}"
@@ -65,13 +67,22 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
         data = fetcher.get(newest, IndexType.LEADER_EPOCH)
         lineage = Lineage(read_leader_epoch_checkpoint(data))
         if lineage.contains(newest, newest.end_offset + 1):
-            return lineage
+            return _from_first_segment(lineage, segments)
         report(_not_of(newest, lineage, source))
     except CorruptInputError as e:
         report(e.within(source))
     except RemoteResourceNotFound:
         return lineage_from_segments(cache.list_remote_log_segments())
     return lineage_from_segments(cache.list_remote_log_segments())
+
+
+def _from_first_segment(lineage: Lineage, segments: PartitionSegments) -> Lineage:
+    index_start = lineage.entries[0].start_offset
+    first = min(segments.finished_before(index_start), key=lambda s: s.start_offset, default=None)
+    if first is None:
+        return lineage
+    extended = Lineage(extended_below(lineage.entries, segments))
+    return extended.truncate_from_start(start_within(first, index_start))
 
 
 def lineage_from_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from tierctl.model import EpochEntry, LocalLog
+from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata
 from tierctl.state.partition_segments import PartitionSegments
 
 
@@ -27,6 +27,18 @@ def extended_below(entries: Sequence[EpochEntry], segments: PartitionSegments) -
     joined = (*older, *(entries[1:] if first.epoch in starts else entries))
     is_ascending = all(a.start_offset <= b.start_offset for a, b in pairwise(joined))
     return joined if is_ascending else tuple(entries)
+
+
+def start_within(first: RemoteLogSegmentMetadata, index_start: int) -> int:
+    """Return the log start within the `first` segment of a log whose newest leader-epoch index is known.
+
+    That is the start of the segment, unless DeleteRecords raised the first entry of the index, which begins
+    at `index_start`, within it. An index that begins at the start of an epoch may be a copy of a checkpoint
+    that lost entries, as one that begins above the segment: no segment is left out for what an index lacks.
+    """
+    is_within = first.start_offset < index_start <= first.end_offset
+    is_epoch_start = any(start == index_start for _, start in first.segment_leader_epochs)
+    return index_start if is_within and not is_epoch_start else first.start_offset
 
 
 def with_tier_start(log: LocalLog, segments: PartitionSegments) -> LocalLog:

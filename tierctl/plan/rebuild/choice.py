@@ -180,7 +180,7 @@ class _Placed:
         is_below = is_first or end < self.log_start_offset
         if each.segment is None and is_below and self.local is None:
             # Its absence may be why the chain, and the log with it, begins where it does.
-            return Reason(_K.NOT_SERVED, detail=each.why_incomplete, start_offset=end)
+            return self._only_copy(each, end)
         if end < self.log_start_offset:
             return Reason(_K.LOG_START_OFFSET, log_start_offset=self.log_start_offset)
         if not self.chain:
@@ -197,9 +197,18 @@ class _Placed:
         start = each.listed.start_offset
         if self.above is not None and start > self.above.last:
             return Reason(_K.ABOVE_HOLE, first=self.above.first, last=self.above.last)
-        if each.segment is None and start > self.chain[-1].end_offset and not self._is_local(start):
-            return Reason(_K.NOT_SERVED, detail=each.why_incomplete, start_offset=start)
+        end = self.chain[-1].end_offset
+        if each.segment is None and start > end and not self._is_local(start):
+            return self._only_copy(each, start)
+        # Without a log, the newest leader-epoch index states the lineage, and it may have lost entries.
+        if each.segment is not None and self.local is None and each.segment.end_offset > end:
+            return self._only_copy(each, max(start, end + 1))
         return None
+
+    def _only_copy(self, each: ObjectSet, offset: int) -> Reason:
+        """Return the reason to leave a set with an `offset` that no other set and no given log has."""
+        detail = f"incomplete: {each.why_incomplete}" if each.segment is None else str(self._reason_of(each))
+        return Reason(_K.NOT_SERVED, detail=detail, start_offset=offset)
 
     def _is_local(self, offset: int) -> bool:
         return self.local is not None and self.local.start <= offset < self.local.end

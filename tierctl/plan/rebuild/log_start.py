@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentMetadata
+from tierctl.state.log_start import start_within
 
 TIER, DISK = "tier", "disk"
 
@@ -101,8 +102,7 @@ def find_log_start(
     same is true of leader epochs that begin above the log start, and of any log start without a record.
     """
     if not logs:
-        first = chain_of[0][0].start_offset if chain_of else 0
-        return LogStart(max(first, _told_by_tier(sets)))
+        return LogStart(_told_by_tier(chain_of[0][0], sets) if chain_of else 0)
     offset = max(map(replica_start, logs))
     stated = max(replica_start(log) if is_start_unknown(log) else log.log_start_offset for log in logs)
     checkpoint = stated if stated < offset else None
@@ -116,14 +116,17 @@ def find_log_start(
     borders |= {each.listed.start_offset for each in sets}
     if offset not in borders and checkpoint is None and not any(map(is_start_unknown, logs)):
         return LogStart(offset)
-    raised_from = max(below[0].start_offset, _told_by_tier(sets, below=offset))
+    raised_from = _told_by_tier(below[0], sets, below=offset)
     return LogStart(offset, raised_from=raised_from, checkpoint=checkpoint)
 
 
-def _told_by_tier(sets: Sequence[ObjectSet], below: int | None = None) -> int:
-    """Return the log start at the time of the newest copy, by its leader-epoch index; 0 if it is unknown.
+def _told_by_tier(
+    first: RemoteLogSegmentMetadata, sets: Sequence[ObjectSet], below: int | None = None
+) -> int:
+    """Return the log start within the `first` segment of a log, by the newest leader-epoch index.
 
-    Indexes that begin at `below` or higher are left out: they were copied after the log start was raised.
+    `start_within` says what it states. Indexes that begin at `below` or
+    higher are left out: they were copied after the log start was raised.
     """
     newest = (-1, -1, 0)
     for each in sets:
@@ -132,7 +135,7 @@ def _told_by_tier(sets: Sequence[ObjectSet], below: int | None = None) -> int:
         start = each.lineage[0].start_offset
         if below is None or start < below:
             newest = max(newest, (each.segment.segment_leader_epochs[-1][0], each.segment.end_offset, start))
-    return newest[2]
+    return start_within(first, newest[2])
 
 
 def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:

@@ -234,7 +234,7 @@ def why_incomplete_below(decision: PartitionDecision) -> str | None:
     first = decision.choice.first_offset
     for each, reason in decision.choice.left:
         start = each.listed.start_offset
-        is_lost = isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_SERVED
+        is_lost = each.segment is None and reason.kind is ReasonKind.NOT_SERVED
         if first is not None and start < first and is_lost:
             return f"the set of objects from offset {start} on is not complete ({each.why_incomplete})"
     return None
