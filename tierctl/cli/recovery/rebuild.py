@@ -28,6 +28,17 @@ LogStart = Annotated[
         is_typed_only=True,
     ),
 ]
+AfterHole = Annotated[
+    bool,
+    option(
+        "--after-hole",
+        help="Where the objects do not tell what became of the offsets between two segments (compacted, cut "
+        "off, or those of a lost segment), begin the log after them; the segments below are left. Without "
+        "this option such partitions are left out (exit 7).",
+        panel=options.DECIDE,
+        is_typed_only=True,
+    ),
+]
 
 
 def register(app: click.Group) -> None:
@@ -48,6 +59,7 @@ def register(app: click.Group) -> None:
 def rebuild(
     ctx: click.Context,
     log_start: LogStart = None,
+    after_hole: AfterHole = False,
     metadata_partitions: own.MetadataPartitions = None,
 ) -> int:
     """Publish the metadata of the tier's segments again after the metadata topic was lost.
@@ -55,8 +67,9 @@ def rebuild(
     rebuild derives every field from the objects, in either layout. Segments that the log needs are published
     as finished, in order of offsets. Diverged, duplicate and incomplete segments are published with
     DELETE_SEGMENT_STARTED, so that brokers delete them later. Segments below the log start offset, beyond a
-    hole or of a deleted topic are left unchanged, and the reason is printed. rebuild never writes or deletes
-    an object of the tier.
+    hole or of a deleted topic are left unchanged, and the reason is printed. Nothing is published about a
+    partition that may need a set of objects that is not understood (exit code 7). rebuild never writes or
+    deletes an object of the tier.
 
     If the brokers are stopped, name the log directories of all replicas, and as --metadata the one that has
     the metadata topic; the topic's replicas in the other directories get the same bytes. If the

@@ -38,7 +38,8 @@ from tierctl.plan.materialise import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
-from tierctl.plan.restore.plan import why_incomplete_below, why_undecided
+from tierctl.plan.rebuild.partition import why_undecided
+from tierctl.plan.restore.plan import why_incomplete_below
 from tierctl.plan.steps import LOG_DIR, Plan
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions

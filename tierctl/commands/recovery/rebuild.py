@@ -52,6 +52,8 @@ class RebuildRequest(MutationRequest):
 
     log_start: str | None = None
     """Log start to use where brokers may have raised it: `tier`, `disk`, or an offset."""
+    after_hole: bool = False
+    """Begin a log after offsets of which it is not known what became of their records."""
     hosts: HostsPlan | None = None
     """What a saved plan writes on each of several hosts."""
 
@@ -115,7 +117,7 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
     )
     inputs = _inputs(state, sets, deciding, logs)
     asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
-    found = plan_rebuild(state, inputs, asked)
+    found = plan_rebuild(state, inputs, asked, after_hole=request.after_hole)
     skipped = (*(Skip.of(partition, reason) for partition, reason in deleted.items()), *found.plan.skipped)
     starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
     plan = run.narrowed(replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts)))
@@ -155,7 +157,7 @@ PLANNER = Planner(
     command=REBUILD,
     request=RebuildRequest,
     decide=_decide,
-    options=("log_start", "metadata_partitions"),
+    options=("log_start", "after_hole", "metadata_partitions"),
     logs_decide=True,
     writes_logs=True,
     may_be_new=True,

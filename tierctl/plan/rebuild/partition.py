@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
 from tierctl.plan.rebuild.ends import with_ends
 from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
@@ -17,6 +18,7 @@ from tierctl.plan.rebuild.log_start import (
     why_impossible,
 )
 from tierctl.plan.rebuild.not_understood import (
+    is_not_understood,
     joined,
     needless_halves,
     reason_of,
@@ -196,3 +198,26 @@ def _apart(choice: Choice, start_offset: int, local: LocalOffsets | None) -> str
             "records below them"
         )
     return None
+
+
+def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | None:
+    """Return why nothing is decided about a partition; None if it is, or if `after_hole` accepts the hole.
+
+    Sets that are not understood may leave a hole, or be the first of the log: only the option says that the
+    log begins above them. They and the sets below them are left.
+    """
+    refused, choice = decision.refused, decision.choice
+    if not isinstance(refused, Reason) or refused.kind is not ReasonKind.NOT_UNDERSTOOD:
+        return refused
+    first = choice.first_offset
+    if first is None or not any(
+        is_not_understood(reason) and each.listed.start_offset < first for each, reason in choice.left
+    ):
+        return refused
+    if after_hole:
+        return None
+    said = f"--after-hole begins the log at {first}"
+    if choice.hole is not None:
+        hole = choice.hole
+        said = f"no set of objects has offsets {hole.first} to {hole.last} and is understood: {said}"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{said}; {refused.facts['detail']}")

@@ -17,7 +17,13 @@ from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.lineage import merge_lineage
 from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
 from tierctl.plan.rebuild.not_understood import is_not_understood
-from tierctl.plan.rebuild.partition import GOING, PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition import (
+    GOING,
+    PartitionDecision,
+    PartitionInputs,
+    decide_partition,
+    why_undecided,
+)
 from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step, segment_step
 from tierctl.state.tier import TierState
 
@@ -44,12 +50,17 @@ class RebuildPlan:
 
 
 def plan_rebuild(
-    state: TierState, partitions: Iterable[PartitionInputs], asked: AskedLogStart | None = None
+    state: TierState,
+    partitions: Iterable[PartitionInputs],
+    asked: AskedLogStart | None = None,
+    *,
+    after_hole: bool = False,
 ) -> RebuildPlan:
     """Return the steps that publish the lost metadata of `partitions`.
 
-    `state` are the metadata that are left. Per partition, the steps of checkpoint files come first, then the
-    chain in order of offsets, then the sets that are published as being deleted.
+    `state` are the metadata that are left. `after_hole` accepts that a log begins after offsets of which it
+    is not known what became of their records. Per partition, the steps of checkpoint files come first, then
+    the chain in order of offsets, then the sets that are published as being deleted.
     """
     steps: list[Step] = []
     skipped: list[Skip] = []
@@ -62,15 +73,16 @@ def plan_rebuild(
             skipped.append(Skip.of(partition, reason))
             continue
         decision = decide_partition(inputs, asked)
-        if decision.refused is not None:
-            skipped += [Skip.of(partition, decision.refused), *unclear_skips(inputs, decision.choice)]
-            if is_not_understood(decision.refused):
-                # Nothing that an option can decide: the other partitions are published.
+        reason = why_undecided(decision, after_hole=after_hole)
+        if reason is not None:
+            skipped += [Skip.of(partition, reason), *unclear_skips(inputs, decision.choice)]
+            if is_not_understood(reason):
+                # This is about the partition alone: the others are published.
                 continue
             refused.append(
                 Refused(
                     partition=partition,
-                    reason=decision.refused,
+                    reason=reason,
                     is_damaged=decision.is_damaged and asked is None,
                 )
             )
@@ -197,10 +209,12 @@ def skips_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
         if state is not None:
             yield Skip.of(partition, Reason(_K.ALREADY_KNOWN, state=str(state)), segment.segment_id)
     if choice.hole is not None:
+        is_lost = not any(is_not_understood(reason) for _, reason in choice.left)
+        sets, what = ("set", "these records are lost, and ") if is_lost else ("usable set", "")
         yield Skip.of(
             partition,
-            f"no set has offsets {choice.hole.first} to {choice.hole.last}: these records are lost, and the "
-            f"log begins at {choice.first_offset}",
+            f"no {sets} has offsets {choice.hole.first} to {choice.hole.last}: {what}the log begins at "
+            f"{choice.first_offset}",
         )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.settings import topic
-from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.rebuild.not_understood import why_end_unknown
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
+from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, why_undecided
 from tierctl.plan.rebuild.plan import segment_steps, skips_of, unclear_skips, unused_of
 from tierctl.plan.restore.new_log import NewLog
 from tierctl.plan.restore.topics import NewBroker, NewTopic
@@ -211,22 +211,6 @@ def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
     if not decision.choice.chain:
         return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
     return None
-
-
-def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | None:
-    """Return why nothing is decided about a partition; None if it is, or if `after_hole` accepts the hole.
-
-    Sets that are not understood may leave a hole: only the option says that the log begins after it.
-    """
-    refused, hole = decision.refused, decision.choice.hole
-    if not isinstance(refused, Reason) or refused.kind is not ReasonKind.NOT_UNDERSTOOD or hole is None:
-        return refused
-    if after_hole:
-        return None
-    said = (
-        f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log after them"
-    )
-    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{said}; {refused.facts['detail']}")
 
 
 def why_incomplete_below(decision: PartitionDecision) -> str | None:
