@@ -66,9 +66,9 @@ class _Object:
 class LackingStore:
     """Serve one bucket during the block.
 
-    `archived` is a part of the keys whose objects are in GLACIER; they can be read only if they are
-    `restored`. The first `slow` requests are answered with SlowDown. `is_careless` stores logs with a wrong
-    last byte.
+    `archived` is a part of the keys whose objects are in the class `archive`; they can be read only if they
+    are `restored`. `forbidden` is a part of the keys whose objects may not be read. The first `slow`
+    requests are answered with SlowDown. `is_careless` stores logs with a wrong last byte.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class LackingStore:
     ) -> None:
         self.lacks = set(lacks)
         self.archived = archived
+        self.archive = "GLACIER"
         self.restored = False
+        self.forbidden = ""
         self.slow = slow
         self.is_careless = is_careless
         self.objects: dict[str, _Object] = {}
@@ -128,6 +130,8 @@ class LackingStore:
 
     def refusal(self, method: str, key: str, query: dict[str, str], headers: dict[str, str]) -> Lack | None:
         """Return why the request is refused; None if it is not."""
+        if method == "GET" and self.forbidden and self.forbidden in key:
+            return Lack.READS_FORBIDDEN
         checksums = {name for name in headers if name.startswith(("x-amz-checksum", "x-amz-sdk-checksum"))}
         is_write = method in {"PUT", "POST"} and bool(key)
         is_deletion = "delete" in query or (method == "DELETE" and "uploadId" not in query)
@@ -155,12 +159,14 @@ class LackingStore:
         return 'ongoing-request="true"'
 
     def is_archived(self, key: str) -> bool:
-        """Return whether the object is in GLACIER."""
+        """Return whether the object is in an archive class."""
         return bool(self.archived) and self.archived in key
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are sent at once: two small packets would wait 40 ms for an acknowledgement.
+    wbufsize = 1 << 20
     store: ClassVar[LackingStore]
 
     def handle_any(self) -> None:
@@ -193,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
             **stored.headers,
             "ETag": stored.tag,
             "Last-Modified": formatdate(stored.written_s, usegmt=True),
-            **({"x-amz-storage-class": "GLACIER"} if is_archived else {}),
+            **({"x-amz-storage-class": self.store.archive} if is_archived else {}),
             **({"x-amz-restore": self.store.restore} if is_archived else {}),
         }
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("range", ""))
@@ -232,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _entry(self, key: str) -> str:
         stored = self.store.objects[key]
         written = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(stored.written_s))
-        storage_class = "GLACIER" if self.store.is_archived(key) else "STANDARD"
+        storage_class = self.store.archive if self.store.is_archived(key) else "STANDARD"
         return (
             f"<Key>{quote(key)}</Key><LastModified>{written}</LastModified><ETag>{escape(stored.tag)}</ETag>"
             f"<Size>{len(stored.body)}</Size><StorageClass>{storage_class}</StorageClass>"

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,12 @@ from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import RowLines, Stream
-from tierctl.errors import ExitCode, NotFoundError, RemoteResourceNotFound, TierctlError, UsageError
+from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
-from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.read.follower_files import FetchedFollowerState, fetch_follower_state, write_follower_files
-from tierctl.read.index_lookup import Report, rebuilt_indexes
+from tierctl.read.index_lookup import Report, stored_or_rebuilt
 from tierctl.read.index_rows import index_rows
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task_planner import plan_read_tasks
@@ -26,7 +26,7 @@ from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.record_ranges import EARLIEST, RecordRange, find_range, resolve_offset
 from tierctl.read.record_rows import Binary, encoder, record_row
-from tierctl.read.segment_bytes import RemoteSegment
+from tierctl.read.tolerated_errors import Refusals
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
@@ -202,50 +202,52 @@ def _partitions(resources: Resources, report: Report) -> list[ReadablePartition]
     return legal
 
 
-def _ranges(
-    resources: Resources, request: FetchRequest, partitions: Iterable[ReadablePartition], report: Report
-) -> Iterator[RecordRange]:
-    """Yield the range of each partition that has records of the request; report damage to `report`."""
-    for partition in partitions:
-        log_start = leader_log_start(resources.cluster, partition.topic_id_partition)
-        log = resources.readable_log(partition, log_start, report)
-        reader = PartitionReader(log, resources.indexes, report, isolation=request.isolation)
-        found = find_range(
-            log,
-            reader,
-            offset=request.offset,
-            until_offset=request.until_offset,
-            from_time_ms=request.from_time_ms,
-            to_time_ms=request.to_time_ms,
-        )
-        if found is not None:
-            yield found
+def _range(
+    resources: Resources, request: FetchRequest, partition: ReadablePartition, report: Report
+) -> RecordRange | None:
+    """Return the range of the request's records in a partition, if it has any; report damage to `report`."""
+    log_start = leader_log_start(resources.cluster, partition.topic_id_partition)
+    log = resources.readable_log(partition, log_start, report)
+    return find_range(
+        log,
+        PartitionReader(log, resources.indexes, report, isolation=request.isolation),
+        offset=request.offset,
+        until_offset=request.until_offset,
+        from_time_ms=request.from_time_ms,
+        to_time_ms=request.to_time_ms,
+    )
 
 
 def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[str, Any], None, ExitCode]:
     encode = encoder(request.binary)
+    refusals = Refusals(resources.problems.report)
+    report = refusals.report
 
     def rows(opened: ExitStack) -> Iterator[dict[str, Any]]:
-        report = resources.problems.report
-        partitions = _partitions(resources, report)
+        partitions = _partitions(resources, resources.problems.report)
         total = _offset_count(request, partitions)
         advance = opened.enter_context(resources.progress.bar("reading", unit="offsets", total=total))
-        for found in _ranges(resources, request, partitions, report):
-            done = found.start_offset
-            for record in found.reader.read(found.start_offset, found.until_offset):
-                yield record_row(found.log.topic_id_partition, record, encode, report)
-                if record.offset - done >= _COUNTED_OFFSETS:
-                    advance(record.offset - done)
-                    done = record.offset
-            advance(max(found.end_offset - done, 0))
-            if found.note is not None:
-                resources.progress.note(found.note)
+        for topic, own in groupby(partitions, key=lambda each: each.topic_id_partition.topic):
+            with refusals.within(topic):
+                for partition in own:
+                    if found := _range(resources, request, partition, report):
+                        yield from records(found, advance)
 
-    count = 0
+    def records(found: RecordRange, advance: Advance) -> Iterator[dict[str, Any]]:
+        done = found.start_offset
+        for record in found.reader.read(found.start_offset, found.until_offset):
+            refusals.has_read()
+            yield record_row(found.log.topic_id_partition, record, encode, report)
+            if record.offset - done >= _COUNTED_OFFSETS:
+                advance(record.offset - done)
+                done = record.offset
+        advance(max(found.end_offset - done, 0))
+        if found.note is not None:
+            resources.progress.note(found.note)
+
     with resources, ExitStack() as opened:
-        for count, row in enumerate(islice(rows(opened), request.max_records), start=1):  # noqa: B007
-            yield row
-    return resources.problems.exit_code_of(has_read=count > 0)
+        yield from islice(rows(opened), request.max_records)
+    return resources.problems.exit_code_of(has_read=refusals.has_records)
 
 
 def _offset_count(request: FetchRequest, partitions: Iterable[ReadablePartition]) -> int | None:
@@ -298,7 +300,10 @@ def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[Print
         return taken
 
     try:
-        for found in _ranges(resources, request, _partitions(resources, met.append), met.append):
+        for partition in _partitions(resources, met.append):
+            found = _range(resources, request, partition, met.append)
+            if found is None:
+                continue
             tasks = plan_read_tasks(
                 found.log,
                 *found.reader.span(found.start_offset, found.until_offset),
@@ -326,7 +331,7 @@ def _chunks(
     resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType | None
 ) -> Iterator[bytes]:
     if index is not None:
-        yield _index_data(resources, segment, index)
+        yield stored_or_rebuilt(resources.remote, segment, index, resources.progress.note)
         return
     bar = resources.progress.bar("reading", unit="bytes", total=segment.segment_size_in_bytes)
     with resources.remote.fetch_log_segment(segment, 0) as stream, bar as advance:
@@ -338,24 +343,10 @@ def _chunks(
 def _index_entries(resources: Resources, request: FetchRequest, index: IndexType) -> IndexEntries:
     with resources:
         segment = _segment(resources, request)
-        rows = index_rows(_index_data(resources, segment, index), index, segment.start_offset)
+        data = stored_or_rebuilt(resources.remote, segment, index, resources.progress.note)
+        rows = list(index_rows(data, index, segment.start_offset))
         exit_code, columns = resources.problems.exit_code, tables.INDEXES[index.value]
-        return IndexEntries(rows=list(rows), exit_code=exit_code, columns=columns)
-
-
-def _index_data(resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-    """Return the index as stored; rebuild a missing offset or time index from the segment's log."""
-    try:
-        with resources.remote.fetch_index(segment, index) as stream:
-            return stream.read()
-    except RemoteResourceNotFound:
-        if index not in {IndexType.OFFSET, IndexType.TIMESTAMP}:
-            raise
-    resources.progress.note(
-        f"the {index.value} index of {segment.segment_id} is missing; rebuilt from the segment"
-    )
-    offsets, times = rebuilt_indexes(RemoteSegment(segment, resources.remote))
-    return offsets.data if index is IndexType.OFFSET else times.data
+        return IndexEntries(rows=rows, exit_code=exit_code, columns=columns)
 
 
 def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMetadata:
@@ -366,8 +357,7 @@ def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMet
         offset = resolve_offset(request.offset, log)
         found = log.remote_segment_for(offset)
         if found is None:
-            name = partition.topic_id_partition.topic_partition
-            raise NotFoundError(f"no remote segment holds offset {offset} of {name}")
+            raise NotFoundError(f"no remote segment holds offset {offset} of {partition.topic_id_partition}")
         return found
     wanted = Uuid.parse(request.raw_segment)
     state, selection = _read_state(resources), resources.selection
@@ -393,8 +383,8 @@ def _only_partition(resources: Resources, option: str) -> ReadablePartition:
 
 def _follower_state(resources: Resources, request: FetchRequest, offset: int) -> FollowerState:
     with resources:
-        partition = _only_partition(resources, "--auxiliary-state")
-        state = fetch_follower_state(resources.readable_log(partition), resources.indexes, offset)
+        log = resources.readable_log(_only_partition(resources, "--auxiliary-state"))
+        state = fetch_follower_state(log, resources.indexes, offset)
         if request.out is not None:
             write_follower_files(state, request.out)
         return FollowerState(state=state, exit_code=resources.problems.exit_code)

@@ -13,7 +13,7 @@ from tierctl.errors import (
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.read.batch_stream import SEARCH_BYTES_MAX, BatchStream, Damage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
-from tierctl.storage.base import SegmentReader
+from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_heads import (
     HEAD,
     HEAD_SIZE,
@@ -193,3 +193,21 @@ def rebuilt_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
     pieces = BatchStream(segment)
     heads = (piece.head for piece in pieces if isinstance(piece, RecordBatch))
     return build_indexes(heads, segment.start_offset)
+
+
+def stored_or_rebuilt(
+    remote: RemoteStorageManager,
+    segment: RemoteLogSegmentMetadata,
+    index: IndexType,
+    note: Callable[[str], object],
+) -> bytes:
+    """Return the index as stored; rebuild a missing offset or time index from the segment's log."""
+    try:
+        with remote.fetch_index(segment, index) as stream:
+            return stream.read()
+    except RemoteResourceNotFound:
+        if index not in {IndexType.OFFSET, IndexType.TIMESTAMP}:
+            raise
+    note(f"the {index.value} index of {segment.segment_id} is missing; rebuilt from the segment")
+    offsets, times = rebuilt_indexes(RemoteSegment(segment, remote))
+    return offsets.data if index is IndexType.OFFSET else times.data

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.errors import AuthenticationError, CorruptInputError, ObjectArchived, RemoteResourceNotFound
 from tierctl.model import IndexType, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.read.index_lookup import IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
@@ -55,8 +55,9 @@ def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
 def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
     """Return the lineage up to the newest readable segment, by its leader-epoch index.
 
-    If that index is missing or damaged, the lineage is built from the epochs of the segments; damage is
-    reported. The lineage begins with the first segment, also if the index begins above it (`start_within`).
+    If that index is missing, damaged or may not be read, the lineage is built from the epochs of the
+    segments; damage and refusals are reported. The lineage begins with the first segment, also if the index
+    begins above it (`start_within`).
     """
     segments = PartitionSegments.of_cache(cache)
     newest = segments.newest()
@@ -71,8 +72,10 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
         report(_not_of(newest, lineage, source))
     except CorruptInputError as e:
         report(e.within(source))
+    except (AuthenticationError, ObjectArchived) as e:
+        report(e)
     except RemoteResourceNotFound:
-        return lineage_from_segments(cache.list_remote_log_segments())
+        pass
     return lineage_from_segments(cache.list_remote_log_segments())
 
 

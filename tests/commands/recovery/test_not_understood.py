@@ -6,7 +6,9 @@ One table: each mutation of an object, as each command meets it that decides fro
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
@@ -26,6 +28,7 @@ from tests.commands.recovery.unread import (
     mutations,
     verify,
 )
+from tests.support.lacking_store import BUCKET, LackingStore
 
 GIVING_UP = {"discard_segment", "delete_segment", "delete_partition", "write_checkpoints"}
 SERVING = {"publish_segment", "copy_objects", "restore_partition", "materialise_partition"}
@@ -138,6 +141,49 @@ def test_every_mutation_of_an_object(
             assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=mutation.is_unread)
         except AssertionError as e:
             raise AssertionError(f"{command}: {mutation.name} of {stem}: {e}") from e
+
+
+@contextmanager
+def in_s3(tier: Tier) -> Iterator[tuple[Tier, LackingStore]]:
+    """Yield the tier as it is read from a server, and the server, which may refuse its objects."""
+    with LackingStore() as store, pytest.MonkeyPatch.context() as patch:
+        store.found(patch)
+        for path in filter(Path.is_file, tier.remote.rglob("*")):
+            key = f"a/{path.relative_to(tier.remote)}"
+            store.put({key: path.read_bytes()})
+            store.objects[key].written_s = path.stat().st_mtime
+        yield replace(tier, uri=f"s3://{BUCKET}/a"), store
+
+
+SERVER_REFUSALS = {
+    "AccessDenied": ("forbidden", ExitCode.AUTHENTICATION),
+    "GLACIER": ("archived", ExitCode.CORRUPT),
+    "DEEP_ARCHIVE": ("archived", ExitCode.CORRUPT),
+}
+"""Refusals of a server: the setting of the server, and the exit code if it refuses all objects."""
+SERVED = ["rebuild", "restore --materialise", "restore --into", "verify --plan-out", "fetch --rebuild"]
+
+
+@pytest.mark.parametrize("command", SERVED)
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
+def test_objects_that_a_server_refuses(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str, command: str
+) -> None:
+    """Each kind of object is refused once, and all are; the refusals take turns."""
+    tier, wanted = world(layout)
+    with in_s3(tier) as (served, store):
+        run = commands(served)[command]
+        for at, suffix in enumerate((*tier.layout.suffixes, ""), SERVED.index(command)):
+            store.archive = list(SERVER_REFUSALS)[at % len(SERVER_REFUSALS)]
+            setting, code = SERVER_REFUSALS[store.archive]
+            stem = tier.places[at % len(tier.places)]
+            setattr(store, setting, f"{stem}{suffix}" if suffix else "a/")
+            ran, plan = run()
+            setattr(store, setting, "")
+            if suffix:
+                assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=True)
+            else:
+                assert (ran.code, plan["steps"]) == (code, []), ran.err
 
 
 @pytest.mark.parametrize("layout", ["kafka", "aiven"])

@@ -84,6 +84,8 @@ class Tier:
     folder: Path
     root: Path
     layout: Layout
+    uri: str = ""
+    """Where commands find the tier; empty if in the folder `remote`."""
 
     @property
     def remote(self) -> Path:
@@ -164,7 +166,15 @@ class Tier:
 
     def where(self, *, name: str = "") -> tuple[object, ...]:
         topic, number = self.layout.partition
-        return ("--remote", self.remote, *self.keys, "--topic", name or topic, "--partition", number)
+        return (
+            "--remote",
+            self.uri or self.remote,
+            *self.keys,
+            "--topic",
+            name or topic,
+            "--partition",
+            number,
+        )
 
     def run(self, *words: object) -> Ran:
         return tierctl(*words, *self.where(), "--output", "json")
@@ -228,7 +238,7 @@ def verify(tier: Tier, metadata: str, *more: object) -> tuple[Ran, Plan]:
     out = folder / "repairs.json"
     out.unlink(missing_ok=True)
     ran = tierctl(
-        *("verify", "--metadata", folder / metadata, "--remote", tier.remote, *tier.keys),
+        *("verify", "--metadata", folder / metadata, "--remote", tier.uri or tier.remote, *tier.keys),
         *("--log-dir", tier.root / tier.layout.logs, "--state-dir", folder / f"state-{metadata}"),
         *("--plan-out", out, "--output", "jsonl", *more),
     )

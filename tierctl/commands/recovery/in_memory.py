@@ -46,18 +46,27 @@ OnDecision = Callable[[TopicIdPartition, PartitionDecision, bool], None]
 def derive_state(
     resources: Resources, logs: Callable[[], Sequence[LocalLog]], on_decision: OnDecision
 ) -> TierState:
-    """Return the state that `read_rebuilt` describes; `logs` decide, `on_decision` receives the decisions."""
+    """Return the state that `read_rebuilt` describes; `logs` decide, `on_decision` receives the decisions.
+
+    Raise CorruptInputError if there are no logs, and no set of the selected partitions is understood.
+    """
     tier = TierSets.of(resources)
     listed = tier.listed()
     selection = resources.resolve_selection(each.partition for each in listed)
     chosen = [each for each in listed if each.partition in selection]
     sets = tier.derived(chosen)
-    state = TierState()
-    for event in _events(sets, logs(), on_decision):
+    state, given = TierState(), logs()
+    for event in _events(sets, given, on_decision):
         # All events are put in metadata partition 0: nobody reads these events from a topic.
         offset = state.read.get(0, 0)
         fold_event(event, state, metadata_partition=0, metadata_offset=offset)
         state.read[0] = offset + 1
+    if sets and not given and all(each.why_not_understood is not None for each in sets):
+        raise CorruptInputError(
+            f"all {len(sets)} sets of objects of the selected partitions",
+            expected="one that is understood",
+            found=f"{sets[0].why_not_understood} ({sets[0].listed.segment_id})",
+        )
     return state
 
 
