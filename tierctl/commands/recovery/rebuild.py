@@ -115,7 +115,9 @@ def _decide(run: Mutation, request: RebuildRequest) -> Decision:
         finished=list(_finished(state, wanted)) if deciding.leaders else (),
         with_lineages=True,
     )
-    inputs = _inputs(state, sets, deciding, logs)
+    inputs = (
+        replace(each, unsound=tier.unsound(each.serving)) for each in _inputs(state, sets, deciding, logs)
+    )
     asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
     found = plan_rebuild(state, inputs, asked, after_hole=request.after_hole)
     skipped = (*(Skip.of(partition, reason) for partition, reason in deleted.items()), *found.plan.skipped)

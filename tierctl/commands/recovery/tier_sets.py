@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import THREADS
+from tierctl.commands.recovery.unsound import why_unsound
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.tier_identity import WRONG_TIER
@@ -123,6 +124,11 @@ class TierSets:
         ]
         found |= {_key(each.listed): each for each in self.read(checked_end, claims)}
         return [found[_key(each)] for each in listed]
+
+    def unsound(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
+        """Return, by segment id, why the bytes of segments are not sound; their objects are read whole."""
+        reasons = self.read(why_unsound, segments, size_bytes=lambda s: s.segment_size_in_bytes, threads=1)
+        return {s.segment_id: why for s, why in zip(segments, reasons, strict=True) if why is not None}
 
     def producer_snapshots(
         self, segments: Sequence[RemoteLogSegmentMetadata]

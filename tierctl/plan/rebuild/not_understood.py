@@ -1,9 +1,9 @@
 """Sets that are not understood: which records they have is unknown, so nothing is decided without them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tierctl.model import ObjectSet
+from tierctl.model import ObjectSet, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets
 from tierctl.plan.rebuild.ends import SetKey
@@ -12,7 +12,7 @@ from tierctl.state.cut_epochs import is_uncovered
 from tierctl.state.lineage import Lineage
 
 _SHOWN_MAX = 3
-_BESIDE = "it is not given up beside sets that are not understood: {reason}"
+_BESIDE = "it is not given up beside sets that are not understood: {reason}{unsound}"
 _SEALED = (
     "its manifest has other leader epochs than the log, and its leader-epoch index is encrypted: "
     "--aiven-private-key lets them be compared"
@@ -44,22 +44,28 @@ def without_sealed(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[Ob
     return kept, [replace(each, segment=None, why_not_understood=_SEALED) for each in other]
 
 
-def beside(reason: str) -> Reason:
-    """Return why a set that would be given up for `reason` is not, beside one that is not understood."""
-    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason))
+def beside(reason: str, unsound: Mapping[Uuid, str]) -> Reason:
+    """Return why a set that would be given up for `reason` is not, beside one that is not understood.
+
+    `unsound` has, by segment id, why the bytes of segments that may serve its offsets are not sound.
+    """
+    shown = [f"; segment {key}: {why}" for key, why in list(unsound.items())[:_SHOWN_MAX]]
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason, unsound="".join(shown)))
 
 
-def with_all_sets(choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[ObjectSet]) -> Choice:
+def with_all_sets(
+    choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[ObjectSet], unsound: Mapping[Uuid, str]
+) -> Choice:
     """Return `choice`, made among the sets `own`, with the `unclear` sets of the partition; they are left.
 
-    No set is discarded beside them: which sets serve its offsets, and which lineage is the log's, may be
-    known from the unclear sets alone.
+    No set is discarded beside them, or beside `unsound` segments: which sets serve its offsets, and which
+    lineage is the log's, may be known from the unclear sets alone, and it may be the only sound copy.
     """
-    if not unclear:
+    if not unclear and not unsound:
         return choice
     sets = {_key(each): each for each in own}
     kept = tuple(
-        (each, beside(reason))
+        (each, beside(reason, unsound))
         for segment, reason in choice.discarded
         if (each := sets.get((segment.segment_id, segment.start_offset))) is not None
     )

@@ -4,7 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import (
+    LocalLog,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
 from tierctl.plan.rebuild.ends import with_ends
@@ -40,7 +47,8 @@ class PartitionInputs:
     `sets` are its sets of objects, `known` the states of its segments in the remaining metadata. `leader` is
     the log that decides: the newest replica's, or the leader's on a cluster; None without brokers. `replicas`
     are the logs of all replicas in log directories. `why_no_log` is the reason if there are brokers and the
-    log that decides is missing: then no event may be published.
+    log that decides is missing: then no event may be published. `unsound` has, by segment id, why the bytes
+    of a segment in `serving` are damaged, or can't be read: no set is given up beside one.
     """
 
     partition: TopicIdPartition
@@ -49,6 +57,31 @@ class PartitionInputs:
     leader: Log | None = None
     replicas: Sequence[LocalLog] = ()
     why_no_log: str | None = None
+    unsound: Mapping[Uuid, str] = field(default_factory=dict)
+
+    @property
+    def serving(self) -> list[RemoteLogSegmentMetadata]:
+        """The finished segments with offsets of other sets, which may have the only sound copy of these.
+
+        A set counts up to the last offset that its objects show; one of which no offset is known, as its
+        first offset.
+        """
+        spans: list[tuple[int, int]] = []
+        finished: list[RemoteLogSegmentMetadata] = []
+        for each in self.sets:
+            state, start = self.known.get(each.listed.segment_id), each.listed.start_offset
+            if state is _S.COPY_SEGMENT_FINISHED:
+                finished += [] if each.segment is None else [each.segment]
+            elif state not in GOING:
+                end = (
+                    each.segment.end_offset
+                    if each.segment
+                    else each.log_end.offset
+                    if each.log_end
+                    else start
+                )
+                spans.append((start, end))
+        return [s for s in finished if any(a <= s.end_offset and s.start_offset <= b for a, b in spans)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +145,7 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
         choice = choose_among(usable, unclear=unclear)
     needed = why_needed(choice, unclear, usable, start_offset=start, local=local)
     return PartitionDecision(
-        choice=with_all_sets(choice, unclear, usable),
+        choice=with_all_sets(choice, unclear, usable, inputs.unsound),
         lineage=lineage,
         log_start=found,
         start_offset=start,

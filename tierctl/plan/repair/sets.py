@@ -29,7 +29,8 @@ class ExaminedSets:
 
     `is_live` states whether its topic id exists. `deleted` has the metadata of segments whose deletion has
     finished, and `started` that of copies that were started. `unsound` says of each set whose bytes are
-    contradictory, or can't be read, why it is not published; of the finished segments it has those `serving`.
+    contradictory, or can't be read, why it is not published; of the finished segments it has those that serve
+    offsets of other sets.
     """
 
     inputs: PartitionInputs
@@ -65,18 +66,6 @@ class ExaminedSets:
             for key, each in self.sets.items()
             if each.segment is not None and known.get(key) is _S.COPY_SEGMENT_FINISHED
         ]
-
-    @cached_property
-    def serving(self) -> list[RemoteLogSegmentMetadata]:
-        """The finished segments that serve offsets of other sets: without them these are not given up."""
-        known = self.inputs.known
-        spans = [
-            (start, start if each.segment is None else each.segment.end_offset)
-            for key, each in self.sets.items()
-            if known.get(key) is not _S.COPY_SEGMENT_FINISHED
-            for start in [each.listed.start_offset]
-        ]
-        return [s for s in self._finished if any(a <= s.end_offset and s.start_offset <= b for a, b in spans)]
 
     def repeats(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return whether a finished segment has the start of `segment`, or contains all its offsets."""
@@ -130,9 +119,7 @@ class ExaminedSets:
 
     def _given_up(self, segment_id: Uuid, reason: Reason) -> Verdict:
         """Return `reason`, unless the set may be the only sound copy of what an unsound one serves."""
-        for key, why in self.unsound.items():
-            return self._skip(segment_id, beside(f"{reason}; segment {key}: {why}"))
-        return reason
+        return self._skip(segment_id, beside(reason, self.unsound)) if self.unsound else reason
 
     def _skip(self, segment_id: Uuid, reason: str) -> Skip:
         return Skip.of(self.inputs.partition, reason, segment_id)
@@ -185,12 +172,13 @@ def _why_given_up(examined: ExaminedSets, segment_id: Uuid) -> Step | Skip | str
     """Return why an orphan is not needed, or the step that publishes it, or why it is left."""
     if segment_id in examined.deleted:
         return "the metadata say that its deletion has finished"
+    refused = examined.decision.refused
+    if examined.is_live and refused is None:
+        return examined.verdicts[segment_id]
     each = examined.sets[segment_id]
     if each.why_not_understood is not None:
-        return Skip.of(examined.inputs.partition, reason_of(each), segment_id)
-    if not examined.is_live:
+        refused = reason_of(each)
+    elif not examined.is_live:
         return "its topic is deleted"
-    refused = examined.decision.refused
-    if refused is not None:
-        return Skip.of(examined.inputs.partition, refused, segment_id)
-    return examined.verdicts[segment_id]
+    assert refused is not None
+    return Skip.of(examined.inputs.partition, refused, segment_id)

@@ -5,18 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tierctl.apply.copy.source import check_and_hash
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.tier_sets import TierSets
-from tierctl.errors import (
-    AuthenticationError,
-    CorruptInputError,
-    RemoteResourceNotFound,
-    RemoteStorageError,
-    RemoteTierMissing,
-    UsageError,
-)
 from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import (
     ListedSet,
@@ -27,13 +18,11 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.log_start import replica_start
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
 from tierctl.plan.repair.sets import ExaminedSets
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
-from tierctl.storage.spool import spool_folder, spooled
 
 _S = RemoteLogSegmentState
 
@@ -60,7 +49,7 @@ class SetExaminer:
         finished = [
             s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
         ]
-        sets = TierSets.to_change(self.run).derived(placed, finished=finished)
+        sets = self._tier.derived(placed, finished=finished)
         of_partition = by_partition(sets)
         for partition in sorted(partitions):
             found = self._examined(partition, of_partition.get(partition, ()), known[partition])
@@ -94,6 +83,7 @@ class SetExaminer:
             why_no_log=self.deciding.missing.get(partition),
             replicas=[log for log in self.logs if log.topic_id_partition == partition],
         )
+        inputs = replace(inputs, unsound=self._tier.unsound(inputs.serving))
         decision = decide_partition(inputs)
         examined = ExaminedSets(
             inputs=replace(inputs, known=states),
@@ -102,9 +92,7 @@ class SetExaminer:
             deleted=deleted,
             started={key: s for key, s in known.items() if s.state is _S.COPY_SEGMENT_STARTED},
         )
-        checked = [*examined.unfinished, *examined.serving]
-        unsound = {s.segment_id: why for s in checked if (why := self._why_unsound(s))}
-        return replace(examined, unsound=unsound)
+        return replace(examined, unsound={**inputs.unsound, **self._tier.unsound(examined.unfinished)})
 
     def _is_below(
         self, partition: TopicIdPartition, each: ObjectSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]
@@ -117,6 +105,10 @@ class SetExaminer:
         return segment.end_offset < replica_start(log)
 
     @cached_property
+    def _tier(self) -> TierSets:
+        return TierSets.to_change(self.run)
+
+    @cached_property
     def _deleted(self) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
         """Return the deleted segments by partition, from the metadata topic."""
         topic = self.run.resources.metadata_topic()
@@ -124,23 +116,6 @@ class SetExaminer:
         for segment in deleted_segments(topic, topic.end_offsets()):
             found[segment.topic_id_partition][segment.segment_id] = segment
         return found
-
-    def _why_unsound(self, segment: RemoteLogSegmentMetadata) -> str | None:
-        """Return why the segment's bytes are not sound, or can't be read; None if they are sound."""
-        try:
-            with spool_folder() as spool, spooled(self.run.remote, segment, spool) as files:
-                _, problem = check_and_hash(segment, files.log, files.index_bytes())
-        except (CorruptInputError, RemoteResourceNotFound) as e:
-            return _damaged(e.message)
-        except RemoteTierMissing:
-            raise
-        except (UsageError, AuthenticationError, RemoteStorageError) as e:
-            return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{e.message}; {e.hint or 'see tierctl verify'}")
-        return None if problem is None else _damaged(problem.message)
-
-
-def _damaged(problem: str) -> Reason:
-    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"its objects are damaged: {problem}")
 
 
 def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:

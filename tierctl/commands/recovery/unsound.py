@@ -1,0 +1,36 @@
+"""Read the objects of a segment whole, before it is published or another set is given up for it."""
+
+from tierctl.apply.copy.source import check_and_hash
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+    UsageError,
+)
+from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.spool import spool_folder, spooled
+
+
+def why_unsound(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Reason | None:
+    """Return why the segment's bytes are not sound, or can't be read; None if they are sound.
+
+    Raise RemoteTierMissing.
+    """
+    try:
+        with spool_folder() as spool, spooled(remote, segment, spool) as files:
+            _, problem = check_and_hash(segment, files.log, files.index_bytes())
+    except (CorruptInputError, RemoteResourceNotFound) as e:
+        return _damaged(e.message)
+    except RemoteTierMissing:
+        raise
+    except (UsageError, AuthenticationError, RemoteStorageError) as e:
+        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{e.message}; {e.hint or 'see tierctl verify'}")
+    return None if problem is None else _damaged(problem.message)
+
+
+def _damaged(problem: str) -> Reason:
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"its objects are damaged: {problem}")
