@@ -92,6 +92,63 @@ def test_every_record_is_published_again(world: Path) -> None:
     assert plan_of("rebuild", *where(world))["steps"] == []
 
 
+def keep_local(world: Path) -> Path:
+    """Put the segments of the tier into the log directory, too, as if none had been deleted locally."""
+    folder = world / "logs/mid-0"
+    for log in (world / "remote").rglob("*.log"):
+        for suffix in (".log", ".index", ".timeindex"):
+            shutil.copy(log.with_suffix(suffix), folder / f"{log.name[:20]}{suffix}")
+    return folder
+
+
+def _lost_in_tier(world: Path) -> None:
+    keep_local(world)
+    compact(world, 0, slice(-20, None))
+
+
+def _torn(world: Path) -> None:
+    """Cut the first local segment within the batch after the last one that the tier has of it."""
+    _lost_in_tier(world)
+    path = world / f"logs/mid-0/{0:020d}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: list(scan(data))[-20].position + 30])
+    path.with_suffix(".index").unlink()
+
+
+def _no_batch(world: Path) -> None:
+    """Lose a set that follows a hole, and cut its local segment within the first batch."""
+    compact(world, 0, slice(-20, None))
+    path = keep_local(world) / f"{1125:020d}.log"
+    path.write_bytes(path.read_bytes()[:100])
+    for each in (world / "remote").rglob(f"{1125:020d}-*"):
+        each.unlink()
+
+
+WHOLE_LOCAL: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "compaction made the hole": (keep_local, True),
+    "the local log has the records": (_lost_in_tier, False),
+    "a torn local batch": (_torn, False),
+    "a local segment without a whole batch": (_no_batch, False),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE_LOCAL)
+def test_the_local_log_tells_a_hole_from_a_loss(world: Path, case: str) -> None:
+    """A hole that the local log has, too, is compaction's; otherwise brokers copy on from there."""
+    change, is_compacted = WHOLE_LOCAL[case]
+    change(world)
+    ran = tierctl("rebuild", *where(world), "--output", "json")
+    plan = json.loads(ran.out)
+    found = spans(plan)
+    if is_compacted:
+        assert (found, plan["skipped"], ran.code) == (SPANS, [], 0)
+        assert "no set has a record from 1001 to 1124: compacted once" in plan["steps"][0]["reason"]
+    else:
+        assert [start for start, _ in found] == [0]
+        assert found[0][1] < 1000
+        assert len(plan["skipped"]) >= len(SPANS) - 2
+
+
 def test_without_logs_the_log_begins_at_its_first_offset(world: Path, tmp_path: Path) -> None:
     remote = ("--remote", world / "remote")
     plan = plan_of("rebuild", *remote, "--metadata", tmp_path / "new")

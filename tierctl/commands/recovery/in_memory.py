@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID
+from tierctl.commands.recovery.logs import local_holes
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError
@@ -76,7 +77,9 @@ def _events(
     leaders = newest_replicas(logs)
     for partition, own in by_partition(sets).items():
         leader = leaders.get(partition.key)
-        decision = decide_partition(PartitionInputs(partition=partition, sets=own, leader=leader))
+        holes = local_holes(own, leader)
+        inputs = PartitionInputs(partition=partition, sets=own, leader=leader, local_holes=holes)
+        decision = decide_partition(inputs)
         on_decision(partition, decision, leader is not None)
         if decision.refused is not None and not is_not_understood(decision.refused):
             continue

@@ -13,7 +13,7 @@ from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.afterwards import conclude_rebuild
 from tierctl.commands.recovery.copying import require_copying_disabled
 from tierctl.commands.recovery.hosts import plan_for_hosts, recipe
-from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.logs import DecidingLogs, local_holes
 from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
 from tierctl.commands.recovery.refused_partitions import refusal_of
@@ -200,11 +200,13 @@ def _inputs(
     for partition, own in by_partition(sets).items():
         part = state.partition(partition)
         known = () if part is None else part.cache.list_remote_log_segments()
+        leader = deciding.leaders.get(partition)
         yield PartitionInputs(
             partition=partition,
             sets=own,
             known={segment.segment_id: segment.state for segment in known},
-            leader=deciding.leaders.get(partition),
+            leader=leader,
+            local_holes=local_holes(own, leader),
             why_no_log=deciding.missing.get(partition),
             replicas=[log for log in logs if log.topic_id_partition == partition],
         )

@@ -5,19 +5,11 @@ from dataclasses import dataclass, replace
 
 from tierctl.model import ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.ends import Hole, with_ends
+from tierctl.plan.rebuild.ends import Hole, LocalOffsets, with_ends
 from tierctl.plan.rebuild.lineage import agrees
 from tierctl.state.lineage import Lineage
 
 _K = ReasonKind
-
-
-@dataclass(frozen=True, slots=True)
-class LocalOffsets:
-    """The offsets of the segments in a leader's log directory; `end` is exclusive."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +114,7 @@ def choose(
     `known` are segments that the metadata have as finished, `unclear` the other sets of the partition, which
     are not understood.
     """
-    local_start = None if local is None else local.start
-    ends = with_ends(sets, lineage, known=known, local_start=local_start, unclear=unclear)
+    ends = with_ends(sets, lineage, known=known, local=local, unclear=unclear)
     sets, added = ends.sets, ends.added
     within = [each for each in sets if each.segment is None or each.segment.end_offset >= log_start_offset]
     good = [each for each in within if each.segment is not None and agrees(each.segment, lineage)]

@@ -7,7 +7,7 @@ but where no manifest states the end, the objects only have the last batch that 
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import accumulate
 
@@ -25,6 +25,30 @@ class Hole:
 
     first: int
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHole:
+    """Offsets without a record between two batches of a leader's log, right after the first of these.
+
+    `next_offset` is that of the second batch. `rolled_at` is the base offset of the first local segment that
+    begins in the hole or right after it: there the segment before ends; None if both batches are in one.
+    """
+
+    next_offset: int
+    rolled_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOffsets:
+    """The offsets of the segments in a leader's log directory; `end` is exclusive.
+
+    `holes` are those that begin where the log of a set ends, by the first offset.
+    """
+
+    start: int
+    end: int
+    holes: Mapping[int, LocalHole] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +102,16 @@ def with_ends(
     lineage: Lineage,
     *,
     known: Collection[Uuid] = (),
-    local_start: int | None = None,
+    local: LocalOffsets | None = None,
     unclear: Sequence[ObjectSet] = (),
 ) -> Ends:
     """Return the `sets` of a partition with the ends that a broker published.
 
-    A segment of the `lineage` may end before the next set, or before the local log at `local_start`: `_after`
-    decides. A set that can't be used, as those that are `unclear`, ends a segment, too, because it may have
-    the records that follow. Ends that metadata (`known`) or other sets state stay; a set that begins right
-    after a segment, on whatever lineage, shows that its log was not cut.
+    A segment of the `lineage` may end before the next set, or before the `local` log: `_after` decides. Where
+    the `local` log has the offsets that follow, its batches decide: what it lacks, too, was compacted. A set
+    that can't be used, as those that are `unclear`, ends a segment, too, because it may have the records that
+    follow. Ends that metadata (`known`) or other sets state stay; a set that begins right after a segment, on
+    whatever lineage, shows that its log was not cut.
     """
     segments = [each for each in sets if each.segment is not None and agrees(each.segment, lineage)]
     is_compacted = any(each.has_gaps for each in sets)
@@ -96,19 +121,23 @@ def with_ends(
     unusable = [*unclear, *(each for each in sets if each.segment is None)]
     borders = {*starts, *(each.listed.start_offset for each in unusable)}
     others = {each.listed.start_offset for each in sets}
-    ordered = sorted(borders if local_start is None else borders | {local_start})
+    ordered = sorted(borders if local is None else borders | {local.start})
     added: dict[SetKey, Hole] = {}
     unknown: list[ObjectSet] = []
     for each in segments:
         segment = each.segment
         assert segment is not None
         following = segment.end_offset + 1
-        is_local = local_start is not None and local_start <= following
         is_served = following in borders or reached[bisect_right(starts, following) - 1] >= following
-        if segment.segment_id in known or is_served or is_local:
+        if segment.segment_id in known or is_served:
             continue
         at = bisect_right(ordered, following)
         border = ordered[at] if at < len(ordered) else None
+        if local is not None and local.start <= following:
+            hole = _local_hole(local.holes.get(following), following, border)
+            if hole is not None and each.log_end is not None:
+                added[_key(each)] = hole
+            continue
         hole = _hole(each.log_end, following, border)
         if hole is None:
             continue
@@ -127,6 +156,14 @@ def _hole(end: LogEnd | None, following: int, border: int | None) -> Hole | None
     if border is None and end is not None:
         border = end.reached_offset + 1
     return None if border is None or border <= following else Hole(following, border - 1)
+
+
+def _local_hole(found: LocalHole | None, following: int, border: int | None) -> Hole | None:
+    """Return the offsets after a segment that the local log lacks, too, up to a set or a local segment."""
+    if found is None:
+        return None
+    end = border if border is not None and border <= found.next_offset else found.rolled_at
+    return None if end is None else Hole(following, end - 1)
 
 
 def _key(each: ObjectSet) -> SetKey:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from tierctl.model import ObjectSet, Uuid
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.choice import Choice, LocalOffsets
-from tierctl.plan.rebuild.ends import SetKey
+from tierctl.plan.rebuild.choice import Choice
+from tierctl.plan.rebuild.ends import LocalOffsets, SetKey
 from tierctl.plan.rebuild.lineage import agrees
 from tierctl.state.cut_epochs import is_uncovered
 from tierctl.state.lineage import Lineage

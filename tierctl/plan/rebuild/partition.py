@@ -13,8 +13,8 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
-from tierctl.plan.rebuild.ends import with_ends
+from tierctl.plan.rebuild.choice import Choice, chains, choose
+from tierctl.plan.rebuild.ends import LocalHole, LocalOffsets, with_ends
 from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
 from tierctl.plan.rebuild.log_start import (
     AskedLogStart,
@@ -48,7 +48,8 @@ class PartitionInputs:
     the log that decides: the newest replica's, or the leader's on a cluster; None without brokers. `replicas`
     are the logs of all replicas in log directories. `why_no_log` is the reason if there are brokers and the
     log that decides is missing: then no event may be published. `unsound` has, by segment id, why the bytes
-    of a segment in `serving` are damaged, or can't be read: no set is given up beside one.
+    of a segment in `serving` are damaged, or can't be read: no set is given up beside one. `local_holes` are
+    those of `LocalOffsets`, if the files of the leader's log can be read.
     """
 
     partition: TopicIdPartition
@@ -58,6 +59,7 @@ class PartitionInputs:
     replicas: Sequence[LocalLog] = ()
     why_no_log: str | None = None
     unsound: Mapping[Uuid, str] = field(default_factory=dict)
+    local_holes: Mapping[int, LocalHole] = field(default_factory=dict)
 
     @property
     def serving(self) -> list[RemoteLogSegmentMetadata]:
@@ -118,9 +120,10 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     unclear += sealed
     finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
     log = inputs.leader
-    local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)
-    local_start = None if local is None else local.start
-    ends = with_ends(usable, lineage, known=finished, local_start=local_start, unclear=unclear)
+    local = None
+    if log is not None:
+        local = LocalOffsets(log.local_log_start_offset, log.log_end_offset, inputs.local_holes)
+    ends = with_ends(usable, lineage, known=finished, local=local, unclear=unclear)
     good = [each for each in ends.sets if each.segment is not None and agrees(each.segment, lineage)]
     logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
     found = find_log_start(chains(good, finished), good, list(logs))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.logs import DecidingLogs, local_holes
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import (
@@ -75,11 +75,13 @@ class SetExaminer:
         deleted = {} if all(each.listed.segment_id in known for each in sets) else self._deleted[partition]
         sets = [each for each in sets if not self._is_below(partition, each, known)]
         states = {key: segment.state for key, segment in known.items()}
+        leader = self.deciding.leaders.get(partition)
         inputs = PartitionInputs(
             partition=partition,
             sets=sets,
             known=states | dict.fromkeys(deleted.keys() - known.keys(), _S.DELETE_SEGMENT_FINISHED),
-            leader=self.deciding.leaders.get(partition),
+            leader=leader,
+            local_holes=local_holes(sets, leader),
             why_no_log=self.deciding.missing.get(partition),
             replicas=[log for log in self.logs if log.topic_id_partition == partition],
         )
