@@ -1,0 +1,71 @@
+"""Local logs of which something is not understood: `copy` ends the chain there, and says why.
+
+No later segment of the partition is copied: brokers would delete their only copy of what is between. Other
+partitions are copied.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.errors import ExitCode
+
+from tests.apply.conftest import Ran
+from tests.apply.worlds import World, check_durable
+from tests.commands.recovery.unread import Change, flipped, patched
+from tests.support.topic_settings import enabled
+
+Tierctl = Callable[..., Ran]
+WHOLE = [0, 600, 1200, 1800, 2400]
+LOG, NEXT, EPOCHS = "00000000000000001200", "00000000000000001800.snapshot", "leader-epoch-checkpoint"
+MUTATIONS: dict[str, tuple[str, Change | None, ExitCode, str]] = {
+    "magic": (f"{LOG}.log", patched(16, 3), ExitCode.PARTIAL, "found magic 3"),
+    "magic of a later batch": (f"{LOG}.log", patched(16, 127, nth=3), ExitCode.PARTIAL, "found magic 127"),
+    "codec 5": (f"{LOG}.log", patched(22, 5, mends_crc=True), ExitCode.PARTIAL, "from 0 to 4, found 5"),
+    "codec 7": (f"{LOG}.log", patched(22, 7, mends_crc=True), ExitCode.PARTIAL, "from 0 to 4, found 7"),
+    "a bit": (f"{LOG}.log", flipped(200), ExitCode.PARTIAL, "expected CRC-32C"),
+    "no offset index": (f"{LOG}.index", None, ExitCode.PARTIAL, f"{LOG}.index"),
+    "no time index": (f"{LOG}.timeindex", None, ExitCode.PARTIAL, f"{LOG}.timeindex"),
+    "offset index": (f"{LOG}.index", flipped(4), ExitCode.PARTIAL, "offset index at byte 8"),
+    "time index": (f"{LOG}.timeindex", flipped(3), ExitCode.PARTIAL, "time index at byte 12"),
+    "no snapshot": (NEXT, None, ExitCode.OK, "no producer snapshot at offset 1800"),
+    "snapshot": (NEXT, lambda data: b"\0\7" + data[2:], ExitCode.PARTIAL, "found version 7"),
+    "no epochs": (EPOCHS, None, ExitCode.OK, "leader epochs of segment 0 are not all known"),
+    "epochs": (EPOCHS, lambda data: b"7" + data[1:], ExitCode.CORRUPT, "found version 7"),
+    "no entries": (EPOCHS, lambda _: b"0\n0\n", ExitCode.OK, "leader epochs of segment 0 are not all known"),
+}
+"""Changes of files of bills-0: the file, its change (None: it is missing), the exit code and the reason."""
+
+
+@pytest.fixture(scope="module")
+def logs(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    local = capture("untiered-broker") / "local"
+    folder = tmp_path_factory.mktemp("logs") / "local"
+    return shutil.copytree(local, folder, ignore=shutil.ignore_patterns("ledger-*", "events-*"))
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_copy_stops_where_the_log_is_not_understood(
+    tierctl: Tierctl, logs: Path, tmp_path: Path, name: str
+) -> None:
+    world = World(tmp_path / "metadata", tmp_path / "remote", logs, tmp_path / "state")
+    file, change, code, reason = MUTATIONS[name]
+    path = logs / "bills-0" / file
+    sound = path.read_bytes()
+    path.write_bytes(change(sound)) if change else path.unlink()
+    try:
+        where = (*world.where, "--layout", "kafka", "--log-dir", logs, *enabled(logs))
+        ran = tierctl("copy", *where, "--output", "json", "--apply")
+    finally:
+        path.write_bytes(sound)
+    assert (ran.code, reason in ran.out + ran.err) == (code, True), ran.out + ran.err
+    found = {
+        number: [
+            each.start_offset for each in world.segments() if each.topic_id_partition.partition == number
+        ]
+        for number in (0, 1)
+    }
+    assert found == {0: [] if file == EPOCHS else [0, 600], 1: WHOLE}
+    assert {str(each.state) for each in world.segments()} == {"COPY_SEGMENT_FINISHED"}
+    check_durable(world)
