@@ -257,7 +257,8 @@ def _check_clock(decisions: _Decisions) -> None:
 def _why_no_lineage(view: PartitionView) -> str | None:
     """Return why the lineage does not decide which segments are current; None if it does."""
     if view.lineage.latest is None:
-        return "no leader epochs are known, so only started deletions are resumed"
+        detail = "no leader epochs are known, so only started deletions are resumed"
+        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail) if list(view.segments) else detail
     return why_behind(view.segments, view.lineage.latest.epoch)
 
 
