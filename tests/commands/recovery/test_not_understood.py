@@ -24,6 +24,7 @@ from tests.commands.recovery.unread import (
     Plan,
     Tier,
     commands,
+    edited,
     made_tier,
     mutations,
     verify,
@@ -198,3 +199,18 @@ def test_a_tier_of_which_nothing_may_be_read(
         assert (ran.code, "AccessDenied" in ran.out + ran.err) == (ExitCode.AUTHENTICATION, True), (
             f"{command}: {ran.err}"
         )
+
+
+@pytest.mark.parametrize("command", ["rebuild", "rebuild with logs"])
+def test_sets_without_their_key_that_disagree_with_the_lineage(
+    world: Callable[[str], tuple[Tier, Wanted]], command: str
+) -> None:
+    """The leader-epoch index would tell who is right, but it is encrypted."""
+    tier, wanted = world("aiven, no key")
+    change = edited(
+        ("remoteLogSegmentMetadata", "segmentLeaderEpochs"), lambda of: {"7": next(iter(of.values()))}
+    )
+    for stem in tier.places:
+        with tier.changed(stem, Mutation("another leader epoch", ".rsm-manifest", change)):
+            ran, plan = commands(tier)[command]()
+        assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=False)
