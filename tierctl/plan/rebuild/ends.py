@@ -172,8 +172,9 @@ def _key(each: ObjectSet) -> SetKey:
 
 def _not_understood(each: ObjectSet, hole: Hole) -> ObjectSet:
     reason = (
-        f"its log ends at offset {hole.first - 1}, and no set has offsets {hole.first} to {hole.last}: its "
-        "objects do not tell whether these were compacted, were cut off, or are those of a lost set"
+        f"its log ends at offset {hole.first - 1}, and no set of objects has offsets {hole.first} to "
+        f"{hole.last}: its objects do not tell whether these were compacted, were cut off, or are those of a "
+        "lost set"
     )
     return replace(each, segment=None, lineage=None, why_not_understood=reason)
 

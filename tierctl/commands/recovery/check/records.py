@@ -11,6 +11,7 @@ from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, Ti
 from tierctl.kafka.record_consumer import NotServedError, ServedRecord
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import Advance, Progress
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.read.partition_reader import FetchedRecord
 
 _SEEKS = 10
@@ -72,6 +73,10 @@ def check_records(results: Results, log: ExpectedLog, server: RecordServer, prog
     if hole is not None:
         reason = f"no set of objects has offsets {hole.first} to {hole.last}: what is below is not compared"
         results.not_checked(RestoreCheck.RECORDS, log.name, reason)
+    for each, why in log.decision.choice.left:
+        if is_not_understood(why):
+            reason = f"segment {each.listed.segment_id} from offset {each.listed.start_offset}: {why}"
+            results.not_checked(RestoreCheck.RECORDS, log.name, reason)
 
 
 def _scan(
