@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.files import PLAIN
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
+from tierctl.metadata.topic.partition_folders import make_partitions
+from tierctl.model import Uuid
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.cli.shell import tierctl
@@ -146,6 +149,21 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_topic(root: Path) ->
         path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEA\n")
     ran = tierctl(*rebuild(root), "--apply")
     assert (ran.code, "it was deleted" in ran.err) == (4, True), ran.err
+
+
+@pytest.mark.parametrize("made", [range(7), range(3, 7), range(0)])
+def test_a_folder_that_a_killed_run_did_not_finish_is_completed(
+    made: range, capture: Callable[..., Path], tmp_path: Path
+) -> None:
+    """tierctl makes the partitions from the last one down to 0, and then records their number."""
+    logs = capture("untiered-broker") / "local"
+    new, config = tmp_path / "metadata", config_of(tmp_path, 7)
+    where = ("--metadata", new, "--remote", tmp_path / "tier", "--log-dir", logs)
+    copy = ("copy", *where, "--topic", "bills", "--assume-enabled", "--layout", "kafka", "--apply")
+    make_partitions(new, reversed(made), Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), fs=PLAIN)
+    assert tierctl(*copy, "--config", config).code == 0
+    assert partitions_in(new) == list(range(7))
+    assert tierctl(*copy).code == 0
 
 
 def test_the_number_of_a_new_folder_is_kept(capture: Callable[..., Path], tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.batches.compression import compress
 from tierctl.wire.batches.record_batch import CompressionType, Record, encode_batch, seal
 from tierctl.wire.batches.records import encode_records
+from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -167,7 +168,7 @@ class World:
             offset_index=b"",
             time_index=b"",
             transaction_index=None,
-            producer_snapshot_index=b"",
+            producer_snapshot_index=encode_producer_snapshot([]),
             leader_epoch_index=b"0\n1\n0 0\n",
         )
         custom = local_tier(self.remote, layout).copy_log_segment_data(metadata, data)

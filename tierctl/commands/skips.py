@@ -19,7 +19,7 @@ def report_skips(skips: Collection[Skip], refused: Collection[Skip], progress: P
         progress.say(line)
     for line in skip_lines(refused):
         progress.warn(line)
-    return any(is_not_understood(skip.reason) for skip in skips)
+    return any(is_not_understood(skip.reason) for skip in (*skips, *refused))
 
 
 def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:

@@ -109,6 +109,10 @@ class LogEnd:
     is_idempotent: bool = False
 
 
+LARGEST_OFFSET = (1 << 63) - 1
+"""The end of a log of which it is not known where it ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSet:
     """The objects of one segment in a tier, and the metadata derived from them.

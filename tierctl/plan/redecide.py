@@ -57,7 +57,10 @@ def still_decided(saved: SavedPlan, current: Plan, state: TierState) -> StillDec
         for step in saved.plan.steps
         if _key(step) in dropped
     ]
-    plan = replace(contiguous.plan, skipped=(*saved.plan.skipped, *skipped))
+    # A saved reason is a text; the same one that is decided now has its kind, such as "not understood".
+    decided = {skip: skip for skip in current.skipped}
+    left = [decided.get(skip, skip) for skip in saved.plan.skipped]
+    plan = replace(contiguous.plan, skipped=(*left, *skipped))
     done = sum(each.is_done for each in checked.dropped)
     return StillDecided(plan=plan, is_void=not plan.steps and done < len(saved.plan.steps))
 

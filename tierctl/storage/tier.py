@@ -215,8 +215,7 @@ class ObjectTier:
             return incomplete(listed, reason)
         except (CorruptInputError, LimitExceeded) as e:
             return _damaged(listed, e)
-        end = None if end_offset is None else LogEnd(offset=end_offset)
-        return ObjectSet(listed=listed, why_not_understood=reason, log_end=end)
+        return ObjectSet(listed=listed, why_not_understood=reason, log_end=LogEnd(offset=end_offset))
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

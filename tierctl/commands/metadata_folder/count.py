@@ -15,7 +15,7 @@ from tierctl.files import read_regular
 from tierctl.locallog import list_partitions, read_registration
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
-from tierctl.metadata.topic.creation import recorded_count
+from tierctl.metadata.topic.creation import is_unfinished, recorded_count
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
@@ -144,10 +144,17 @@ class _Known:
                 f"({self.stated[0].source}), so that the last is {METADATA_TOPIC}-{count - 1}",
                 hint="brokers would not read it: correct the number, or move the folder away",
             )
+        if self.found[-1] + 1 == count and self._is_being_made():
+            return replace(self.base, partition_count=count)
         self._require_all_replicas(count)
         topic_id = self._topic_id()
         made = self.base if topic_id is None else replace(self.base, new_topic_id=lambda: topic_id)
         return replace(made, known_count=count, lost=self._lost(count))
+
+    def _is_being_made(self) -> bool:
+        """Return whether tierctl was stopped when it made the topic, before it had any event."""
+        is_recorded = (self.folder / META_PROPERTIES).exists() or recorded_count(self.folder) is not None
+        return not is_recorded and is_unfinished(self.folder, self.found)
 
     def _topic_id(self) -> Uuid | None:
         """Return the topic's id; raise SafetyRefusal if the cluster has another topic of the name."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.recovery.unsound import why_unsound
+from tierctl.commands.recovery.unsound import why_log_unsound, why_unsound
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.plan.reasons import Reason
 from tierctl.plan.tier_identity import WRONG_TIER
 from tierctl.spark import executors as spark_jobs
 from tierctl.storage.end_offsets import checked_end, end_claims
@@ -127,8 +128,21 @@ class TierSets:
 
     def unsound(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
         """Return, by segment id, why the bytes of segments are not sound; their objects are read whole."""
-        reasons = self.read(why_unsound, segments, size_bytes=lambda s: s.segment_size_in_bytes, threads=1)
-        return {s.segment_id: why for s, why in zip(segments, reasons, strict=True) if why is not None}
+        return self._unsound(why_unsound, segments)
+
+    def unsound_logs(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
+        """Return, by segment id, why the logs of segments are not sound; they are read whole."""
+        return self._unsound(why_log_unsound, segments)
+
+    def _unsound(
+        self,
+        why: Callable[[RemoteStorageManager, RemoteLogSegmentMetadata], Reason | None],
+        segments: Sequence[RemoteLogSegmentMetadata],
+    ) -> dict[Uuid, str]:
+        reasons = self.read(why, segments, size_bytes=lambda s: s.segment_size_in_bytes, threads=1)
+        return {
+            s.segment_id: reason for s, reason in zip(segments, reasons, strict=True) if reason is not None
+        }
 
     def producer_snapshots(
         self, segments: Sequence[RemoteLogSegmentMetadata]

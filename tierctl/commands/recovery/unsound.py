@@ -1,5 +1,7 @@
 """Read the objects of a segment whole, before it is published or another set is given up for it."""
 
+from collections.abc import Collection
+
 from tierctl.apply.copy.source import check_and_hash
 from tierctl.errors import (
     AuthenticationError,
@@ -9,7 +11,7 @@ from tierctl.errors import (
     RemoteTierMissing,
     UsageError,
 )
-from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.spool import spool_folder, spooled
@@ -20,9 +22,24 @@ def why_unsound(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata)
 
     Raise RemoteTierMissing.
     """
+    return _why(remote, segment, tuple(IndexType))
+
+
+def why_log_unsound(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Reason | None:
+    """Return why the segment's log is not sound, or can't be read; None if it is: indexes follow from it.
+
+    Raise RemoteTierMissing.
+    """
+    return _why(remote, segment, ())
+
+
+def _why(
+    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata, indexes: Collection[IndexType]
+) -> Reason | None:
     try:
-        with spool_folder() as spool, spooled(remote, segment, spool) as files:
-            _, problem = check_and_hash(segment, files.log, files.index_bytes())
+        with spool_folder() as spool, spooled(remote, segment, spool, indexes) as files:
+            there = files.index_bytes() if indexes else {}
+            _, problem = check_and_hash(segment, files.log, there)
     except (CorruptInputError, RemoteResourceNotFound) as e:
         return _damaged(e.message)
     except RemoteTierMissing:

@@ -25,16 +25,17 @@ def make_topic(
 
     `found` are the numbers of the existing partitions. Raises OSError.
     """
-    if found and not _is_unfinished(folder, found):
+    if found and not is_unfinished(folder, found):
         return
     highest = found[-1] if found else count - 1
-    if not (found or (folder / META_PROPERTIES).exists()):
-        # A folder that is lost later would change the number, and with it the partition of every topic's
-        # events: the folders themselves are no record of it. A broker has one in its cluster's metadata.
-        write_durably(folder / COUNT_FILE, [f"{count}\n".encode()], fs=fs)
     # Partition 0 is created last: if it exists, all partitions exist.
     topic_id = known_id(folder, found) or new_topic_id()
     make_partitions(folder, range(highest, -1, -1), topic_id, fs=fs)
+    if not (folder / META_PROPERTIES).exists():
+        # A folder that is lost later would change the number, and with it the partition of every topic's
+        # events: the folders themselves are no record of it. A broker has one in its cluster's metadata. With
+        # a record, folders that are missing are lost; without one, they were not made yet.
+        write_durably(folder / COUNT_FILE, [f"{highest + 1}\n".encode()], fs=fs)
 
 
 def recorded_count(folder: Path) -> int | None:
@@ -74,17 +75,21 @@ def _remove_unused(folder: Path, *, with_folder: bool) -> None:
         partitions = [folder / f"{METADATA_TOPIC}-{number}" for number in partitions_in(folder)]
         if not all(map(_is_empty, partitions)):
             return
-        # Partition 0 is removed first: after a crash the next `make_topic` completes the topic.
+        # The record and partition 0 go first: after a crash the next `make_topic` completes the topic.
+        (folder / COUNT_FILE).unlink(missing_ok=True)
         for partition in partitions:
             shutil.rmtree(partition)
-        (folder / COUNT_FILE).unlink(missing_ok=True)
         (folder / LOCK).unlink()
     if with_folder:
         folder.rmdir()
 
 
-def _is_unfinished(folder: Path, found: Sequence[int]) -> bool:
-    """Return whether a crash stopped `make_topic`: the lowest partitions are missing and all are empty."""
+def is_unfinished(folder: Path, found: Sequence[int]) -> bool:
+    """Return whether a crash may have stopped `make_topic`, which had made the partitions `found`.
+
+    Then the lowest partitions are missing, and all others are empty. If their number is recorded, too, the
+    missing ones were made before, and are lost.
+    """
     is_upper_part = list(found) == list(range(found[0], found[-1] + 1)) and found[0] > 0
     return is_upper_part and all(_is_empty(folder / f"{METADATA_TOPIC}-{n}") for n in found)
 

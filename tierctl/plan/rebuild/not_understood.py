@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tierctl.model import ObjectSet, Uuid
+from tierctl.model.tier import LARGEST_OFFSET
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.ends import LocalOffsets, SetKey
@@ -90,15 +91,20 @@ def needless_halves(
     """Return those of the `unclear` sets that lack an object, and that no reader needs, as incomplete sets.
 
     Their logs are whole, and the chain and the `local` log serve all offsets that these have, or they end
-    below the log start of a local log. `own` are the other sets.
+    below the log start of a local log. `own` are the other sets. Offsets beyond the end of the local log are
+    not this log's.
     """
+    log_end = LARGEST_OFFSET if local is None else local.end
     spans = [*_spans(choice, own), *([] if local is None else [(local.start, local.end - 1)])]
     return [
         replace(each, why_not_understood=None, why_incomplete=each.why_not_understood)
         for each in unclear
         if (end := each.log_end) is not None
         and (
-            not is_uncovered(each.listed.start_offset, end.offset + 1, spans)
+            (
+                each.listed.start_offset < log_end
+                and not is_uncovered(each.listed.start_offset, min(end.offset + 1, log_end), spans)
+            )
             or (local is not None and end.offset < start_offset)
         )
     ]

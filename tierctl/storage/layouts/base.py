@@ -100,11 +100,12 @@ class SegmentLayout(Protocol):
         """Return one complete index; raise RemoteResourceNotFound if the segment has none of that type."""
         ...
 
-    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
-        """Return the last offset of the log of a set that lacks other objects; None if that is unknown.
+    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int:
+        """Return the last offset of the log of a set that lacks other objects.
 
-        Raise TruncatedInputError if the log was not written to its end, another CorruptInputError if it
-        can't be interpreted, and RemoteResourceNotFound if it was deleted after the listing.
+        Return LARGEST_OFFSET if it is unknown. Raise TruncatedInputError if the log was not written to its
+        end, another CorruptInputError if it can't be interpreted, and RemoteResourceNotFound if it was
+        deleted after the listing.
         """
         ...
 

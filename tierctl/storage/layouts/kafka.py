@@ -171,7 +171,7 @@ class KafkaLayout:
         )
         return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps, log_end=end)
 
-    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
+    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int:
         """Implement `SegmentLayout.log_end_offset`: read the whole log."""
         key = key_stem(unknown_segment(listed)) + LOG_SUFFIX
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]

@@ -85,7 +85,8 @@ class SetExaminer:
             why_no_log=self.deciding.missing.get(partition),
             replicas=[log for log in self.logs if log.topic_id_partition == partition],
         )
-        inputs = replace(inputs, unsound=self._tier.unsound(inputs.serving))
+        # The same plan repairs the indexes of sound logs.
+        inputs = replace(inputs, unsound=self._tier.unsound_logs(inputs.serving))
         decision = decide_partition(inputs)
         examined = ExaminedSets(
             inputs=replace(inputs, known=states),

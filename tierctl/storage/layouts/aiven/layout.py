@@ -34,6 +34,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.tier import LARGEST_OFFSET
 from tierctl.storage.layouts.aiven.checks import compared_indexes, why_cut, why_other
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
@@ -199,12 +200,12 @@ class AivenLayout:
         """Implement `SegmentLayout.open_index`."""
         return io.BytesIO(self._segment(store, metadata).index(index_type))
 
-    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int | None:
+    def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int:
         """Implement `SegmentLayout.log_end_offset` by the manifest; without it, the log can't be decoded."""
         key = self.base + main_path(unknown_segment(listed)) + MANIFEST
         with suppress(RemoteResourceNotFound):
             return read_segment_metadata(*self._read_manifest(store, key)).end_offset
-        return None
+        return LARGEST_OFFSET
 
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         """Implement `SegmentLayout.derived` by the manifest, which the plugin writes last.
