@@ -51,8 +51,24 @@ def command_of(name: str, remote: Path, tmp_path: Path) -> list[object]:
             later = ["--publish-later"] if "later" in name else []
             words = ["--topics-file", file, "--deletes-are-denied", *later]
             return ["restore", "--into", node, "--log-dir", node, "--remote", remote, *words]
+        case "new ids":
+            node = node_with_new_topic(remote, metadata, "payouts")
+            words = ["--topic", "payouts", "--assume-enabled"]
+            return ["restore", "--new-ids", "--metadata", node, "--log-dir", node, "--remote", remote, *words]
         case _:
             raise ValueError(name)
+
+
+def node_with_new_topic(remote: Path, node: Path, topic: str) -> Path:
+    """Make `node`, which has metadata, the log directory of a broker that created the lost `topic` again."""
+    (node / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    for path in remote.rglob(f"{topic}-*-*/"):
+        folder = node / path.name[:-23]
+        folder.mkdir()
+        (folder / "partition.metadata").write_text("version: 0\ntopic_id: NewIdNewIdNewIdNewIdNQ")
+        (folder / "leader-epoch-checkpoint").write_text("0\n1\n99 0\n")
+        (folder / f"{0:020d}.log").touch()
+    return node
 
 
 COMMANDS = [
@@ -61,6 +77,7 @@ COMMANDS = [
     "materialise, with metadata",
     "into",
     "into, published later",
+    "new ids",
 ]
 
 
@@ -70,7 +87,7 @@ def test_every_set_is_used_or_named(name: str, remote: Path, tmp_path: Path) -> 
     ran = tierctl(*command_of(name, remote, tmp_path), "--output", "json")
     assert ran.code == 0, ran.err
     plan: dict[str, Any] = json.loads(ran.out)
-    topics = TOPICS[:1] if name.startswith("materialise") else TOPICS
+    topics = TOPICS[:1] if name.startswith(("materialise", "new ids")) else TOPICS
     losers = {key for topic in topics for key in sets_of(remote, topic)}
     losers &= {key for key, action in actions.items() if action == "discard_segment"}
     assert len(losers) == 5 * len(topics)
