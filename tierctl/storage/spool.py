@@ -6,7 +6,7 @@ are deleted when its `with` block ends.
 
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,12 +79,9 @@ def _remove_abandoned(folder: Path) -> None:
 
 @contextmanager
 def spooled(
-    remote: SegmentReader,
-    metadata: RemoteLogSegmentMetadata,
-    folder: Path,
-    kinds: Collection[IndexType] = tuple(IndexType),
+    remote: SegmentReader, metadata: RemoteLogSegmentMetadata, folder: Path
 ) -> Iterator[SegmentFiles]:
-    """Fetch a segment and its indexes of `kinds` into `folder`, and delete the files at the end.
+    """Fetch a segment and its indexes into `folder`, and delete the files at the end.
 
     Raise RemoteResourceNotFound if the store has no log of the segment, RemoteStorageError if the store
     fails, and SpoolError if the local disk does.
@@ -96,7 +93,7 @@ def spooled(
         with remote.fetch_log_segment(metadata, 0) as stream:
             _write(stream, log, metadata.segment_size_in_bytes + 1)
         indexes = {}
-        for kind in kinds:
+        for kind in IndexType:
             path = own / kind.value
             with suppress(RemoteResourceNotFound), remote.fetch_index(metadata, kind) as stream:
                 if _write(stream, path, INDEX_BYTES_MAX + 1) > INDEX_BYTES_MAX:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.recovery.unsound import why_log_unsound, why_unsound
+from tierctl.commands.recovery.unsound import why_unsound, why_unsound_there
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.reasons import Reason
@@ -130,9 +130,9 @@ class TierSets:
         """Return, by segment id, why the bytes of segments are not sound; their objects are read whole."""
         return self._unsound(why_unsound, segments)
 
-    def unsound_logs(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
-        """Return, by segment id, why the logs of segments are not sound; they are read whole."""
-        return self._unsound(why_log_unsound, segments)
+    def unsound_but_for_missing(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
+        """Return, by segment id, why the bytes of segments, which may lack indexes, are not sound."""
+        return self._unsound(why_unsound_there, segments)
 
     def _unsound(
         self,

@@ -1,7 +1,5 @@
 """Read the objects of a segment whole, before it is published or another set is given up for it."""
 
-from collections.abc import Collection
-
 from tierctl.apply.copy.source import check_and_hash
 from tierctl.errors import (
     AuthenticationError,
@@ -11,7 +9,7 @@ from tierctl.errors import (
     RemoteTierMissing,
     UsageError,
 )
-from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.spool import spool_folder, spooled
@@ -22,24 +20,26 @@ def why_unsound(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata)
 
     Raise RemoteTierMissing.
     """
-    return _why(remote, segment, tuple(IndexType))
+    return _why(remote, segment, may_lack_indexes=False)
 
 
-def why_log_unsound(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Reason | None:
-    """Return why the segment's log is not sound, or can't be read; None if it is: indexes follow from it.
+def why_unsound_there(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Reason | None:
+    """Return why those of the segment's objects that exist are not sound, or can't be read; None if they are.
 
-    Raise RemoteTierMissing.
+    Indexes that are missing follow from the log. Raise RemoteTierMissing.
     """
-    return _why(remote, segment, ())
+    return _why(remote, segment, may_lack_indexes=True)
 
 
 def _why(
-    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata, indexes: Collection[IndexType]
+    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata, *, may_lack_indexes: bool
 ) -> Reason | None:
     try:
-        with spool_folder() as spool, spooled(remote, segment, spool, indexes) as files:
-            there = files.index_bytes() if indexes else {}
-            _, problem = check_and_hash(segment, files.log, there)
+        with spool_folder() as spool, spooled(remote, segment, spool) as files:
+            indexes = files.index_bytes()
+            if may_lack_indexes:
+                indexes = {kind: data for kind, data in indexes.items() if data is not None}
+            _, problem = check_and_hash(segment, files.log, indexes)
     except (CorruptInputError, RemoteResourceNotFound) as e:
         return _damaged(e.message)
     except RemoteTierMissing:

@@ -85,8 +85,8 @@ class SetExaminer:
             why_no_log=self.deciding.missing.get(partition),
             replicas=[log for log in self.logs if log.topic_id_partition == partition],
         )
-        # The same plan repairs the indexes of sound logs.
-        inputs = replace(inputs, unsound=self._tier.unsound_logs(inputs.serving))
+        # The same plan stores the indexes that a segment lacks.
+        inputs = replace(inputs, unsound=self._tier.unsound_but_for_missing(inputs.serving))
         decision = decide_partition(inputs)
         examined = ExaminedSets(
             inputs=replace(inputs, known=states),
