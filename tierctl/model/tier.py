@@ -110,7 +110,7 @@ class LogEnd:
 
 
 LARGEST_OFFSET = (1 << 63) - 1
-"""The end of a log of which it is not known where it ends."""
+"""The largest offset: the end of a log of which it is not known where it ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,3 +137,10 @@ class ObjectSet:
     why_not_understood: str | None = None
     lacks_rights: bool = False
     is_sealed: bool = False
+
+    @property
+    def shown_end_offset(self) -> int:
+        """The last offset that the objects show; the start offset if they show none."""
+        if self.segment is not None:
+            return self.segment.end_offset
+        return self.listed.start_offset if self.log_end is None else self.log_end.offset

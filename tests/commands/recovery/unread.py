@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,14 @@ class Layout:
     keys: Sequence[str] = ()
 
 
-AIVEN = (".log", ".indexes", ".rsm-manifest")
+AIVEN = Layout(
+    capture="aiven-plain",
+    remote="bucket",
+    logs="broker-logs",
+    partition=("sensors", "1"),
+    other="audit",
+    suffixes=(".log", ".indexes", ".rsm-manifest"),
+)
 LAYOUTS = {
     "kafka": Layout(
         capture="tiered-cluster",
@@ -49,31 +56,13 @@ LAYOUTS = {
         other="metrics",
         suffixes=(".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"),
     ),
-    "aiven": Layout(
-        capture="aiven-plain",
-        remote="bucket",
-        logs="broker-logs",
-        partition=("sensors", "1"),
-        other="audit",
-        suffixes=AIVEN,
-    ),
-    "aiven, encrypted": Layout(
+    "aiven": AIVEN,
+    "aiven, encrypted": replace(
+        AIVEN,
         capture="aiven-encrypted",
-        remote="bucket",
-        logs="broker-logs",
-        partition=("sensors", "1"),
-        other="audit",
-        suffixes=AIVEN,
         keys=("--aiven-private-key", "key1={root}/keys/private.pem"),
     ),
-    "aiven, no key": Layout(
-        capture="aiven-encrypted",
-        remote="bucket",
-        logs="broker-logs",
-        partition=("sensors", "1"),
-        other="audit",
-        suffixes=AIVEN,
-    ),
+    "aiven, no key": replace(AIVEN, capture="aiven-encrypted"),
 }
 
 

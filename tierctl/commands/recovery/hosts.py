@@ -15,6 +15,7 @@ from tierctl.apply.run import RunOptions
 from tierctl.commands.metadata_folder.count import brokers_of_all_hosts, folder_of, node_of
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.plans import Decision
+from tierctl.commands.recovery.logs import require_read_logs
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
@@ -214,9 +215,7 @@ def decide_by_plan(run: Mutation, saved: SavedPlan, hosts: HostsPlan) -> Decisio
 
 
 def _check(run: Mutation, own: _OwnLogs, records: HostRecords, steps: Sequence[Step]) -> None:
-    if run.unreadable:
-        names = ", ".join(map(str, sorted(run.unreadable)))
-        raise SafetyRefusal(f"the logs of {names} can't be read, so their log starts are unknown")
+    require_read_logs(run)
     if own.refused:
         hint = (
             "make the plan on the host with the newest logs; if brokers raised a log start, with --log-start"

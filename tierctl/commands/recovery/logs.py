@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tierctl.commands.mutation import Mutation
+from tierctl.errors import SafetyRefusal
 from tierctl.locallog.batches import items_between
 from tierctl.locallog.files import SegmentFiles
 from tierctl.model import LocalLog, ObjectSet, TopicIdPartition
@@ -47,6 +48,13 @@ class DecidingLogs:
         leaders = {p: newest[p.key] for p in partitions if p.key in newest}
         absent = [p for p in partitions if p not in leaders and p.topic_partition not in run.unreadable]
         return cls(leaders, dict.fromkeys(absent, _NO_DIRECTORY))
+
+
+def require_read_logs(run: Mutation) -> None:
+    """Raise SafetyRefusal if a log in the log directories can't be read."""
+    if run.unreadable:
+        names = ", ".join(map(str, sorted(run.unreadable)))
+        raise SafetyRefusal(f"the logs of {names} can't be read, so their log starts are unknown")
 
 
 def local_holes(sets: Sequence[ObjectSet], log: Log | None) -> dict[int, LocalHole]:

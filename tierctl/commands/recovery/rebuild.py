@@ -13,7 +13,7 @@ from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.afterwards import conclude_rebuild
 from tierctl.commands.recovery.copying import require_copying_disabled
 from tierctl.commands.recovery.hosts import plan_for_hosts, recipe
-from tierctl.commands.recovery.logs import DecidingLogs, local_holes
+from tierctl.commands.recovery.logs import DecidingLogs, local_holes, require_read_logs
 from tierctl.commands.recovery.metadata_settings import require_lasting_events
 from tierctl.commands.recovery.publishing_fence import PublishingFence
 from tierctl.commands.recovery.refused_partitions import refusal_of
@@ -226,9 +226,7 @@ def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPla
     refused = [each for each in found.refused if each.partition in run.resources.selection]
     if refused:
         raise _refusal(refused)
-    if run.unreadable:
-        names = ", ".join(map(str, sorted(run.unreadable)))
-        raise SafetyRefusal(f"the logs of {names} can't be read, so their log starts are unknown")
+    require_read_logs(run)
     if request.is_on_cluster and run.cluster is not None:
         require_lasting_events(run.cluster, run.progress)
         require_copying_disabled(run.cluster, {step.topic for step in plan.steps})

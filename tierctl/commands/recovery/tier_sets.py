@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.recovery.unsound import why_unsound, why_unsound_there
+from tierctl.commands.recovery.unsound import why_unsound
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.plan.reasons import Reason
 from tierctl.plan.tier_identity import WRONG_TIER
 from tierctl.spark import executors as spark_jobs
 from tierctl.storage.end_offsets import checked_end, end_claims
@@ -126,23 +126,14 @@ class TierSets:
         found |= {_key(each.listed): each for each in self.read(checked_end, claims)}
         return [found[_key(each)] for each in listed]
 
-    def unsound(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
-        """Return, by segment id, why the bytes of segments are not sound; their objects are read whole."""
-        return self._unsound(why_unsound, segments)
-
-    def unsound_but_for_missing(self, segments: Sequence[RemoteLogSegmentMetadata]) -> dict[Uuid, str]:
-        """Return, by segment id, why the bytes of segments, which may lack indexes, are not sound."""
-        return self._unsound(why_unsound_there, segments)
-
-    def _unsound(
-        self,
-        why: Callable[[RemoteStorageManager, RemoteLogSegmentMetadata], Reason | None],
-        segments: Sequence[RemoteLogSegmentMetadata],
+    def unsound(
+        self, segments: Sequence[RemoteLogSegmentMetadata], *, may_lack_indexes: bool = False
     ) -> dict[Uuid, str]:
+        """Return, by segment id, why the bytes of segments are not sound; their objects are read whole."""
+        why = partial(why_unsound, may_lack_indexes=may_lack_indexes)
         reasons = self.read(why, segments, size_bytes=lambda s: s.segment_size_in_bytes, threads=1)
-        return {
-            s.segment_id: reason for s, reason in zip(segments, reasons, strict=True) if reason is not None
-        }
+        found = zip((segment.segment_id for segment in segments), reasons, strict=True)
+        return {segment_id: reason for segment_id, reason in found if reason is not None}
 
     def producer_snapshots(
         self, segments: Sequence[RemoteLogSegmentMetadata]

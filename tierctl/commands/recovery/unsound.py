@@ -15,25 +15,14 @@ from tierctl.storage import RemoteStorageManager
 from tierctl.storage.spool import spool_folder, spooled
 
 
-def why_unsound(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Reason | None:
+def why_unsound(
+    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata, *, may_lack_indexes: bool = False
+) -> Reason | None:
     """Return why the segment's bytes are not sound, or can't be read; None if they are sound.
 
-    Raise RemoteTierMissing.
+    With `may_lack_indexes`, indexes that are missing count as sound: they follow from the log. Raise
+    RemoteTierMissing.
     """
-    return _why(remote, segment, may_lack_indexes=False)
-
-
-def why_unsound_there(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Reason | None:
-    """Return why those of the segment's objects that exist are not sound, or can't be read; None if they are.
-
-    Indexes that are missing follow from the log. Raise RemoteTierMissing.
-    """
-    return _why(remote, segment, may_lack_indexes=True)
-
-
-def _why(
-    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata, *, may_lack_indexes: bool
-) -> Reason | None:
     try:
         with spool_folder() as spool, spooled(remote, segment, spool) as files:
             indexes = files.index_bytes()

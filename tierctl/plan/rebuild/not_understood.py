@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from tierctl.model import ObjectSet, Uuid
 from tierctl.model.tier import LARGEST_OFFSET
@@ -24,7 +25,7 @@ _NEEDED = (
 )
 
 
-def is_not_understood(reason: str | None) -> bool:
+def is_not_understood(reason: str | None) -> TypeGuard[Reason]:
     """Return whether `reason` is that something could not be interpreted or read."""
     return isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_UNDERSTOOD
 

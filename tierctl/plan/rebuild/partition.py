@@ -71,18 +71,11 @@ class PartitionInputs:
         spans: list[tuple[int, int]] = []
         finished: list[RemoteLogSegmentMetadata] = []
         for each in self.sets:
-            state, start = self.known.get(each.listed.segment_id), each.listed.start_offset
+            state = self.known.get(each.listed.segment_id)
             if state is _S.COPY_SEGMENT_FINISHED:
                 finished += [] if each.segment is None else [each.segment]
             elif state not in GOING:
-                end = (
-                    each.segment.end_offset
-                    if each.segment
-                    else each.log_end.offset
-                    if each.log_end
-                    else start
-                )
-                spans.append((start, end))
+                spans.append((each.listed.start_offset, each.shown_end_offset))
         return [s for s in finished if any(a <= s.end_offset and s.start_offset <= b for a, b in spans)]
 
 
@@ -243,7 +236,7 @@ def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | Non
     log begins above them. They and the sets below them are left.
     """
     refused, choice = decision.refused, decision.choice
-    if not isinstance(refused, Reason) or refused.kind is not ReasonKind.NOT_UNDERSTOOD:
+    if not is_not_understood(refused):
         return refused
     first = choice.first_offset
     if first is None or not any(

@@ -22,6 +22,7 @@ from tierctl.model import (
     TopicIdPartition,
     is_legal_topic_name,
 )
+from tierctl.model.tier import LARGEST_OFFSET
 from tierctl.state.lineage import Lineage
 from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.log_facts import read_log_facts
@@ -42,7 +43,6 @@ INDEX_SUFFIXES: dict[IndexType, str] = {
 }
 SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES.values())
 
-_OFFSET_MAX = (1 << 63) - 1
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
 
@@ -183,7 +183,7 @@ class KafkaLayout:
         """Return the last entries of the offset and the time index; None for one that is damaged."""
         indexed, timed = None, None
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.OFFSET) as stream:
-            indexed = OffsetIndex.decode(stream.read(), named.start_offset).lookup(_OFFSET_MAX)
+            indexed = OffsetIndex.decode(stream.read(), named.start_offset).lookup(LARGEST_OFFSET)
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
             timed = TimeIndex.decode(stream.read(), named.start_offset).last
         return indexed, timed

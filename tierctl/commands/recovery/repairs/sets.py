@@ -86,7 +86,7 @@ class SetExaminer:
             replicas=[log for log in self.logs if log.topic_id_partition == partition],
         )
         # The same plan stores the indexes that a segment lacks.
-        inputs = replace(inputs, unsound=self._tier.unsound_but_for_missing(inputs.serving))
+        inputs = replace(inputs, unsound=self._tier.unsound(inputs.serving, may_lack_indexes=True))
         decision = decide_partition(inputs)
         examined = ExaminedSets(
             inputs=replace(inputs, known=states),
