@@ -167,7 +167,7 @@ def test_a_command_run_by_spark_submit(standalone: str, capture: Capture, tmp_pa
     assert ran.lines == tierctl(*command).lines
     # The first one belongs to the JVM.
     assert not [
-        line for line in ran.err.splitlines() if not line.startswith(("WARNING: Using", "waiting for"))
+        line for line in ran.err.splitlines() if not line.startswith(("WARNING: Using", "note: waiting for"))
     ]
     bad = run("segments", "--metadata", tmp_path)
     assert (bad.code, bad.out) == (10, "")
