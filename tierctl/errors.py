@@ -35,6 +35,7 @@ Exit code 0 is "done or nothing to do" and 9 "plan pending"; neither is an error
 Errors carry facts: what was expected, what was found, where, and what to do (`hint`).
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Self
 
@@ -66,19 +67,35 @@ class ExitCode(IntEnum):
         return _MEANINGS[self]
 
 
+def combined_exit_code(codes: Iterable[int], *, is_partly_done: bool) -> ExitCode:
+    """Return the exit code of a run with errors of these exit codes; OK without errors.
+
+    AUTHENTICATION if there was nothing but refusals for lack of rights, and nothing was done beside them.
+    Otherwise CORRUPT if anything was not understood. Otherwise the code of all errors if they have the same
+    one and nothing was done beside them, and PARTIAL if not.
+    """
+    found = {ExitCode(code) for code in codes} - {ExitCode.OK}
+    if ExitCode.CORRUPT in found:
+        return ExitCode.CORRUPT
+    if len(found) == 1 and not is_partly_done:
+        return found.pop()
+    return ExitCode.PARTIAL if found else ExitCode.OK
+
+
 _MEANINGS = {
     ExitCode.OK: "done, or nothing to do",
     ExitCode.INTERNAL: "internal error (--verbose shows the traceback)",
     ExitCode.USAGE: "the command line or a setting is wrong",
-    ExitCode.PARTIAL: "some steps were done, some failed; run it again",
+    ExitCode.PARTIAL: "some steps were done, some failed, or an operator must act; run it again",
     ExitCode.REFUSED: "refused for safety; nothing was changed",
     ExitCode.RETRYABLE: "a store or a log failed; trying again may help",
     ExitCode.LOCKED: "another process holds the lock",
-    ExitCode.CORRUPT: "input is corrupt or incomplete; what is affected was set aside, or is in the output",
+    ExitCode.CORRUPT: "input is corrupt, incomplete or not understood; what is affected was left out, or is "
+    "in the output",
     ExitCode.LIMIT: "a limit stopped the run before it began",
     ExitCode.PLAN_PENDING: "with --detailed-exitcode: the plan has something to do",
     ExitCode.NOT_FOUND: "not found",
-    ExitCode.AUTHENTICATION: "not authenticated",
+    ExitCode.AUTHENTICATION: "not authenticated, or nothing may be read or written for lack of rights",
 }
 
 

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 from tierctl.apply.outcome import Outcome, Status, exit_code
-from tierctl.errors import LimitExceeded, MetadataError, RemoteStorageError
+from tierctl.errors import (
+    AuthenticationError,
+    LimitExceeded,
+    MetadataError,
+    ObjectArchived,
+    RemoteStorageError,
+    UnsupportedFormatError,
+)
 from tierctl.plan.steps import Action, Step
 
 from tests.apply.commands import OTHER_ID
@@ -12,6 +19,8 @@ from tests.apply.commands import OTHER_ID
 _STEP = Step(action=Action.DELETE_SEGMENT, reason="", topic="t", topic_id=OTHER_ID, partition=0)
 _LIMIT = LimitExceeded("x")
 _STORE = RemoteStorageError("x")
+_UNREAD = UnsupportedFormatError("x", expected="y", found="z")
+_DENIED = AuthenticationError("x")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +31,13 @@ _STORE = RemoteStorageError("x")
         ([(Status.DONE, None)], False, 0),
         ([(Status.DONE, None)], True, 7),
         ([(Status.FAILED, _STORE)] * 2, False, 5),
-        ([(Status.FAILED, _STORE)] * 2, True, 5),
+        ([(Status.FAILED, _STORE)] * 2, True, 7),
+        ([(Status.DONE, None), (Status.FAILED, _UNREAD), (Status.DROPPED, None)], False, 7),
+        ([(Status.FAILED, ObjectArchived("x")), (Status.FAILED, _STORE)], False, 7),
+        ([(Status.DONE, None), (Status.FAILED, _STORE)], True, 7),
+        ([(Status.FAILED, _DENIED), (Status.DROPPED, None)], False, 11),
+        ([(Status.DONE, None), (Status.FAILED, _DENIED)], False, 3),
+        ([(Status.FAILED, _DENIED)], True, 7),
         ([(Status.FAILED, _LIMIT), (Status.DROPPED, None)], False, 8),
         ([(Status.FAILED, _LIMIT), (Status.FAILED, _STORE)], False, 3),
         ([(Status.FAILED, MetadataError("x")), (Status.FAILED, _STORE)], False, 5),

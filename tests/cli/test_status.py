@@ -116,7 +116,7 @@ def test_damaged_metadata_need_an_operator(writable: Callable[[str], Path]) -> N
     data = bytearray(file.read_bytes())
     data[300] ^= 0xFF
     file.write_bytes(data)
-    assert "corrupt_metadata" in shown(metadata, code=ExitCode.PARTIAL)
+    assert "corrupt_metadata" in shown(metadata, code=ExitCode.CORRUPT)
 
 
 @pytest.mark.parametrize(

@@ -50,3 +50,11 @@ def test_nothing_follows_from_leader_epochs_that_are_not_understood(
         assert steps == {("delete_segment", 1), ("delete_segment", 2)}, ran.err
         code = (ExitCode.REFUSED if option else ExitCode.OK) if is_cut else ExitCode.CORRUPT
         assert ran.code == code, ran.err
+    of = (*("--metadata", logs, "--remote", remote, *more), "--topic-configs", configs, "--output", "json")
+    with refusing(newest.name, REFUSALS[name]) if name in REFUSALS else nullcontext():
+        shown = [
+            tierctl("explain", "orders", "0", *of),
+            tierctl("report", *of),
+            tierctl("report", "--what-if", "orders.retention.ms=7d", *of),
+        ]
+    assert [ran.code == ExitCode.CORRUPT for ran in shown] == [not is_cut] * len(shown), shown

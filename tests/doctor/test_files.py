@@ -13,7 +13,7 @@ from tierctl.doctor import log_dirs, state_dir
 from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, ok, prevented
 from tierctl.doctor.result import Outcome
-from tierctl.errors import AuthenticationError, ExitCode, MetadataError, UsageError
+from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
 from tierctl.model.settings.kafka_faults import KafkaFault
 from tierctl.model.settings.kafka_version import KafkaVersion
 
@@ -296,7 +296,9 @@ def result(outcome: Outcome) -> Result:
         ([OK, WARNING], [], ExitCode.PARTIAL),
         ([PROBLEM], [], ExitCode.PARTIAL),
         ([OK], [MetadataError("down")], ExitCode.PARTIAL),
-        ([], [MetadataError("down"), AuthenticationError("no")], ExitCode.RETRYABLE),
+        ([], [MetadataError("down"), MetadataError("down")], ExitCode.RETRYABLE),
+        ([], [MetadataError("down"), AuthenticationError("no")], ExitCode.PARTIAL),
+        ([OK, PROBLEM], [CorruptInputError("x", expected="y", found="z")], ExitCode.CORRUPT),
         ([NOT_CHECKED], [AuthenticationError("no")], ExitCode.AUTHENTICATION),
     ],
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tierctl.errors import ExitCode, TierctlError
+from tierctl.errors import ExitCode, TierctlError, combined_exit_code
 from tierctl.model import Uuid
 from tierctl.plan.steps import Step
 
@@ -51,15 +51,17 @@ class Outcome:
 def exit_code(outcomes: Sequence[Outcome], *, quarantined: bool = False) -> int:
     """Return the run's exit code.
 
-    All steps failed with the same exit code: that code. Some steps failed: 3. No step failed and some input
-    was quarantined: 7. Some step was dropped or is pending: 3. Otherwise 0.
+    That of the failed steps, as `combined_exit_code` says, with CORRUPT if some input was `quarantined`; if
+    no step failed, PARTIAL if one was dropped or is pending.
     """
     statuses = {outcome.status for outcome in outcomes}
-    if Status.FAILED in statuses:
-        codes = {
-            o.error.exit_code if o.error else ExitCode.INTERNAL for o in outcomes if o.status is Status.FAILED
-        }
-        return ExitCode.PARTIAL if len(codes) > 1 or Status.DONE in statuses else codes.pop()
+    codes = {
+        ExitCode.INTERNAL if each.error is None else each.error.exit_code
+        for each in outcomes
+        if each.status is Status.FAILED
+    }
     if quarantined:
-        return ExitCode.CORRUPT
-    return ExitCode.OK if statuses <= {Status.DONE} else ExitCode.PARTIAL
+        codes.add(ExitCode.CORRUPT)
+    if not codes and not statuses <= {Status.DONE}:
+        codes.add(ExitCode.PARTIAL)
+    return combined_exit_code(codes, is_partly_done=Status.DONE in statuses)

@@ -19,7 +19,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.sampling.deep_reads import DeepReadsAsked, open_deep_reads, reads_recorded
 from tierctl.commands.streams import Stream
-from tierctl.errors import ExitCode, TierctlError, UsageError
+from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
@@ -183,12 +183,10 @@ def _counted(
         if finding.command and finding.kind not in kinds:
             repairs.append(finding.command)
         kinds.add(finding.kind)
-        seen.add(_exit_code_of(finding))
+        seen.add(finding_exit_code(finding))
         yield finding
-    seen |= {ExitCode(each.exit_code) for each in planned}
-    if ExitCode.CORRUPT in seen:
-        return ExitCode.CORRUPT
-    return ExitCode.PARTIAL if ExitCode.PARTIAL in seen else ExitCode.OK
+    seen |= {ExitCode(each.exit_code) for each in planned if each.exit_code == ExitCode.CORRUPT}
+    return combined_exit_code(seen, is_partly_done=True)
 
 
 def finding_kinds(names: Iterable[str]) -> frozenset[FindingKind]:
@@ -210,7 +208,8 @@ def finding_row(finding: Finding) -> dict[str, Any]:
     return {name: row[name] for name in tables.FINDINGS.names}
 
 
-def _exit_code_of(finding: Finding) -> ExitCode:
+def finding_exit_code(finding: Finding) -> ExitCode:
+    """Return CORRUPT for damaged bytes or records, OK for information, otherwise PARTIAL."""
     if finding.kind.row.is_corruption:
         return ExitCode.CORRUPT
     return ExitCode.OK if finding.severity is Severity.INFO else ExitCode.PARTIAL

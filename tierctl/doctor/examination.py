@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tierctl.doctor.checks import Check
 from tierctl.doctor.result import Outcome
-from tierctl.errors import ExitCode, RemoteStorageError, TierctlError
+from tierctl.errors import ExitCode, RemoteStorageError, TierctlError, combined_exit_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +123,12 @@ class Examination:
 def exit_code_of(results: Sequence[Result]) -> ExitCode:
     """Return the exit code of a run with these results.
 
-    PARTIAL if an operator must act: on a fault, or because a check that was asked for could not be made. If
-    no check at all could be made, the code of the first error.
+    PARTIAL if an operator must act: on a fault, or because a check that was asked for could not be made; then
+    CORRUPT if what it reads is not understood. If no check at all could be made, and all for the same kind of
+    error, that error's code.
     """
-    errors = [result.error for result in results if result.error is not None]
+    codes = [result.error for result in results if result.error is not None]
     outcomes = {result.outcome for result in results}
-    if errors and outcomes == {Outcome.NOT_CHECKED}:
-        return errors[0]
-    is_bad = bool(errors) or not outcomes.isdisjoint({Outcome.PROBLEM, Outcome.WARNING})
-    return ExitCode.PARTIAL if is_bad else ExitCode.OK
+    if not outcomes.isdisjoint({Outcome.PROBLEM, Outcome.WARNING}):
+        codes.append(ExitCode.PARTIAL)
+    return combined_exit_code(codes, is_partly_done=outcomes != {Outcome.NOT_CHECKED})

@@ -1,6 +1,7 @@
 """`restore --check` finds each forced fault with the right check, and reports nothing else."""
 
 import json
+import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -317,11 +318,29 @@ def test_what_the_tier_can_not_serve_any_more_is_found(
         path.unlink()
     where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
     ran, rows = check(monkeypatch, deepcopy(served), *where)
-    assert ran.code == 3
+    assert ran.code == 7, "as for every other command that misses these records"
     failed = {(row["check"], row["partition"]) for row in rows if row["verdict"] == "failed"}
     assert ("offsets", 1) in failed
     assert {partition for _, partition in failed} == {1}
     assert any("no set of objects has offsets" in row["found"] for row in rows)
+
+
+@pytest.mark.parametrize("has_twin", [False, True])
+def test_sets_that_are_not_understood_end_the_check_with_7(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, writable: Callable[[str], Path], has_twin: bool
+) -> None:
+    """Also where the log does not need the set: nothing else may fail, and it is not known what it has."""
+    remote = writable("tiered-cluster/before-remote")
+    folder = next(remote.rglob("orders-1-*"))
+    start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
+    for path in folder.glob(f"{start}-*") if has_twin else ():
+        shutil.copy(path, path.with_name(path.name.replace(path.name[21:43], "TwinTwinTwinTwinTwinTQ")))
+    [epochs, *_] = folder.glob(f"{start}-*.leader_epoch_checkpoint")
+    epochs.write_bytes(b"7" + epochs.read_bytes()[1:])
+    where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
+    ran, rows = check(monkeypatch, deepcopy(served), *where)
+    assert (ran.code, any("not understood" in row["found"] for row in rows)) == (7, True)
+    assert ("failed" in {row["verdict"] for row in rows}) is not has_twin
 
 
 LOG_LINES = {

@@ -18,6 +18,7 @@ from tierctl.model.settings import broker, topic
 from tierctl.model.settings.stated import SettingSource, StatedSettings
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.retention.kept import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
@@ -145,8 +146,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
             *_remote_rows(run, state, (removal, deletes)),
             *_local_rows(run.read_logs(), copies, _Settings(copies.basis.configs, run, copying)),
         ]
-        is_damaged = run.histories.report(state)
+        is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
+    is_damaged = is_damaged or any(is_not_understood(each.reason) for each in chosen)
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
 
 

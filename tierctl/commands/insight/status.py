@@ -13,8 +13,8 @@ from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request
 from tierctl.commands.tier_inspection import require_own_tier
-from tierctl.commands.verify import VerifyRequest, verify
-from tierctl.errors import ExitCode
+from tierctl.commands.verify import VerifyRequest, finding_exit_code, verify
+from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.state_dir.last_runs import last_successful_runs
 from tierctl.model import (
@@ -110,7 +110,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status(TableResult):
-    """The status of a tier; the exit code is PARTIAL if an operator must act."""
+    """The status of a tier; the exit code is that of `verify`."""
 
     topics: tuple[TopicStatus, ...]
     problems: tuple[Problem, ...]
@@ -174,7 +174,9 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         problems=(*_problems(findings), *_breach_problems(breaches)),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         waiting_longest=topics.waiting_longest,
-        exit_code=ExitCode.PARTIAL if findings or breaches else ExitCode.OK,
+        exit_code=combined_exit_code(
+            [*map(finding_exit_code, findings), *(ExitCode.PARTIAL for _ in breaches)], is_partly_done=True
+        ),
     )
 
 

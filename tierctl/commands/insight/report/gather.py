@@ -24,6 +24,7 @@ from tierctl.model.progress import Advance
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import INTERNAL_TOPICS, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.steps import Action, Kept, Plan, Skip
 from tierctl.report.html.kinds import SegmentKind
 from tierctl.report.html.lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
@@ -113,6 +114,8 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         topics.add_lag(copies, logs)
     ages, expirations = AgeSums(now_ms), Expirations()
     rows = _partition_rows(run, state, local, _Sums(verdicts, ages, expirations))
+    skips = [*removal.skipped, *deletes.skipped, *copies.skipped]
+    is_damaged = run.histories.report(state) or any(is_not_understood(skip.reason) for skip in skips)
     return Gathered(
         lanes=_lanes(rows),
         topics=topics,
@@ -120,9 +123,9 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         expirations=expirations,
         next_expirations=tuple(expirations.rows(state)),
         changes=_changes(run),
-        undecided=tuple(_undecided(run, [*removal.skipped, *deletes.skipped, *copies.skipped])),
+        undecided=tuple(_undecided(run, skips)),
         now_ms=now_ms,
-        is_damaged=run.histories.report(state),
+        is_damaged=is_damaged,
     )
 
 

@@ -18,6 +18,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.plan.forecast.facts import GatheredFacts, PartitionFacts
 from tierctl.plan.reasons import AGE_NOT_STATED
+from tierctl.plan.rebuild.not_understood import is_not_understood
 
 
 def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
@@ -80,6 +81,7 @@ def _result(resources: Resources, gathered: GatheredFacts, prices: Prices, *, is
         resources.progress.note(text)
     groups, knows_groups = _groups(resources, facts)
     is_complete = knows_groups and not topics[-1].undecided_partitions
+    is_damaged = is_damaged or any(is_not_understood(skip.reason) for skip in gathered.skipped)
     code = ExitCode.OK if is_complete else ExitCode.PARTIAL
     return WhatIf(topics=topics, groups=groups, exit_code=ExitCode.CORRUPT if is_damaged else code)
 

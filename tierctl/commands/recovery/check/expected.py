@@ -7,7 +7,7 @@ from typing import Protocol, Self
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.materialise import until_offset
 from tierctl.commands.resources import Resources
-from tierctl.errors import NotFoundError, TierctlError, UsageError
+from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import PartitionOffsets, TopicFacts
 from tierctl.plan.materialise import Until
@@ -53,6 +53,11 @@ class ExpectedLog:
         """Return the start offset of each leader epoch of the tier's records, from `start_offset` on."""
         own = self.decision.lineage.entries_in_range(self.start_offset, self.end_offset)
         return [entry.start_offset for entry in own]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether something of the tier that was read is not understood."""
+        return any(each.exit_code is ExitCode.CORRUPT for each in self.problems)
 
     def reader(self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> PartitionReader:
         """Return a reader of the tier's records; it adds its errors to `problems`."""

@@ -76,7 +76,7 @@ def check_records(results: Results, log: ExpectedLog, server: RecordServer, prog
     for each, why in log.decision.choice.left:
         if is_not_understood(why):
             reason = f"segment {each.listed.segment_id} from offset {each.listed.start_offset}: {why}"
-            results.not_checked(RestoreCheck.RECORDS, log.name, reason)
+            results.not_understood(RestoreCheck.RECORDS, log.name, reason)
 
 
 def _scan(
@@ -88,6 +88,7 @@ def _scan(
         wanted = _counted(reader.read(start, end), start, advance)
         count, fault = difference(wanted, consumer.read(log.name, start, end), epochs=not log.is_materialised)
     # If the tier is damaged, report the damage, and not the difference that follows from it.
+    is_understood = not log.is_damaged
     faults = [_problem_text(log.problems)] if log.problems else [fault] if fault else []
     log.problems.clear()
     results.decided(
@@ -95,6 +96,7 @@ def _scan(
         log.name,
         [f"{isolation}: {each}" for each in faults],
         f"{isolation}: {count} records of offsets {start} to {end - 1} are those of the tier",
+        is_understood=is_understood,
     )
 
 
@@ -170,6 +172,7 @@ def check_seeks(results: Results, log: ExpectedLog, server: RecordServer) -> Non
         return
     finally:
         consumer.close()
+    is_understood = not log.is_damaged
     if log.problems:
         faults = [_problem_text(log.problems)]
         log.problems.clear()
@@ -178,6 +181,7 @@ def check_seeks(results: Results, log: ExpectedLog, server: RecordServer) -> Non
         log.name,
         _some(faults),
         f"{len(offsets)} seeks by offset and {len(times)} by time found the records of the tier",
+        is_understood=is_understood,
     )
 
 

@@ -33,6 +33,7 @@ from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlEr
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.materialise import Until
+from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.tier_tables import RESTORE_CHECKS
 
@@ -79,7 +80,7 @@ class RestoreCheckRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreCheckResults(TableResult):
-    """The results, the worst first; the exit code is PARTIAL if a check failed or was prevented."""
+    """The results, the worst first; `exit_code_of` says how the exit code follows."""
 
     results: tuple[CheckResult, ...]
     exit_code: ExitCode
@@ -161,7 +162,10 @@ class _Run:
             if source not in readable:
                 why = decision.refused or "it has no complete set of objects"
                 self.results.failed(
-                    _C.OBJECTS, naming.name_of(source), f"the tier of {source} can't be served: {why}"
+                    _C.OBJECTS,
+                    naming.name_of(source),
+                    f"the tier of {source} can't be served: {why}",
+                    is_understood=not is_not_understood(why),
                 )
             elif self._is_expected(naming, source):
                 is_own = cluster is not None and naming.is_same_id(source)

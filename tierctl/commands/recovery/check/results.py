@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
-from tierctl.errors import ExitCode, TierctlError
+from tierctl.errors import ExitCode, TierctlError, combined_exit_code
 from tierctl.model import TopicPartition
 
 
@@ -23,7 +23,7 @@ class CheckResult:
     """The verdict of one check of one partition, or of the whole cluster if `topic` is None.
 
     `found` states the facts, or why nothing was checked. `error` is the exit code of the error that prevented
-    a requested check.
+    a requested check, and CORRUPT if a check found what is not understood.
     """
 
     verdict: Verdict
@@ -43,14 +43,26 @@ class Results:
     results: list[CheckResult] = field(default_factory=list)
 
     def failed(
-        self, check: RestoreCheck, partition: TopicPartition | None, found: str, *, fix: str | None = None
+        self,
+        check: RestoreCheck,
+        partition: TopicPartition | None,
+        found: str,
+        *,
+        fix: str | None = None,
+        is_understood: bool = True,
     ) -> None:
         """Add the result of a check that found a fault; `fix` replaces the fix in the table of checks."""
-        self._add(Verdict.FAILED, check, partition, found, why=check.row.why, fix=fix or check.row.fix)
+        error = None if is_understood else ExitCode.CORRUPT
+        fix = fix or check.row.fix
+        self._add(Verdict.FAILED, check, partition, found, why=check.row.why, fix=fix, error=error)
 
     def not_checked(self, check: RestoreCheck, partition: TopicPartition | None, reason: str) -> None:
         """Add the result of a check that does not apply yet, or that was not requested."""
         self._add(Verdict.NOT_CHECKED, check, partition, reason)
+
+    def not_understood(self, check: RestoreCheck, partition: TopicPartition | None, reason: str) -> None:
+        """Add the result of a check that leaves out what is not understood."""
+        self._add(Verdict.NOT_CHECKED, check, partition, reason, error=ExitCode.CORRUPT)
 
     def prevented(self, check: RestoreCheck, partition: TopicPartition | None, error: TierctlError) -> None:
         """Add the result of a requested check that could not be made because of `error`."""
@@ -69,11 +81,13 @@ class Results:
         partition: TopicPartition | None,
         faults: Iterable[str],
         found: str,
+        *,
+        is_understood: bool = True,
     ) -> None:
         """Add a failed result that states all `faults`; without faults, an OK result that states `found`."""
         stated = list(faults)
         if stated:
-            self.failed(check, partition, "; ".join(stated))
+            self.failed(check, partition, "; ".join(stated), is_understood=is_understood)
         else:
             self._add(Verdict.OK, check, partition, found)
 
@@ -133,11 +147,12 @@ class Results:
 def exit_code_of(results: Sequence[CheckResult]) -> ExitCode:
     """Return the exit code of a run with these results.
 
-    Return PARTIAL if a check failed, or if a requested check could not be made. If no check at all could be
-    made, return the code of the first error.
+    Return PARTIAL if a check failed, or if a requested check could not be made; then CORRUPT if an object or
+    a record is not understood. If no check at all could be made, and all for the same kind of error, return
+    that error's code.
     """
-    errors = [result.error for result in results if result.error is not None]
+    codes = [result.error for result in results if result.error is not None]
     verdicts = {result.verdict for result in results}
-    if errors and verdicts == {Verdict.NOT_CHECKED}:
-        return errors[0]
-    return ExitCode.PARTIAL if errors or Verdict.FAILED in verdicts else ExitCode.OK
+    if Verdict.FAILED in verdicts:
+        codes.append(ExitCode.PARTIAL)
+    return combined_exit_code(codes, is_partly_done=verdicts != {Verdict.NOT_CHECKED})
