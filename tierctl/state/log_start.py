@@ -1,11 +1,196 @@
-"""Where a log begins whose log start is not recorded: in the tier."""
+"""Where a log begins: the one rule, for every command that publishes, copies or deletes by it.
+
+`log_start_in_force` has the rule. It has two cases, because brokers can't be trusted with a log start where
+the metadata were lost. A broker that becomes leader and knows no remote segment takes the start of its local
+log for the log start offset, and cuts its leader-epoch checkpoint there; one that knows only the newer
+segments takes the start of the first of them (RLMCopyTask, UnifiedLog.maybeIncrementLogStartOffset). If the
+older segments are published after that, the broker deletes them.
+"""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol
 
-from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata
+from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentMetadata
+from tierctl.state.lineage import Lineage
 from tierctl.state.partition_segments import PartitionSegments
+
+
+class Log(Protocol):
+    """The attributes of a replica's log that LocalLog and ClusterLog share."""
+
+    @property
+    def leader_epochs(self) -> tuple[EpochEntry, ...]:
+        """The leader-epoch checkpoint."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The log start offset."""
+        ...
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The base offset of the first local segment."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next offset to be written, or the high watermark."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """The log start with which segments are published; `raised_from` is a lower one with sets in the tier.
+
+    `raised_from` is None unless a broker without metadata may have raised the log start. `checkpoint` is the
+    log start in log-start-offset-checkpoint if it is lower than `offset`, the start of the first leader
+    epoch.
+    """
+
+    offset: int
+    raised_from: int | None = None
+    checkpoint: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTier:
+    """The segments of a log in the metadata, and its leader epochs by the tier's newest index.
+
+    `leader_epochs` are given only if there is no log, or if no log knows where it starts.
+    """
+
+    segments: PartitionSegments
+    leader_epochs: Sequence[EpochEntry] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSets:
+    """The sets of objects in the lineage of a log whose metadata are lost, and their gapless chains."""
+
+    chains: Sequence[Sequence[RemoteLogSegmentMetadata]]
+    sets: Sequence[ObjectSet]
+
+
+def log_start_in_force(logs: Sequence[Log], tier: KnownTier | DerivedSets) -> LogStart:
+    """Return the log start by which the segments of a partition are judged; `logs` are its replicas.
+
+    If the metadata are known (KnownTier), brokers keep the log start right: it is the one that
+    log-start-offset-checkpoint states. Brokers record it for every tiered partition. Without a record a
+    broker takes it for 0 (LogLoader), not for the start of the local log: the log then begins with what is
+    first of the local log, the first finished segment and the tier's leader epochs.
+
+    If the metadata are lost (DerivedSets), a broker may have raised the log start, and cut its leader epochs.
+    It is the highest start of a replica (`replica_start`); without replicas, the one that the newest
+    leader-epoch index states. It may have been raised wrongly (`LogStart.raised_from`) if complete segments
+    adjoin it below and it lies at the start or after the end of a segment, or at the start of the local log:
+    this looks like retention whose objects are not deleted yet. The same is true of leader epochs that begin
+    above the log start, and of any log start without a record.
+    """
+    if isinstance(tier, KnownTier):
+        return LogStart(_start_by_metadata(logs, tier))
+    return _start_by_objects(logs, tier)
+
+
+def _start_by_metadata(logs: Sequence[Log], tier: KnownTier) -> int:
+    if tier.leader_epochs is None:
+        recorded = [log.log_start_offset for log in logs if not is_start_unknown(log)]
+        if recorded:
+            return max(recorded)
+    starts = [log.log_start_offset for log in logs]
+    starts += (tier.segments.finished_range() or ())[:1]
+    starts += [entry.start_offset for entry in (tier.leader_epochs or ())[:1]]
+    return min(starts, default=0)
+
+
+def _start_by_objects(logs: Sequence[Log], tier: DerivedSets) -> LogStart:
+    if not logs:
+        return LogStart(_told_by_tier(tier.chains[0][0], tier.sets) if tier.chains else 0)
+    offset = max(map(replica_start, logs))
+    stated = max(replica_start(log) if is_start_unknown(log) else log.log_start_offset for log in logs)
+    checkpoint = stated if stated < offset else None
+    # Leader epochs that begin within the local log, above the log start, were cut: the local log joins.
+    joins = min(offset, *(log.local_log_start_offset for log in logs)) if checkpoint is not None else offset
+    below = next((c for c in tier.chains if c[0].end_offset < offset and joins <= c[-1].end_offset + 1), None)
+    if below is None:
+        return LogStart(offset)
+    # Replicas roll at different offsets, so a segment outside of the chain may begin where the log start is.
+    borders = {segment.end_offset + 1 for segment in below} | {log.local_log_start_offset for log in logs}
+    borders |= {each.listed.start_offset for each in tier.sets}
+    if offset not in borders and checkpoint is None and not any(map(is_start_unknown, logs)):
+        return LogStart(offset)
+    raised_from = _told_by_tier(below[0], tier.sets, below=offset)
+    return LogStart(offset, raised_from=raised_from, checkpoint=checkpoint)
+
+
+def _told_by_tier(
+    first: RemoteLogSegmentMetadata, sets: Sequence[ObjectSet], below: int | None = None
+) -> int:
+    """Return the log start within the `first` segment of a log, by the newest leader-epoch index.
+
+    `start_within` says what it states. Indexes that begin at `below` or higher are left out: they were copied
+    after the log start was raised.
+    """
+    newest = (-1, -1, 0)
+    for each in sets:
+        if each.segment is None or not each.lineage:
+            continue
+        start = each.lineage[0].start_offset
+        if below is None or start < below:
+            newest = max(newest, (each.segment.segment_leader_epochs[-1][0], each.segment.end_offset, start))
+    return start_within(first, newest[2])
+
+
+def replica_start(log: Log) -> int:
+    """Return the log start offset of a replica, or the start of its first leader epoch if that is higher.
+
+    Brokers write a cut leader-epoch checkpoint at once, and log-start-offset-checkpoint every minute
+    (log.flush.start.offset.checkpoint.interval.ms). A leader deletes remote segments that end below either.
+    Without a record, as in the first minute of a tiered topic, the leader epochs alone tell the log start.
+    """
+    if is_start_unknown(log) and log.leader_epochs:
+        return log.leader_epochs[0].start_offset
+    return max([log.log_start_offset, *(entry.start_offset for entry in log.leader_epochs[:1])])
+
+
+def is_start_unknown(log: Log) -> bool:
+    """Return whether log-start-offset-checkpoint has no record of a replica."""
+    return isinstance(log, LocalLog) and not log.is_log_start_known
+
+
+def start_within(first: RemoteLogSegmentMetadata, index_start: int) -> int:
+    """Return the log start within the `first` segment of a log whose newest leader-epoch index is known.
+
+    That is the start of the segment, unless DeleteRecords raised the first entry of the index, which begins
+    at `index_start`, within it. An index that begins at the start of an epoch may be a copy of a checkpoint
+    that lost entries, as one that begins above the segment: no segment is left out for what an index lacks.
+    """
+    is_within = first.start_offset < index_start <= first.end_offset
+    is_epoch_start = any(start == index_start for _, start in first.segment_leader_epochs)
+    return index_start if is_within and not is_epoch_start else first.start_offset
+
+
+def with_tier_start(log: LocalLog, segments: PartitionSegments, *, adjoining: bool = False) -> LocalLog:
+    """Return `log` with the log start in force, and its leader epochs from there on, if it has no record.
+
+    `segments` are those of the metadata. With `adjoining`, a log that does not adjoin the tier begins with
+    its local segments, as brokers that do not tier have it (UnifiedLog): the records between exist nowhere,
+    so no later copy can fill the gap.
+    """
+    if log.is_log_start_known:
+        return log
+    finished = segments.finished_range()
+    local_start = log.local_log_start_offset
+    if adjoining and finished is not None and finished[1] + 1 < local_start:
+        entries = Lineage(log.leader_epochs).truncate_from_start(local_start).entries
+        return replace(log, leader_epochs=entries)
+    return replace(
+        log,
+        log_start_offset=log_start_in_force([log], KnownTier(segments)).offset,
+        leader_epochs=extended_below(log.leader_epochs, segments),
+    )
 
 
 def extended_below(entries: Sequence[EpochEntry], segments: PartitionSegments) -> tuple[EpochEntry, ...]:
@@ -27,31 +212,3 @@ def extended_below(entries: Sequence[EpochEntry], segments: PartitionSegments) -
     joined = (*older, *(entries[1:] if first.epoch in starts else entries))
     is_ascending = all(a.start_offset <= b.start_offset for a, b in pairwise(joined))
     return joined if is_ascending else tuple(entries)
-
-
-def start_within(first: RemoteLogSegmentMetadata, index_start: int) -> int:
-    """Return the log start within the `first` segment of a log whose newest leader-epoch index is known.
-
-    That is the start of the segment, unless DeleteRecords raised the first entry of the index, which begins
-    at `index_start`, within it. An index that begins at the start of an epoch may be a copy of a checkpoint
-    that lost entries, as one that begins above the segment: no segment is left out for what an index lacks.
-    """
-    is_within = first.start_offset < index_start <= first.end_offset
-    is_epoch_start = any(start == index_start for _, start in first.segment_leader_epochs)
-    return index_start if is_within and not is_epoch_start else first.start_offset
-
-
-def with_tier_start(log: LocalLog, segments: PartitionSegments) -> LocalLog:
-    """Return `log` with the log start of the finished ones of `segments` if its own is not recorded.
-
-    Brokers record the log start of every tiered partition in log-start-offset-checkpoint. Without a record a
-    broker takes it for 0 (LogLoader), not for the start of the local log.
-    """
-    if log.is_log_start_known:
-        return log
-    finished = segments.finished_range()
-    return replace(
-        log,
-        log_start_offset=log.log_start_offset if finished is None else min(log.log_start_offset, finished[0]),
-        leader_epochs=extended_below(log.leader_epochs, segments),
-    )

@@ -23,12 +23,13 @@ from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.model import LocalLog, TopicIdPartition
 from tierctl.plan.rebuild.hosts import DecidedLog, HostsPlan
-from tierctl.plan.rebuild.log_start import DISK, replica_start
+from tierctl.plan.rebuild.log_start import DISK
 from tierctl.plan.rebuild.plan import RebuildPlan, checkpoint_steps
 from tierctl.plan.retention.leaders import why_diverged
 from tierctl.plan.saved import SavedPlan, refusal
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import replica_start
 
 
 def plan_for_hosts(

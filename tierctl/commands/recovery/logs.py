@@ -11,7 +11,7 @@ from tierctl.locallog.files import SegmentFiles
 from tierctl.model import LocalLog, ObjectSet, TopicIdPartition
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.rebuild.ends import LocalHole
-from tierctl.plan.rebuild.log_start import Log
+from tierctl.state.log_start import Log
 from tierctl.wire.batches.batch_heads import BadRange
 
 _NO_LEADER = "it has no leader now, so its log start is unknown: wait until it has one"

@@ -74,7 +74,7 @@ def plan_copy(
     topics = CurrentTopics.of(logs)
     for key, newest in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
         part = state.partitions.get(key)
-        log = newest if part is None else _with_start(newest, part)
+        log = newest if part is None else with_tier_start(newest, part.segments, adjoining=True)
         reason: str | None = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
         reason = reason or _why_not(state, part, log, topics)
         config = configs.get(log.topic_id_partition.topic, TopicConfig())
@@ -100,19 +100,6 @@ def plan_copy(
         ),
         kept=tuple(decisions.kept),
     )
-
-
-def _with_start(log: LocalLog, part: PartitionState) -> LocalLog:
-    """Return the log with the start of the tier, if it has no record of its own and adjoins the tier.
-
-    Without a record, a log that does not adjoin the tier begins with its local segments, as brokers that do
-    not tier have it (UnifiedLog): the records between exist nowhere, so no later copy can fill the gap.
-    """
-    finished = part.segments.finished_range()
-    local_start = log.local_log_start_offset
-    if log.is_log_start_known or finished is None or finished[1] + 1 >= local_start:
-        return with_tier_start(log, part.segments)
-    return replace(log, leader_epochs=Lineage(log.leader_epochs).truncate_from_start(local_start).entries)
 
 
 def _dangling(after_ms: int | None, now_ms: int | None, alive: Collection[int]) -> Dangling | None:

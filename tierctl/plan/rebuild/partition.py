@@ -16,14 +16,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, chains, choose
 from tierctl.plan.rebuild.ends import LocalHole, LocalOffsets, with_ends
 from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
-from tierctl.plan.rebuild.log_start import (
-    AskedLogStart,
-    Log,
-    LogStart,
-    decided_start,
-    find_log_start,
-    why_impossible,
-)
+from tierctl.plan.rebuild.log_start import AskedLogStart, decided_start, why_impossible
 from tierctl.plan.rebuild.not_understood import (
     is_not_understood,
     joined,
@@ -36,6 +29,7 @@ from tierctl.plan.rebuild.not_understood import (
 )
 from tierctl.state.cut_epochs import cut_among
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import DerivedSets, Log, LogStart, log_start_in_force
 
 _S = RemoteLogSegmentState
 
@@ -119,7 +113,7 @@ def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None
     ends = with_ends(usable, lineage, known=finished, local=local, unclear=unclear)
     good = [each for each in ends.sets if each.segment is not None and agrees(each.segment, lineage)]
     logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
-    found = find_log_start(chains(good, finished), good, list(logs))
+    found = log_start_in_force(list(logs), DerivedSets(chains(good, finished), good))
     start = decided_start(found, asked)
     impossible = why_impossible(found, asked)
     if start is None or impossible is not None:

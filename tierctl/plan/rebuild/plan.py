@@ -15,7 +15,7 @@ from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.lineage import merge_lineage
-from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
+from tierctl.plan.rebuild.log_start import AskedLogStart
 from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.rebuild.partition import (
     GOING,
@@ -25,6 +25,7 @@ from tierctl.plan.rebuild.partition import (
     why_undecided,
 )
 from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step, segment_step
+from tierctl.state.log_start import replica_start
 from tierctl.state.tier import TierState
 
 _K = ReasonKind

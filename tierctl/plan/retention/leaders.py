@@ -15,7 +15,7 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
-from tierctl.state.log_start import extended_below
+from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force
 from tierctl.state.tier import PartitionState
 
 
@@ -146,13 +146,11 @@ def view_of_leader(
     segments that only the leader's log has, None if unknown.
     """
     lineage = Lineage(log.leader_epochs)
-    start = log.log_start_offset
     segments = part.segments
     if tier_entries is not None:
         lineage = joined_lineage(extended_below(tier_entries, segments), log.leader_epochs)
-        finished = segments.finished_range()
-        starts = [entry.start_offset for entry in lineage.entries[:1]]
-        start = min(start, *starts, *(() if finished is None else finished[:1]))
+    tier = KnownTier(segments, None if tier_entries is None else lineage.entries)
+    start = log_start_in_force([log], tier).offset
     return PartitionView(
         partition=part.topic_id_partition,
         segments=segments,

@@ -16,7 +16,7 @@ from tierctl.model import (
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset
-from tierctl.state.log_start import extended_below, with_tier_start
+from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force, with_tier_start
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState
 
@@ -134,8 +134,7 @@ def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> Partiti
     segments = part.segments
     lineage = Lineage(extended_below(entries, segments))
     finished = segments.finished_range()
-    starts = [*(entry.start_offset for entry in lineage.entries[:1]), *(finished or ())[:1]]
-    start = min(starts, default=0)
+    start = log_start_in_force((), KnownTier(segments, lineage.entries)).offset
     return PartitionView(
         partition=part.topic_id_partition,
         segments=segments,

@@ -12,12 +12,12 @@ from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, TopicPar
 from tierctl.model.cluster import PartitionOffsets, TopicFacts
 from tierctl.plan.materialise import Until
 from tierctl.plan.rebuild.choice import Choice
-from tierctl.plan.rebuild.log_start import Log, find_log_start
 from tierctl.plan.rebuild.partition import PartitionDecision
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, readable_partitions
 from tierctl.read.readable_log import ReadableLog
 from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import DerivedSets, Log, log_start_in_force
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class AskedLeaders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeaderLog:
-    """What a leader reports of a log, as `find_log_start` needs it."""
+    """What a leader reports of a log, as `log_start_in_force` needs it."""
 
     leader_epochs: tuple[EpochEntry, ...]
     log_start_offset: int
@@ -205,7 +205,7 @@ def _lawful_start(choice: Choice, leader: Log | None) -> int:
         return 0
     if not leader.leader_epochs or leader.leader_epochs[0].start_offset != leader.log_start_offset:
         return 0
-    found = find_log_start([choice.chain], [each for each, _ in choice.left], [leader])
+    found = log_start_in_force([leader], DerivedSets([choice.chain], [each for each, _ in choice.left]))
     is_within = found.raised_from is None and found.offset <= choice.chain[-1].end_offset
     return found.offset if is_within else 0
 

@@ -18,9 +18,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.plan.rebuild.log_start import replica_start
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
 from tierctl.plan.repair.sets import ExaminedSets
+from tierctl.state.log_start import replica_start
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
 
