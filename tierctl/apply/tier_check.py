@@ -21,6 +21,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.tier_identity import (
+    GO_ON_WITHOUT,
     WRONG_TIER,
     TierContents,
     check_identity,
@@ -130,5 +131,5 @@ def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTi
     return RemoteTierMissing(
         f"the tier has no objects of segment {segment.segment_id} of {segment.topic}-{segment.partition}, "
         f"which the metadata say is finished; looked for {context.remote.name_of(segment)}",
-        hint=f"{WRONG_TIER} If its objects are known to be lost: --allow-missing-objects",
+        hint=f"{WRONG_TIER} If its objects are known to be lost: {GO_ON_WITHOUT}",
     )

@@ -11,7 +11,11 @@ from tierctl.errors import RemoteTierMissing, SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, TierIdentity
 
 WRONG_TIER = "are --remote (bucket, prefix), --layout and --metadata right?"
-_ADOPT = "If the tier belongs to this metadata topic (the topic was created again): --adopt-tier"
+_ADOPT = (
+    "If the tier belongs to this metadata topic (the topic was created again): copy, sweep, delete or apply, "
+    "with --adopt-tier and --apply, assigns it"
+)
+GO_ON_WITHOUT = "copy, sweep, delete and apply go on with --allow-missing-objects"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,7 @@ def require_objects(contents: TierContents) -> None:
     raise RemoteTierMissing(
         f"{contents.name} has no object of the finished segments in the metadata; looked for "
         f"{contents.missing}{others}",
-        hint=f"{WRONG_TIER} If the objects are known to be lost: --allow-missing-objects",
+        hint=f"{WRONG_TIER} If the objects are known to be lost: {GO_ON_WITHOUT}",
     )
 
 
@@ -128,7 +132,7 @@ def require_recognised(contents: TierContents) -> None:
         f"{contents.name} has neither an identity object nor an object of a segment in the metadata; looked "
         f"for {contents.begun}. If this is another tier, deleting there would leave the objects in the right "
         "one for ever",
-        hint=f"{WRONG_TIER} If the objects are known to be deleted: --allow-missing-objects",
+        hint=f"{WRONG_TIER} If the objects are known to be deleted: {GO_ON_WITHOUT}",
     )
 
 

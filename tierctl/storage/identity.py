@@ -85,5 +85,6 @@ def _decoded(body: bytes, source: str) -> TierIdentity:
         expected=f"JSON with tier_identity {VERSION}, cluster_id and metadata_topic_id",
         found=ascii(body[:40]),
         source=source,
-        hint="if --remote and --metadata are right, --adopt-tier with --apply writes it again",
+        hint="if --remote and --metadata are right, copy, sweep, delete or apply, with --adopt-tier and "
+        "--apply, writes it again",
     )

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tierctl.errors import LockedError, SafetyRefusal
+from tierctl.storage.lease.owner import WITHOUT_LEASE
 
 _CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 """Errors of a file system without locks, or (NFS) without locks of folders, which supports no lease."""
@@ -48,7 +49,7 @@ class FolderLease:
                     raise SafetyRefusal(
                         f"{self._folder} can't be locked ({e.strerror}), so another tierctl could change the "
                         "tier at the same time",
-                        hint="make sure that no other tierctl changes this tier, then add --no-lease",
+                        hint=WITHOUT_LEASE,
                     ) from e
         return self
 

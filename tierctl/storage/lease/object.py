@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
-from tierctl.storage.lease.owner import Owner, has_ended
+from tierctl.storage.lease.owner import WITHOUT_LEASE, Owner, has_ended
 from tierctl.storage.stores.base import ConditionalStore
 
 LEASE_S = 60.0
@@ -79,7 +79,7 @@ class ObjectLease:
             raise SafetyRefusal(
                 f"{self._store.name_of(self._key)}: the store has no writes on a condition, which a lease "
                 f"needs, so another tierctl could change the tier at the same time: {error.message}",
-                hint="make sure that no other tierctl changes this tier, then add --no-lease",
+                hint=WITHOUT_LEASE,
             ) from error
         self.why_without = (
             f"{self._store.name_of('')} has no writes on a condition: nothing keeps another tierctl out of "

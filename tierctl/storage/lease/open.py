@@ -4,7 +4,7 @@ from tierctl.errors import SafetyRefusal
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease.folder import FolderLease
 from tierctl.storage.lease.object import ObjectLease
-from tierctl.storage.lease.owner import Owner
+from tierctl.storage.lease.owner import WITHOUT_LEASE, Owner
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.base import ConditionalStore
 from tierctl.storage.stores.local import LocalStore
@@ -28,5 +28,5 @@ def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Le
     raise SafetyRefusal(
         f"{where}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so another "
         "tierctl could change the tier at the same time",
-        hint="make sure that no other tierctl changes this tier, then add --no-lease",
+        hint=WITHOUT_LEASE,
     )

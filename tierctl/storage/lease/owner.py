@@ -16,6 +16,11 @@ _START_TIME_FIELD = 19
 _held: set[str] = set()
 """Ids of the runs of this process that hold a lease or try to acquire one."""
 
+WITHOUT_LEASE = (
+    "make sure that no other tierctl changes this tier, then add --no-lease to copy, sweep, delete or apply"
+)
+"""The hint where a store has no lease."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
