@@ -63,7 +63,9 @@ class RestoreCheck(RowEnum):
         needs=f"{_METADATA}, and {_CLUSTER}; it finds brokers that lead metadata partitions",
         why="Brokers under which the metadata topic was deleted and created again skip new events until they "
         "are restarted: segments that they copy become unreadable once these are deleted locally.",
-        fix="keep copying disabled and restart the brokers, then check again",
+        fix="keep copying disabled and restart the brokers, then check again. Restart them also if the topic "
+        "was only emptied while they were down: they don't need it then, but a client can't see the "
+        "difference, and a restart does no harm",
     )
     OFFSETS = Row(
         "offsets",

@@ -4,6 +4,11 @@ A broker's consumer remembers, for each metadata partition, the last offset that
 up to it: after the topic was deleted under it, these are new events. No offset or record shows this before
 new segments are copied, as the broker still knows the old ones. But each restart of a leader adds a leader
 epoch. Brokers that lead no metadata partition, and leaders that moved without a restart, are not found.
+
+Brokers that were down while the topic was emptied read it from its start when they boot, and need no restart.
+They are asked for it nevertheless: the topic id says nothing about what a consumer remembers, and a leader
+epoch above 0 before tierctl's first event is no proof, because a lost session or another broker's restart
+raises it, too.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
