@@ -6,6 +6,9 @@ in each format, compression and type of timestamps; and the records and batches 
 
 import random
 import re
+import struct
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,6 +155,47 @@ def test_a_damaged_message_in_a_wrapper() -> None:
     assert batch.head.base_offset == 4
     with pytest.raises(CorruptInputError, match=r"CRC-32 .* of a message in a wrapper"):
         list(batch.records())
+
+
+def _inner(body: bytes) -> bytes:
+    return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("inner", "says"),
+    [
+        (
+            _inner(bytes([2, 0]) + bytes(8) + b"\xff" * 8),
+            "a message of format 0 or 1 in a wrapper, found magic 2",
+        ),
+        (_inner(bytes([255, 0]) + bytes(8) + b"\xff" * 8), "in a wrapper, found magic -1"),
+        (_inner(bytes([1, 0]) + bytes(10)), "a length of at least 22 in a wrapper, found 16"),
+        (_inner(bytes([0, 5]) + b"\xff" * 8), "a compression type from 0 to 3 in a wrapper, found 5"),
+        (wrapper(records_at(0), 1, CompressionType.GZIP), "that are not compressed, found gzip"),
+        (_inner(bytes([0, 0]) + b"\xff" * 4 + bytes([0, 0, 0, 9])), "a length up to 0, found 9"),
+        (_inner(bytes([0, 0]) + b"\xff" * 9), "a key and a value of 9 bytes, found 8"),
+    ],
+)
+def test_impossible_messages_in_a_wrapper(inner: bytes, says: str) -> None:
+    value = compress(CompressionType.GZIP, inner)
+    (batch,) = batches(message(Record(4, TIME_MS, None, value), 1, CompressionType.GZIP))
+    with pytest.raises(CorruptInputError, match=says):
+        list(batch.records())
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_in_a_wrapper_are_read_about_as_fast_as_records(magic: int) -> None:
+    records = [Record(at, TIME_MS, None, b"") for at in range(20_000)]
+
+    def seconds(data: bytes) -> float:
+        (batch,) = batches(data)
+        began = time.process_time()
+        assert sum(1 for _ in batch.records()) == len(records)
+        return time.process_time() - began
+
+    logs = wrapper(records, magic, CompressionType.GZIP), encode_batch(records)
+    messages, others = (min(seconds(data) for _ in range(5)) for data in logs)
+    assert messages < 1.6 * others
 
 
 @pytest.mark.kafka

@@ -130,23 +130,39 @@ def records(head: BatchHead, payload: bytes, max_bytes: int | None) -> Iterator[
         yield Record(head.base_offset, head.base_timestamp_ms, *_content(payload, 0, len(payload)))
         return
     data = _messages(head, payload, max_bytes)
+    offsets = _offsets(head._replace(base_offset=head.last_offset), data)
+    appended_ms = head.max_timestamp_ms if head.is_log_append_time else None
     at = 0
-    for offset in _offsets(head._replace(base_offset=head.last_offset), data):
-        if not is_message(data, at):
-            raise _wrong(None, "a message of format 0 or 1 in a wrapper", f"magic {data[at + MAGIC_AT]}")
-        inner = head_at(data, at)
-        if isinstance(inner, CorruptInputError):
-            raise inner
-        if inner.compression is not CompressionType.NONE:
-            name = inner.compression.name.lower()
-            raise _wrong(None, "messages in a wrapper that are not compressed", name)
-        if (wrong := wrong_crc(data, inner)) is not None:
-            raise _wrong(None, f"{wrong.expected} of a message in a wrapper", wrong.found)
-        timestamp_ms = inner.base_timestamp_ms
-        if head.is_log_append_time and inner.magic:
-            timestamp_ms = head.max_timestamp_ms
-        yield Record(offset, timestamp_ms, *_content(data, inner.payload_position, inner.end))
-        at = inner.end
+    with memoryview(data) as whole:
+        for offset in offsets:
+            # `_offsets` has checked the lengths.
+            _, length, crc, magic, attributes = _ENTRY.unpack_from(data, at)
+            end = at + LENGTH_END + length
+            if error := _inner_error(length, magic, attributes):
+                raise error
+            if (computed := zlib.crc32(whole[at + MAGIC_AT : end])) != crc:
+                raise _wrong(None, f"CRC-32 {computed:#010x} of a message in a wrapper", f"{crc:#010x}")
+            start, timestamp_ms = at + _ENTRY.size, NO_TIMESTAMP
+            if magic:
+                timestamp_ms = _INT64.unpack_from(data, start)[0] if appended_ms is None else appended_ms
+                start += _INT64.size
+            yield Record(offset, timestamp_ms, *_content(data, start, end))
+            at = end
+
+
+def _inner_error(length: int, magic: int, attributes: int) -> CorruptInputError | None:
+    """Return an error if the head of a message in a wrapper can't be one; messages do not nest."""
+    if not 0 <= magic < MAGIC:
+        return _wrong(None, "a message of format 0 or 1 in a wrapper", f"magic {magic}")
+    if magic and length < _LENGTH_MIN_OF_1:
+        return _wrong(None, f"a length of at least {_LENGTH_MIN_OF_1} in a wrapper", str(length))
+    codec = attributes & COMPRESSION_MASK
+    if codec > CompressionType.LZ4:
+        return _wrong(None, "a compression type from 0 to 3 in a wrapper", str(codec))
+    if codec:
+        name = CompressionType(codec).name.lower()
+        return _wrong(None, "messages in a wrapper that are not compressed", name)
+    return None
 
 
 def candidates(buf: Buffer, start: int, stop: int) -> Iterator[int]:
