@@ -4,6 +4,7 @@ A template needs one `binary_join_element_wise` for all rows instead of one form
 """
 
 import re
+from binascii import hexlify
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,9 +24,6 @@ _NUMBERS_OF_12_BITS = np.arange(1 << 12)
 # The two base64 characters of each number of 12 bits, as one 16-bit number with the machine's byte order.
 _BASE64_PAIRS = np.stack([_ALPHABET[_NUMBERS_OF_12_BITS >> 6], _ALPHABET[_NUMBERS_OF_12_BITS & 63]], 1)
 _BASE64 = np.ascontiguousarray(_BASE64_PAIRS).view(np.uint16)[:, 0]
-_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-_BYTES = np.arange(1 << 8)
-_HEX = np.ascontiguousarray(np.stack([_HEX_DIGITS[_BYTES >> 4], _HEX_DIGITS[_BYTES & 15]], 1)).view(np.uint16)
 _ID_WORDS = 8
 _ID_PAIRS = 11
 _NAMED = re.compile(r"<([a-z_]+)>")
@@ -119,7 +117,7 @@ def hex_text(column: pa.BinaryArray) -> pa.StringArray:
     count = len(column)
     _, ends, data = column.buffers()
     offsets = np.frombuffer(ends, np.int32, count + 1, column.offset * 4)
-    digits = _HEX[np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]]
+    digits = hexlify(memoryview(data or b"")[offsets[0] : offsets[-1]])
     text = pa.StringArray.from_buffers(count, pa.py_buffer((offsets - offsets[0]) * 2), pa.py_buffer(digits))
     return as_array(pc.if_else(column.is_valid(), text, None)) if column.null_count else text
 
@@ -128,7 +126,8 @@ def with_null(text: Callable[[pa.Array], pa.StringArray], null: str, column: pa.
     """Return `text(column)`, and `null` where the column is null."""
     if column.null_count == len(column):
         return null
-    return as_array(pc.fill_null(text(column), null))
+    texts = text(column)
+    return as_array(pc.fill_null(texts, null)) if column.null_count else texts
 
 
 def pairs_text(column: pa.ListArray, *, between: str, pair: tuple[str, str, str]) -> pa.StringArray:

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 
@@ -21,6 +20,8 @@ NO_TIME = -1
 # 150 MB.
 _LINES_PER_PAGE = 1 << 13
 _RECORDS_PER_TASK = 1 << 14
+# The values of a task, whose text may take ten times as much.
+_BYTES_PER_TASK = 4 << 20
 # How many tasks may wait or be rendered while the records of the next task are read.
 _TASKS_MAX = 1
 
@@ -59,7 +60,8 @@ class Printer:
 
     def pages(self, encoded: EncodedRecords) -> Iterator[Page]:
         """Yield pages of bounded size with one line for each record that the filter accepts."""
-        yield from self.pages_of(encoded.decoded(self.known))
+        for some in _slices(encoded):
+            yield from self.pages_of(some.decoded(self.known))
 
     def pages_of(self, records: Records) -> Iterator[Page]:
         """Yield the pages of decoded records."""
@@ -100,14 +102,28 @@ def _tasks(
     """Yield the results of rendering in the order of `records`; the last may be an error of `records`."""
     try:
         for encoded in records:
-            for start in range(0, len(encoded), _RECORDS_PER_TASK):
-                decoded = encoded.slice(start, _RECORDS_PER_TASK).decoded(printer.known)
-                yield pool.submit(_rendered, printer, decoded)
+            for some in _slices(encoded):
+                yield pool.submit(_rendered, printer, some.decoded(printer.known))
     # Exceptions of reading and decoding are raised again at their position in the order.
     except Exception as e:
         failed: Future[list[Page]] = Future()
         failed.set_exception(e)
         yield failed
+
+
+def _slices(encoded: EncodedRecords) -> Iterator[EncodedRecords]:
+    """Yield the records as tasks of bounded size; a record that is larger has its own."""
+    for start in range(0, len(encoded), _RECORDS_PER_TASK):
+        yield from _of_bounded_bytes(encoded.slice(start, _RECORDS_PER_TASK))
+
+
+def _of_bounded_bytes(encoded: EncodedRecords) -> Iterator[EncodedRecords]:
+    half = len(encoded) // 2
+    if half and encoded.values.nbytes > _BYTES_PER_TASK:
+        yield from _of_bounded_bytes(encoded.slice(0, half))
+        yield from _of_bounded_bytes(encoded.slice(half, len(encoded) - half))
+    else:
+        yield encoded
 
 
 def _rendered(printer: Printer, records: Records) -> list[Page]:
@@ -124,12 +140,26 @@ def merge_pages(streams: Sequence[Iterator[Page]], *, by_time: bool) -> Iterator
             yield from stream
         return
     merged = heapq.merge(*map(_positioned_lines, streams), key=_position_of)
-    while rows := list(islice(merged, _LINES_PER_PAGE)):
+    for rows in _of_bounded_text(merged):
         lines = TextLines.of(line for _, line, _ in rows)
         yield Page(lines, [row for row, (_, _, is_bad) in enumerate(rows) if is_bad])
 
 
 _PositionedLine = tuple[Position, str, bool]
+
+
+def _of_bounded_text(lines: Iterable[_PositionedLine]) -> Iterator[list[_PositionedLine]]:
+    """Yield the lines in groups of bounded size."""
+    group: list[_PositionedLine] = []
+    chars = 0
+    for line in lines:
+        group.append(line)
+        chars += len(line[1])
+        if len(group) == _LINES_PER_PAGE or chars >= _BYTES_PER_TASK:
+            yield group
+            group, chars = [], 0
+    if group:
+        yield group
 
 
 def _positioned_lines(stream: Iterator[Page]) -> Iterator[_PositionedLine]:

@@ -39,10 +39,10 @@ class TemplateFormatter(ABC):
     def lines(self, records: Records) -> TextLines:
         """Implement `Formatter.lines`."""
         groups = list(_by_shape(records.events))
-        texts = (self._texts(records, pa.array(rows), shape) for rows, shape in groups)
+        texts = [self._texts(records, pa.array(rows), shape) for rows, shape in groups]
+        if len(texts) == 1:
+            return TextLines.of_array(texts[0])
         grouped = pa.concat_arrays([pa.array([], pa.string()), *texts])
-        if len(groups) == 1:
-            return TextLines.of_array(grouped)
         # The texts of all groups in the order of their records: `places[row]` is the index of a row's text.
         places = np.empty(len(records), np.int64)
         places[np.concatenate([rows for rows, _ in groups] or [places])] = np.arange(len(records))
