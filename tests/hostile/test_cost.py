@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.wire.batches.compression import compress
 from tierctl.wire.batches.record_batch import CompressionType, Record
 from tierctl.wire.batches.records import write_varint
+from tierctl.wire.metadata import encode
 
 from tests.hostile.worlds import (
     RSS_MAX,
@@ -27,6 +29,7 @@ from tests.hostile.worlds import (
     plain_batch,
     record_bytes,
 )
+from tests.storage.segments import metadata_of
 from tests.support.formatted import formatted_node
 from tests.wire.batches.messages import wrapper
 
@@ -124,6 +127,48 @@ def test_records_too_large_for_text_are_printed_as_digests(tmp_path: Path, name:
     assert (
         "record at offset 0 of orders-0: expected at most 8388608 bytes to print (--limit-factor" in cost.err
     )
+
+
+@pytest.mark.parametrize("output", ["jsonl", "json", "csv", "table"])
+def test_values_of_escapes_are_printed_in_pieces(tmp_path: Path, output: str) -> None:
+    """The last character makes each character of the text take four bytes."""
+    value = bytes((8 << 20) - 64) + "\U0001f600".encode()
+    stored = compress(K.ZSTD, record_bytes(value))
+    world = World(tmp_path)
+    log = joined([batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(3)])
+    world.segment(0, log, end_offset=2)
+    cost = measured(tmp_path, "fetch", *world.where, "-o", output)
+    assert_cheap(cost)
+    assert cost.code == 0
+    escape = "\\u0000" if output.startswith("json") else "\\x00"
+    assert cost.out.count(escape) == 3 * ((8 << 20) - 64)
+
+
+@pytest.mark.parametrize("options", [("-o", "jsonl"), ("-o", "csv"), ("--order", "time"), ("--style", "kip")])
+def test_unreadable_values_of_metadata_are_printed_by_their_first_bytes(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    stored = compress(K.ZSTD, record_bytes(bytes((8 << 20) - 64)))
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(joined([batch_of(b"", K.ZSTD, offset=offset, stored=stored) for offset in range(7)]))
+    cost = measured(tmp_path, "format", log, *options)
+    assert_cheap(cost)
+    assert (cost.code, cost.out.count("00" * 1024)) == (7, 7)
+    assert len(cost.out) < 20_000
+
+
+@pytest.mark.parametrize("options", [("-o", "table"), ("--style", "kip", "--print-all-event-value-fields")])
+def test_large_custom_metadata_is_formatted_record_by_record(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    events = [replace(metadata_of(number), custom_metadata=bytes(7 << 20)) for number in range(7)]
+    log = tmp_path / f"{0:020d}.log"
+    stored = [compress(K.ZSTD, record_bytes(encode(event))) for event in events]
+    batches = [batch_of(b"", K.ZSTD, offset=offset, stored=each) for offset, each in enumerate(stored)]
+    log.write_bytes(joined(batches))
+    cost = measured(tmp_path, "format", log, *options)
+    assert_cheap(cost)
+    assert (cost.code, len(cost.out.splitlines()) - ("table" in options)) == (0, 7)
 
 
 def test_limit_factor_raises_every_limit_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,9 +178,38 @@ def test_an_object(fmt: str) -> None:
         assert json.loads(text) == {"a": 1, "b": [HOSTILE]}
 
 
-@pytest.mark.parametrize("unit", ["\x00", "a\x00", "\n", "\ud800x", "\u4e2d\u202e"])
+@pytest.mark.parametrize(
+    "unit", ["\x00", "a\x00", "\n", "\ud800x", "\u4e2d\u202e", "\\\x00", "\\\\\n", "\x7f\xad"]
+)
 def test_a_long_text_is_escaped_as_a_short_one_in_a_short_time(unit: str) -> None:
     text = unit * 400_000
     began = time.process_time()
-    assert printable(text) == printable(unit) * 400_000
+    assert printable(text) == "".join(map(printable, unit)) * 400_000
     assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_row_that_is_written_in_pieces_says_the_same(fmt: str) -> None:
+    """The long row has quotes and separators, and begins like a formula."""
+    long = '=",\n\x00' * 14_000
+    rows = [{"a": "x", "b": 'a "b", c'}, {"a": long, "b": None}, {"a": "y", "b": "z"}]
+    text = rendered(rows, fmt)
+    shown = long.replace("\n", "\\n").replace("\x00", "\\x00")
+    if fmt == "csv":
+        assert list(csv.reader(io.StringIO(text)))[1:] == [["x", 'a "b", c'], [f"'{shown}", ""], ["y", "z"]]
+    elif fmt == "table":
+        # Other rows are not padded to the length of the long one.
+        header, first, line, last = text.splitlines()
+        assert line.rstrip() == shown
+        assert (header.split(), first.split(None, 1), last.split()) == (
+            ["a", "b"],
+            ["x", 'a "b", c'],
+            ["y", "z"],
+        )
+        assert max(map(len, (header, first, last))) < 2100
+    else:
+        assert (
+            [json.loads(each) for each in text.splitlines()] == rows
+            if fmt == "jsonl"
+            else json.loads(text) == rows
+        )

@@ -2,6 +2,7 @@
 
 import io
 import re
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -228,6 +229,20 @@ def test_the_content_of_a_record_is_cut_before_its_place_is_left_out(width: Any)
     assert re.search("a…z", line)
     render([row], "table", tables.RECORDS, View(), stream=(out := io.StringIO()))
     assert row["value"] in out.getvalue()
+
+
+def test_headers_of_any_size_take_little_memory(width: Any) -> None:
+    width(80)
+    header = {"key": "h", "value": "\x00" * (1 << 20), "value_encoding": "utf8"}
+    rows = ({"topic": "orders", "partition": 3, "offset": n, "headers": [header]} for n in range(20))
+    tracemalloc.start()
+    try:
+        render(rows, "table", tables.RECORDS, View(), stream=(out := Terminal()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(out.getvalue().splitlines()) == 21
+    assert peak < 40 << 20
 
 
 def test_a_long_path_above_sentences_is_cut(width: Any) -> None:

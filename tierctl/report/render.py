@@ -2,25 +2,30 @@
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from tierctl.model.times import TimeForm, time_text
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.table import TerminalTable, write_blocks, write_table
-from tierctl.report.terminal import printable
+from tierctl.report.fit import shortened
+from tierctl.report.table import Cells, TerminalTable, write_blocks, write_table
+from tierctl.report.terminal import PIECE_CHARS, printable, printable_pieces
 from tierctl.report.units import amount_text, bytes_text
 from tierctl.report.view import Counted, Row, View
 
 # The widths of columns follow from the first rows; a wider cell of a later row is not cut off.
 _SAMPLE_ROWS = 1000
+_SAMPLE_CHARS = 1 << 22
+"""The sample ends with the row that reaches this size, as it is in memory before the first row is printed."""
 _CONTENT_CHARS = 2000
-"""A terminal shows no more of a record's content, so that the sampled rows need little memory."""
+"""A terminal shows no more of a record's key, value or headers; what is cut is not escaped."""
 _FORMULA_START = ("=", "+", "-", "@")
+_NAME = re.compile(r"[\w.-]*")
 _PLAIN = View()
 
 
@@ -58,7 +63,7 @@ def render(
             _json_array(_narrowed(counted, chosen), out)
         case "jsonl":
             for row in _narrowed(counted, chosen):
-                out.write(f"{to_json(row)}\n")
+                out.writelines((to_json(row), "\n"))
         case "csv":
             _csv(counted, chosen or names or columns.names, out, header=not view.no_header)
         case _ if out.isatty():
@@ -81,7 +86,7 @@ def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:
         case "csv":
             _csv([obj], list(obj), out, header=True)
         case _:
-            cells = [(printable(key), _cell(value)) for key, value in obj.items()]
+            cells = [(key, _text(value)) for key, value in obj.items()]
             write_table(_FIELD_AND_VALUE, cells, (), out, header=True)
 
 
@@ -92,7 +97,7 @@ _FIELD_AND_VALUE = tuple(
 
 def to_json(value: Any) -> str:
     """Return `value` as one line of JSON in ASCII, with bytes as hex."""
-    return json.dumps(value, default=_plain)
+    return _LINE_ENCODER.encode(value)
 
 
 def _plain(value: Any) -> Any:
@@ -110,20 +115,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
+_LINE_ENCODER: Final = json.JSONEncoder(default=_plain)
 _CELL_ENCODER: Final = json.JSONEncoder(default=_plain, separators=(",", ":"))
 
 
-def _cell(value: Any) -> str:
-    """Return the text of a cell: printable text as it is, None as empty, any other value as JSON."""
+def _text(value: Any) -> str:
+    """Return the text of a cell before it is escaped: None as empty, text as it is, other values as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
-        return printable(value)
+        return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if type(value) is int:
         return str(value)
-    return printable(_CELL_ENCODER.encode(value).strip('"'))
+    return _CELL_ENCODER.encode(value).strip('"')
 
 
 def _human(row: Row, column: Column, view: View) -> str:
@@ -136,16 +142,17 @@ def _human(row: Row, column: Column, view: View) -> str:
             return bytes_text(value)
         if kind is Kind.TIME:
             return time_text(value, view.times or TimeForm.RELATIVE, now_ms=view.now_ms)
-    if kind is Kind.CONTENT and isinstance(value, str):
-        value = value[:_CONTENT_CHARS]
-    return f"{value:,.2f}" if kind is Kind.COST and value is not None else _cell(value)
+    if kind is Kind.COST and value is not None:
+        return f"{value:,.2f}"
+    text = _text(value)
+    return printable(shortened(text, _CONTENT_CHARS) if kind in {Kind.CONTENT, Kind.LIST} else text)
 
 
 def _exact(value: Any, kind: Kind, view: View) -> str:
-    """Return the text of a cell in a pipe: exact, unless `view.times` asks for times in another form."""
+    """Return the text of a cell in a pipe, not escaped: exact, but times in the form of `view.times`."""
     if view.times is not None and kind is Kind.TIME and isinstance(value, int):
         return time_text(value, view.times, now_ms=view.now_ms)
-    return _cell(value)
+    return _text(value)
 
 
 def _narrowed(rows: Iterable[Row], names: Sequence[str]) -> Iterable[Row]:
@@ -161,41 +168,60 @@ def _substituted(rows: Iterable[Row], substitutes: Mapping[str, str]) -> Iterato
 def _json_array(rows: Iterable[Row], out: TextIO) -> None:
     separator = "["
     for row in rows:
-        out.write(f"{separator}\n{to_json(row)}")
+        out.writelines((separator, "\n", to_json(row)))
         separator = ","
     out.write("[]\n" if separator == "[" else "\n]\n")
 
 
-def _csv_cell(value: Any) -> str:
-    """Return the text of a csv cell, quoted if a spreadsheet would run it as a formula.
+def _csv_text(value: Any) -> str:
+    """Return the text of a csv cell, not escaped; a text that a spreadsheet would run as a formula is quoted.
 
     Names and ids, which may begin with `-`, stay as they are.
     """
-    text = _cell(value)
-    if not isinstance(value, str) or not text.startswith(_FORMULA_START):
-        return text
-    if all(char.isalnum() or char in "._-" for char in text):
-        return text
-    return f"'{text}"
+    text = _text(value)
+    is_formula = isinstance(value, str) and text.startswith(_FORMULA_START) and not _NAME.fullmatch(text)
+    return f"'{text}" if is_formula else text
 
 
 def _csv(rows: Iterable[Row], names: Sequence[str], out: TextIO, *, header: bool) -> None:
     writer = csv.writer(out, lineterminator="\n")
     if header:
-        writer.writerow([_csv_cell(name) for name in names])
+        writer.writerow([printable(_csv_text(name)) for name in names])
     for row in rows:
-        writer.writerow([_csv_cell(row.get(name)) for name in names])
+        cells = [_csv_text(row.get(name)) for name in names]
+        if sum(map(len, cells)) <= PIECE_CHARS:
+            writer.writerow(map(printable, cells))
+        else:
+            _write_long_csv(cells, out)
 
 
-def _split(rows: Iterable[Sequence[str]]) -> tuple[list[Sequence[str]], Iterator[Sequence[str]]]:
+def _write_long_csv(cells: Cells, out: TextIO) -> None:
+    """Write a row in pieces, with every cell in quotes: csv.writer copies it to four bytes per character."""
+    separator = '"'
+    for text in cells:
+        out.write(separator)
+        out.writelines(piece.replace('"', '""') for piece in printable_pieces(text))
+        separator = '","'
+    out.write('"\n')
+
+
+def _split(rows: Iterable[Cells]) -> tuple[list[Cells], Iterator[Cells], bool]:
+    """Return the sample, the rows after it, and whether the sample has all rows."""
     remaining = iter(rows)
-    return list(islice(remaining, _SAMPLE_ROWS)), remaining
+    sample: list[Cells] = []
+    chars = 0
+    for row in remaining:
+        sample.append(row)
+        chars += sum(map(len, row))
+        if len(sample) == _SAMPLE_ROWS or chars >= _SAMPLE_CHARS:
+            return sample, remaining, False
+    return sample, remaining, True
 
 
 def _table(rows: Iterable[Row], columns: Columns, view: View, names: Sequence[str], out: TextIO) -> None:
     shown = [columns.by_name[name] for name in names]
     cells = ([_exact(row.get(each.name), each.kind, view) for each in shown] for row in rows)
-    sample, more = _split(cells)
+    sample, more, _ = _split(cells)
     write_table(shown, sample, more, out, header=not view.no_header)
 
 
@@ -211,14 +237,14 @@ def _terminal(
     if columns.substitutes and not names:
         rows = _substituted(rows, columns.substitutes)
     cells = ([_human(row, each, view) for each in shown] for row in rows)
-    sample, more = _split(cells)
+    sample, more, has_all = _split(cells)
     if not sample:
         return ()
     if columns.below and not names:
         write_blocks(shown, columns.below, chain(sample, more), out)
         return ()
-    is_all = len(sample) < _SAMPLE_ROWS and not names
-    kept = [i for i in range(len(shown)) if not is_all or any(row[i] for row in sample)]
+    may_hide = has_all and not names
+    kept = [i for i in range(len(shown)) if not may_hide or any(row[i] for row in sample)]
     table = TerminalTable(
         columns=[shown[i] for i in kept],
         ranks=[ranks[shown[i].name] for i in kept],

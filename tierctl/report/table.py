@@ -10,22 +10,48 @@ from typing import TextIO
 from tierctl.report.colours import OF_WORDS, Colour, coloured, shows_colours
 from tierctl.report.columns import Column, Kind
 from tierctl.report.fit import GAP, Fitted, fit, shortened, total, width_of
+from tierctl.report.terminal import PIECE_CHARS, printable, printable_pieces
 
 Cells = Sequence[str]
 _INDENT = " " * 4
 _WIDTH_MIN = 40
+_PADDED_MAX = 2000
 _NARROWED = frozenset({Kind.SENTENCE, Kind.CONTENT, Kind.NAME})
 
 
 def write_table(
     columns: Sequence[Column], sample: Sequence[Cells], more: Iterable[Cells], out: TextIO, *, header: bool
 ) -> None:
-    """Write rows of cells at their full width; the widths follow from the names and from `sample`."""
+    """Escape rows of cells and write them at their full width; widths follow from the names and `sample`.
+
+    No cell is padded to more than _PADDED_MAX characters.
+    """
     names = [column.name for column in columns]
     measured = [names, *sample] if header else sample
-    widths = [width_of(row[i] for row in measured) for i in range(len(columns))]
-    rows = chain([names] if header else [], sample, more)
-    out.writelines(_line(row, columns, widths) for row in rows)
+    starts = ([printable(cell[:_PADDED_MAX]) for cell in row] for row in measured)
+    widths = [min(width_of(cells), _PADDED_MAX) for cells in zip(*starts, strict=True)]
+    for row in chain([names] if header else [], sample, more):
+        if sum(map(len, row)) <= PIECE_CHARS:
+            out.write(_line([*map(printable, row)], columns, widths))
+        else:
+            _write_long(row, columns, widths, out)
+
+
+def _write_long(row: Cells, columns: Sequence[Column], widths: Sequence[int], out: TextIO) -> None:
+    """Write a row in pieces."""
+    separator = ""
+    for cell, column, width in zip(row, columns, widths, strict=True):
+        out.write(separator)
+        if len(cell) <= PIECE_CHARS:
+            out.write(_padded(printable(cell), column, width))
+        else:
+            out.writelines(printable_pieces(cell))
+        separator = GAP
+    out.write("\n")
+
+
+def _padded(cell: str, column: Column, width: int) -> str:
+    return cell.rjust(width) if column.kind.is_number else cell.ljust(width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +132,7 @@ def _below(row: Cells, notes: Sequence[int], subjects: Mapping[int, int | None])
 def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_coloured: bool = False) -> str:
     padded = []
     for cell, column, width in zip(row, columns, widths, strict=True):
-        text = cell.rjust(width) if column.kind.is_number else cell.ljust(width)
+        text = _padded(cell, column, width)
         if is_coloured and column.kind is Kind.WORD:
             text = coloured(cell, OF_WORDS.get(cell)) + " " * (width - len(cell))
         padded.append(text)
