@@ -364,6 +364,26 @@ def test_a_rebuild_in_memory_reports_what_it_can_not_read(writable: Writable, ca
     assert len(ran.lines) > 100
 
 
+@pytest.mark.parametrize(
+    ("suffix", "name"), [(".index", "offset index"), (".timeindex", "time index"), (".snapshot", None)]
+)
+def test_a_damaged_index_is_named_where_its_segment_is_published(
+    writable: Writable, tmp_path: Path, suffix: str, name: str | None
+) -> None:
+    """The log is whole, so the segment is published; but brokers fail to read it by such an index."""
+    remote = writable("tiered-cluster/before-remote")
+    path = min(remote.rglob(f"metrics-0-*/0*{suffix}"))
+    if name is not None:
+        path.write_bytes(path.read_bytes()[:-3])
+    found = rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--topic", "metrics")
+    told = {row["segment_id"]: row["reason"] for row in found if "verify --deep" in row["reason"]}
+    if name is None:
+        assert told == {}
+    else:
+        assert list(told) == [path.name[21:43]]
+        assert f"its {name} can't be decoded: brokers fail to read it" in told[path.name[21:43]]
+
+
 def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(writable: Writable) -> None:
     """The newest set is damaged, and there is a hole between the local log and the others."""
     root = writable("tiered-cluster")

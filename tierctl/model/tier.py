@@ -124,8 +124,9 @@ class ObjectSet:
     of its leader-epoch index: the epochs of the whole log at the time of the copy; None if it can't be read.
     `has_gaps` states that offsets within the log have no record, which only compaction causes. `log_end` is
     None where a manifest or the metadata state the end, and where the log can't be read; a set without
-    `segment` has it if another object than its log is missing. `is_sealed` states
-    that the set is encrypted and its key is not given: its manifest alone states what it has.
+    `segment` has it if another object than its log is missing. `damaged_indexes` names indexes that can't be
+    decoded, although the log is whole. `is_sealed` states that the set is encrypted and its key is not given:
+    its manifest alone states what it has.
     """
 
     listed: ListedSet
@@ -136,6 +137,7 @@ class ObjectSet:
     why_incomplete: str | None = None
     why_not_understood: str | None = None
     lacks_rights: bool = False
+    damaged_indexes: tuple[str, ...] = ()
     is_sealed: bool = False
 
     @property

@@ -113,8 +113,9 @@ def _why_not(state: TierState, partition: TopicIdPartition) -> str | None:
 
 def segment_steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:
     """Yield the steps that publish the chain in order of offsets, then those of discarded sets."""
+    damaged = {each.listed.segment_id: each.damaged_indexes for each in inputs.sets}
     yield from (
-        publish_step(segment, inputs.known, decision)
+        publish_step(segment, inputs.known, decision, damaged.get(segment.segment_id, ()))
         for segment in decision.choice.chain
         if inputs.known.get(segment.segment_id) is not _S.COPY_SEGMENT_FINISHED
     )
@@ -125,6 +126,7 @@ def segment_steps(inputs: PartitionInputs, decision: PartitionDecision) -> Itera
     )
 
 
+_UNINDEXED = "brokers fail to read it until tierctl verify --deep --plan-out has derived it from the log"
 _PUBLISHED = (_S.COPY_SEGMENT_STARTED, _S.COPY_SEGMENT_FINISHED)
 _DISCARDED = (_S.COPY_SEGMENT_STARTED, _S.DELETE_SEGMENT_STARTED)
 
@@ -133,13 +135,16 @@ def publish_step(
     segment: RemoteLogSegmentMetadata,
     known: Mapping[Uuid, RemoteLogSegmentState],
     decision: PartitionDecision,
+    damaged_indexes: Sequence[str] = (),
 ) -> Step:
     """Return the step that publishes the lacking events of a segment that the decision's chain has.
 
-    `known` are the states of the segments in the metadata.
+    `known` are the states of the segments in the metadata; the reason names the segment's `damaged_indexes`.
     """
     hole = next((each for each in decision.choice.compacted if each.last == segment.end_offset), None)
     detail = "" if hole is None else f"; no set has a record from {hole.first} to {hole.last}: compacted once"
+    if damaged_indexes:
+        detail += f"; its {' and '.join(damaged_indexes)} can't be decoded: {_UNINDEXED}"
     reason = Reason(_K.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset, detail=detail)
     states = _PUBLISHED[1:] if known.get(segment.segment_id) is _S.COPY_SEGMENT_STARTED else _PUBLISHED
     return _segment_step(Action.PUBLISH_SEGMENT, segment, reason, states, decision)

@@ -143,7 +143,7 @@ class KafkaLayout:
         size_bytes = listed.sizes_bytes[ObjectPart.LOG]
         key = key_stem(named) + LOG_SUFFIX
         log = read_log_facts(partial(store.open, key), key, size_bytes, listed.start_offset)
-        indexed, timed = self._last_entries(store, named)
+        indexed, timed, damaged = self._last_entries(store, named)
         reason = _why_cut(log.end_offset, size_bytes, indexed, timed)
         if reason is not None:
             return incomplete(listed, reason)
@@ -169,7 +169,14 @@ class KafkaLayout:
             reached_offset=max(lineage[-1].start_offset, *(-1, *(p.last_offset for p in producers))),
             is_idempotent=log.last_producer_id in {p.producer_id for p in producers},
         )
-        return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps, log_end=end)
+        return ObjectSet(
+            listed=listed,
+            segment=segment,
+            lineage=lineage,
+            has_gaps=log.has_gaps,
+            log_end=end,
+            damaged_indexes=damaged,
+        )
 
     def log_end_offset(self, store: ObjectStore, listed: ListedSet) -> int:
         """Implement `SegmentLayout.log_end_offset`: read the whole log."""
@@ -179,14 +186,17 @@ class KafkaLayout:
 
     def _last_entries(
         self, store: ObjectStore, named: RemoteLogSegmentMetadata
-    ) -> tuple[OffsetPosition | None, TimestampOffset | None]:
-        """Return the last entries of the offset and the time index; None for one that is damaged."""
+    ) -> tuple[OffsetPosition | None, TimestampOffset | None, tuple[str, ...]]:
+        """Return the last entries of the offset and the time index, None if damaged, and the damaged ones."""
         indexed, timed = None, None
+        damaged = ["offset index", "time index"]
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.OFFSET) as stream:
             indexed = OffsetIndex.decode(stream.read(), named.start_offset).lookup(LARGEST_OFFSET)
+            damaged.remove("offset index")
         with suppress(CorruptInputError), self.open_index(store, named, IndexType.TIMESTAMP) as stream:
             timed = TimeIndex.decode(stream.read(), named.start_offset).last
-        return indexed, timed
+            damaged.remove("time index")
+        return indexed, timed, tuple(damaged)
 
 
 def _why_cut(
