@@ -118,7 +118,7 @@ def test_every_mutation_of_an_object(
 ) -> None:
     tier, wanted = world(layout)
     run, shift = commands(tier)[command], COMMANDS.index(command)
-    table: list[tuple[Mutation, str]] = [(each, "") for each in mutations(tier)]
+    table: list[tuple[Mutation, str]] = [(each, "") for each in mutations(tier, shift)]
     # The log may have the only copy of its records, whatever is missing beside it.
     table += [
         (Mutation(f"no {suffix}", suffix, None), "missing")

@@ -15,6 +15,7 @@ from typing import Any
 from tierctl.wire.crc import crc32c
 
 from tests.cli.shell import Ran, tierctl
+from tests.support.amounts import TRIES_ALL
 from tests.support.formatted import formatted_dir, formatted_node
 
 Capture = Callable[..., Path]
@@ -371,25 +372,30 @@ def _others(value: Any) -> dict[str, Other]:
 
 
 _ENDS = ("endOffset", "maxTimestampMs")
+_SHARE, _SHARE_SEALED = 4, 2
+"""Of so many members of an encrypted manifest, a command meets one; decryption takes the time."""
 
 
-def mutations(tier: Tier) -> list[Mutation]:
-    """Return the mutations of the objects of a tier's sets.
+def mutations(tier: Tier, turn: int) -> list[Mutation]:
+    """Return the mutations of the objects of a tier's sets that the command of number `turn` meets.
 
-    Of a plain manifest, every member is changed: those that state ends in every way, the others in two ways;
-    of an encrypted one, the members about encryption, and without a key those about records, in one way.
+    Of manifests, every member is changed: those that state ends in every way, the others in one, which
+    differs between commands. Without `TRIES_ALL` the commands divide the members of encrypted manifests.
     """
     if tier.layout.capture == "tiered-cluster":
         return KAFKA_MUTATIONS
-    is_plain = tier.layout.capture == "aiven-plain"
     found = []
+    is_plain = tier.layout.capture == "aiven-plain"
+    share = 1 if is_plain or TRIES_ALL else _SHARE_SEALED if tier.is_sealed else _SHARE
     members = leaves(json.loads(tier.path(tier.sets[0], ".rsm-manifest").read_bytes()))
     for number, (path, value) in enumerate(members):
-        ways = list(_others(value).items())
-        if not is_plain and path[0] != ("remoteLogSegmentMetadata" if tier.is_sealed else "encryption"):
+        if (number + turn) % share:
             continue
-        count = len(ways) if path[-1] in _ENDS and is_plain else 2 if is_plain else 1
-        for way in range(number, number + min(count, len(ways))):
+        ways = list(_others(value).items())
+        count = len(ways) if path[-1] in _ENDS and is_plain else 1
+        # Commands of the same share must not all meet the same way.
+        first = number + turn // share
+        for way in range(first, first + count):
             name, other = ways[way % len(ways)]
             found.append(Mutation(f"{'.'.join(path)} {name}", ".rsm-manifest", edited(path, other)))
     return [*found, *AIVEN_MUTATIONS]

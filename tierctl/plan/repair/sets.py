@@ -11,7 +11,7 @@ from functools import cached_property
 from tierctl.model import ObjectSet, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.not_understood import beside, reason_of
+from tierctl.plan.rebuild.not_understood import beside, is_not_understood, reason_of
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs
 from tierctl.plan.rebuild.plan import publish_step
 from tierctl.plan.repair.orphans import OrphanRule, orphan_step
@@ -180,5 +180,7 @@ def _why_given_up(examined: ExaminedSets, segment_id: Uuid) -> Step | Skip | str
         refused = reason_of(each)
     elif not examined.is_live:
         return "its topic is deleted"
+    elif each.why_incomplete is not None and not is_not_understood(refused):
+        refused = Reason(ReasonKind.INCOMPLETE_SET, detail=f"{each.why_incomplete}; {refused}")
     assert refused is not None
     return Skip.of(examined.inputs.partition, refused, segment_id)
