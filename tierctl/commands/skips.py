@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
+from tierctl.commands.request import Request
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text, ranges_text
@@ -20,6 +21,14 @@ def report_skips(skips: Collection[Skip], refused: Collection[Skip], progress: P
     for line in skip_lines(refused):
         progress.warn(line)
     return any(is_not_understood(skip.reason) for skip in (*skips, *refused))
+
+
+def any_not_understood(reasons: Iterable[str], request: Request) -> bool:
+    """Return whether one of `reasons` is that something was not understood.
+
+    Without --remote the leader epochs in the tier are not read, which is no such reason.
+    """
+    return request.remote is not None and any(map(is_not_understood, reasons))
 
 
 def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:

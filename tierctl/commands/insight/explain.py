@@ -9,6 +9,7 @@ from tierctl.commands.copy import CopyRequest, explained
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request
+from tierctl.commands.skips import any_not_understood
 from tierctl.commands.sweep import SweepRequest, decide
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
@@ -18,7 +19,6 @@ from tierctl.model.settings import broker, topic
 from tierctl.model.settings.stated import SettingSource, StatedSettings
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason
-from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.retention.kept import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
@@ -148,7 +148,7 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         ]
         is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
-    is_damaged = is_damaged or any(is_not_understood(each.reason) for each in chosen)
+    is_damaged = is_damaged or any_not_understood((each.reason for each in chosen), request)
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
 
 

@@ -15,7 +15,7 @@ from tierctl.commands.insight.report.verdicts import Verdicts
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.insight.status import WAITING, TopicSums
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.skips import skip_lines
+from tierctl.commands.skips import any_not_understood, skip_lines
 from tierctl.commands.sweep import SweepRequest, decide
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.model import LocalLog, TopicIdPartition, Uuid, is_legal_topic_name
@@ -24,7 +24,6 @@ from tierctl.model.progress import Advance
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import INTERNAL_TOPICS, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.plan.steps import Action, Kept, Plan, Skip
 from tierctl.report.html.kinds import SegmentKind
 from tierctl.report.html.lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
@@ -115,7 +114,9 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     ages, expirations = AgeSums(now_ms), Expirations()
     rows = _partition_rows(run, state, local, _Sums(verdicts, ages, expirations))
     skips = [*removal.skipped, *deletes.skipped, *copies.skipped]
-    is_damaged = run.histories.report(state) or any(is_not_understood(skip.reason) for skip in skips)
+    is_damaged = run.histories.report(state) or any_not_understood(
+        (skip.reason for skip in skips), run.request
+    )
     return Gathered(
         lanes=_lanes(rows),
         topics=topics,

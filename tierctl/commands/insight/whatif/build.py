@@ -11,14 +11,13 @@ from tierctl.commands.insight.whatif.sums import Prices, Summing
 from tierctl.commands.insight.whatif.tables import facts_from_tables
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.resources import Resources
-from tierctl.commands.skips import skip_lines
+from tierctl.commands.skips import any_not_understood, skip_lines
 from tierctl.commands.sweep import SweepRequest, retention_inputs
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.plan.forecast.facts import GatheredFacts, PartitionFacts
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.plan.rebuild.not_understood import is_not_understood
 
 
 def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
@@ -81,7 +80,9 @@ def _result(resources: Resources, gathered: GatheredFacts, prices: Prices, *, is
         resources.progress.note(text)
     groups, knows_groups = _groups(resources, facts)
     is_complete = knows_groups and not topics[-1].undecided_partitions
-    is_damaged = is_damaged or any(is_not_understood(skip.reason) for skip in gathered.skipped)
+    is_damaged = is_damaged or any_not_understood(
+        (skip.reason for skip in gathered.skipped), resources.request
+    )
     code = ExitCode.OK if is_complete else ExitCode.PARTIAL
     return WhatIf(topics=topics, groups=groups, exit_code=ExitCode.CORRUPT if is_damaged else code)
 
