@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.help.completion import fitting
-from tierctl.cli.help.node import load_commands
 from tierctl.cli.help.stored_names import NAMES_MAX, StoredNames, read_names, store_names
 from tierctl.model import Uuid
 from tierctl.wire.metadata import encode
@@ -129,10 +129,10 @@ def test_a_shell_waits_for_no_pipe(shell: Shell, home: Path) -> None:
 def test_without_a_shell(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert fitting(load_commands(), ["segments", "--topic"], "") == []
+    assert fitting(command_tree(), ["segments", "--topic"], "") == []
     forge(home, *HOSTILE, "orders", "offers")
-    assert fitting(load_commands(), ["segments", "--topic"], "or") == ["orders"]
-    assert {"orders", "offers"} <= set(fitting(load_commands(), ["explain"], "o"))
+    assert fitting(command_tree(), ["segments", "--topic"], "or") == ["orders"]
+    assert {"orders", "offers"} <= set(fitting(command_tree(), ["explain"], "o"))
 
 
 def test_names_are_bounded_and_hostile_ones_refused(home: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.docs.examples import questions
+from tierctl.cli.docs.tree import COMMANDS_FILE, command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.help.completion import fitting
-from tierctl.cli.help.node import COMMANDS_FILE, load_commands, settings_key
 from tierctl.cli.main import COMMANDS, GROUPS, build, everything, leaves
+from tierctl.cli.settings.keys import option_key
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
@@ -37,7 +38,7 @@ def test_what_can_be_repeated_means_the_same_everywhere() -> None:
     for command in leaves(build()):
         for param in command.params:
             if param.param_type_name == "option" and param.multiple:
-                meanings.setdefault(settings_key(param.opts), set()).add(param.metavar)
+                meanings.setdefault(option_key(param.opts), set()).add(param.metavar)
     assert {key: found for key, found in meanings.items() if len(found) > 1} == {}
 
 
@@ -76,7 +77,7 @@ COMPLETED = pytest.mark.parametrize(
 @COMPLETED
 def test_the_words_that_fit(words: str, expected: set[str]) -> None:
     before, _, started = words.rpartition(" ")
-    assert set(fitting(load_commands(), before.split()[1:], started)) == expected
+    assert set(fitting(command_tree(), before.split()[1:], started)) == expected
 
 
 @COMPLETED
@@ -126,14 +127,14 @@ def test_the_help_of_the_program_has_the_first_questions() -> None:
 
 def test_every_command_with_rows_can_choose_and_sort_them() -> None:
     expected = {"--columns", "--sort", "--limit", "--no-header", "--times"}
-    for node in load_commands().walk():
+    for node in command_tree().walk():
         names = {name for option in node.options for name in option.names}
         assert "--output" not in names or expected <= names, node.path
 
 
 def test_the_table_of_engines_has_every_command_and_is_right() -> None:
     """A new command needs an entry in WORK_ON_EXECUTORS and in the scenes of test_both_engines.py."""
-    leaves = [node for node in load_commands().walk() if not node.children]
+    leaves = [node for node in command_tree().walk() if not node.children]
     assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/engine.py"
     for node in leaves:
         choices = next((option.choices for option in node.options if "--engine" in option.names), ("local",))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.cli.help.node import load_commands
+from tierctl.cli.docs.tree import command_tree
 
 from tests.cli.shell import environment, tierctl
 from tests.support.formatted import formatted_node, saved_topics
 
-COMMANDS = [node for node in load_commands().walk() if not node.children]
+COMMANDS = [node for node in command_tree().walk() if not node.children]
 EXAMPLES = [
     example.command
     for node in COMMANDS

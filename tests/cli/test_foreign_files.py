@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.cli.help.node import settings_key
-from tierctl.cli.main import build, leaves
+from tierctl.cli.app import leaves
+from tierctl.cli.docs.tree import option_key
 
 from tests.cli.shell import environment, require_read_unless, tierctl
 
@@ -116,12 +116,15 @@ def test_every_command_says_that_the_file_of_the_folder_is_used(
 
 
 def test_what_decides_about_deletes_comes_from_the_command_line_only() -> None:
-    params = [p for command in leaves(build()) for p in command.params if p.param_type_name == "option"]
-    typed = {settings_key(p.opts).replace("_", "-") for p in params if p.is_typed_only}
+    typed, others = set(), set()
+    for _, command in leaves():
+        for param in command.params:
+            if param.param_type_name == "option":
+                is_typed = param.name in command.typed_only
+                (typed if is_typed else others).add(option_key(param.opts).replace("_", "-"))
+                assert (param.envvar is None) == is_typed
     assert typed >= HARMFUL
-    others = {settings_key(p.opts).replace("_", "-") for p in params if not p.is_typed_only}
     assert typed & others == set()
-    assert {p.envvar for p in params if p.is_typed_only} == {None}
     assert not {name for name in others if name.startswith(("allow-", "i-know-", "no-l", "max-d", "max-f"))}
 
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
-from tierctl.cli.main import build
+from tierctl.cli.app import leaves
 
 from tests.cli.shell import tierctl
 
@@ -109,25 +108,16 @@ NOT_KNOWABLE = {
 }
 LISTING_PROBLEMS = {"doctor", "config check"}
 """Commands whose rows are the problems."""
-CHECKED_BY_TYPE = (
-    click.Choice,
-    click.types.IntParamType,
-    click.types.FloatParamType,
-    click.types.BoolParamType,
-)
 ALWAYS_TRIED = ("topic", "remote", "topic_configs", "override")
 """The options of which `make test` tries the first value; `make matrix` tries all."""
 
 
-def commands(group: Any = None, *path: str) -> Iterator[tuple[str, Any]]:
-    for name, command in (build() if group is None else group).commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, *path, name)
-        else:
-            yield " ".join((*path, name)), command
+COMMANDS = {" ".join(words): command for words, command in leaves()}
 
 
-COMMANDS = dict(commands())
+def is_checked_by_type(option: Any) -> bool:
+    described = option.type_descriptor
+    return described.is_choice or described.annotation in {int, float, bool}
 
 
 def options(command: Any) -> list[Any]:
@@ -140,7 +130,7 @@ def test_every_option_is_known() -> None:
         option.name
         for name in BASES
         for option in options(COMMANDS[name])
-        if not isinstance(option.type, CHECKED_BY_TYPE) and not option.count
+        if not is_checked_by_type(option)
     }
     assert free - NAMES.keys() - NO_NAMES == set(), "say whether the values of these options are names"
 

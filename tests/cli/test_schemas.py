@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.help.node import load_commands
+from tierctl.cli.docs.tree import command_tree
 from tierctl.commands.delete import LeakedTopic
 from tierctl.model import Uuid
 from tierctl.report import render, tables, to_json
@@ -202,7 +202,7 @@ def test_leaked_topics() -> None:
 def test_every_command_with_json_is_checked() -> None:
     having = {
         " ".join(node.path)
-        for node in load_commands().walk()
+        for node in command_tree().walk()
         if not node.children and any("--output" in option.names for option in node.options)
     }
     # tests/live/test_backup_config.py checks the rows of this command, which needs a cluster.

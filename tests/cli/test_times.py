@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.cli.help.node import load_commands
+from tierctl.cli.docs.tree import command_tree
 
 from tests.cli.shell import tierctl
 
@@ -57,7 +57,7 @@ def test_others_are_refused_with_the_forms(time: str, capture: Callable[[str], P
 
 
 def test_every_option_of_a_time_says_what_it_accepts() -> None:
-    options = [option for node in load_commands().walk() for option in node.options]
+    options = [option for node in command_tree().walk() for option in node.options]
     found = [option for option in options if "TIME" in (option.metavar or "").split("|")]
     assert {name for option in found for name in option.names} == TIMES
     assert not [each for each in options if TIMES & {*each.names} and each not in found]
@@ -81,7 +81,7 @@ NAMES_OF_DURATIONS = re.compile(r"-(ms|s|timeout|interval|age|watch|wait|delay|s
 
 
 def test_every_option_of_a_duration_says_what_it_accepts() -> None:
-    options = [option for node in load_commands().walk() for option in node.options]
+    options = [option for node in command_tree().walk() for option in node.options]
     found = [option for option in options if "DURATION" in (option.metavar or "")]
     assert {name for option in found for name in option.names} == {*DURATIONS}
     for option in found:

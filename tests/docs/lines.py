@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tierctl
 from tierctl.cli.docs import man
-from tierctl.cli.help.node import Node, Option, load_commands
+from tierctl.cli.docs.tree import Node, Option, command_tree
 
 from tests.docs.documents import BAD_DAY, CONTRIBUTING, DOCUMENTS, Document
 
@@ -31,7 +31,7 @@ _COMMENT = re.compile(r"^#+ ?", re.MULTILINE)
 @cache
 def commands() -> Node:
     """Return the command tree."""
-    return load_commands()
+    return command_tree()
 
 
 def in_spans(document: Document) -> Iterator[str]:

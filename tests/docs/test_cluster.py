@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tierctl.cli.help.node import load_commands
+from tierctl.cli.docs.tree import command_tree
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import DOCUMENTS, README, Command, Document
@@ -92,7 +92,7 @@ def test_lines_in_texts_run(names: Mapping[str, object], tmp_path: Path) -> None
 @pytest.mark.matrix
 def test_examples_run(names: Mapping[str, object], tmp_path: Path) -> None:
     """Run the examples of the help that name a broker."""
-    examples = [each.command for node in load_commands().walk() for each in node.examples]
+    examples = [each.command for node in command_tree().walk() for each in node.examples]
     commands = [Command("examples.toml", line, ()) for line in examples]
     mine = [each for each in commands if each.asks_cluster]
     assert mine

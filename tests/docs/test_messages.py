@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from tierctl.cli.docs.man import page
 from tierctl.cli.docs.messages import Message, sections
-from tierctl.cli.help.node import Node, load_commands
+from tierctl.cli.docs.tree import Node, command_tree
 from tierctl.cli.signals import PIPE_CLOSED
 from tierctl.errors import ExitCode
 
@@ -20,7 +20,7 @@ def nodes(node: Node) -> Iterator[Node]:
         yield from nodes(child)
 
 
-NODES = list(nodes(load_commands()))
+NODES = list(nodes(command_tree()))
 
 
 def documented() -> dict[str, Message]:

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import tierctl
 from tierctl.cli.docs.picture import picture
+from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import PICTURE, files
-from tierctl.cli.help.node import load_commands
 from tierctl.cli.main import COMMANDS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_it_has_every_command_and_the_steps_of_the_flow() -> None:
     assert sorted(texts["command"]) == sorted(COMMANDS)
     packages = {path.name for path in Path(tierctl.__file__).parent.rglob("*") if path.is_dir()}
     assert {"read", "fold", "plan", "apply", "report"} <= packages & set(texts["title"])
-    known = {name for node in load_commands().walk() for option in node.options for name in option.names}
+    known = {name for node in command_tree().walk() for option in node.options for name in option.names}
     assert set(texts["option"]) <= known
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tierctl.cli.docs.manual_pages import names
+from tierctl.cli.docs.tree import Node, command_tree
 from tierctl.cli.docs.write import PICTURE, files
-from tierctl.cli.help.node import Node, load_commands
 from tierctl.report.formatters.records import Records
 
 from tests.bench import report
@@ -64,7 +64,7 @@ def test_options_in_the_text_exist(document: Document) -> None:
     others = {line for line in in_spans(document) if not line.startswith("tierctl")}
     own = [span for span in document.spans if span not in others]
     named = {word for span in own for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)}
-    assert named <= options_of(load_commands()) | {"--help", *OPTIONS_OF_CONSUMER}
+    assert named <= options_of(command_tree()) | {"--help", *OPTIONS_OF_CONSUMER}
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, CONTRIBUTING], ids=lambda document: document.name)

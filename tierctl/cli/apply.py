@@ -3,51 +3,51 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.confirm import confirmation
-from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
+from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 
-PlanFile = Annotated[Path, argument(metavar="PLAN", help="What --plan-out wrote.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
 
 MaxAge = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--max-age",
         metavar="DURATION",
         parser=parse_duration_ms,
         help=f"Refuse a plan that is older than this: {DURATION_FORMS}. Default: 24h.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 
 
 Digest = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--digest",
         metavar="SHA256",
         help="Refuse a plan with another digest than this one, which --plan-out printed.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `apply`."""
-    add(app, "apply", apply_plan)
+app = new_app()
 
 
+@app.command("apply", cls=Command)
 @with_options(
     ...,
     options.where,
@@ -60,7 +60,7 @@ def register(app: click.Group) -> None:
     options.throttles,
 )
 def apply_plan(
-    ctx: click.Context,
+    ctx: typer.Context,
     plan: PlanFile,
     topic_configs: options.TopicConfigs = None,
     digest: Digest = None,

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, add_group, argument, option
+from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import APPLY_IT, Printer, console_of, display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -17,43 +17,39 @@ from tierctl.report.units import bytes_text
 
 Files = Annotated[
     list[Path] | None,
-    argument(
+    typer.Argument(
         metavar="FILE",
         help="Cache files: tierctl's .rlmcache, KIP-405's flat files, Kafka 3's remote_log_snapshot; show "
         "and verify also read .remoteindex files.",
+        show_default=False,
     ),
 ]
 Out = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--out",
         metavar="DIR",
         help="Write flat files of KIP-405 to this folder instead of the files of a state directory.",
-        panel=options.WHERE,
+        rich_help_panel=options.WHERE,
     ),
 ]
 Header = Annotated[
     HeaderForm,
-    option(
+    typer.Option(
         "--header",
         help="With --out: whether the header of a flat file contains the topic name (named), or not, as in "
         "early revisions of KIP-405 (unnamed).",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `cache` and its commands."""
-    group = add_group(app, "cache", "Show, verify, build and compact cache files (KIP-405).")
-    add(group, "show", show)
-    add(group, "verify", verify)
-    add(group, "build", build)
-    add(group, "compact", compact)
+app = new_app(name="cache", cls=Group, help="Show, verify, build and compact cache files (KIP-405).")
 
 
+@app.command("show", cls=Command)
 @with_options(..., options.folders, output_options.rows, options.engine)
-def show(ctx: click.Context, files: Files = None) -> int:
+def show(ctx: typer.Context, files: Files = None) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
     An entry that can't be read has a row with the error, and the exit code is 7. With --engine spark,
@@ -68,8 +64,9 @@ def show(ctx: click.Context, files: Files = None) -> int:
     return result.exit_code
 
 
+@app.command("verify", cls=Command)
 @with_options(..., options.folders, output_options.rows, options.engine)
-def verify(ctx: click.Context, files: Files = None) -> int:
+def verify(ctx: typer.Context, files: Files = None) -> int:
     """Check every byte of cache files, and print each problem with its position.
 
     A file without problems has one row, a damaged file one row for each problem; the exit code is then 7.
@@ -84,10 +81,11 @@ def verify(ctx: click.Context, files: Files = None) -> int:
     return result.exit_code
 
 
+@app.command("build", cls=Command)
 @with_options(
     options.metadata_topic, options.state, ..., options.selection, output_options.rows, options.engine
 )
-def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
+def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
     Existing files are kept as .bak. The entries of flat files have no fields for broker ids, custom metadata
@@ -101,8 +99,9 @@ def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED
     return result.exit_code
 
 
+@app.command("compact", cls=Command)
 @with_options(..., options.folders, options.applying, output_options.rows, options.engine)
-def compact(ctx: click.Context, files: Files = None) -> int:
+def compact(ctx: typer.Context, files: Files = None) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
     The old file is kept as .bak. A damaged file is not changed, and the exit code is 7. With --engine spark,

@@ -1,22 +1,20 @@
 """`tierctl copy`: rolled segments to the tier."""
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
-from tierctl.cli.declare import add
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 
-
-def register(app: click.Group) -> None:
-    """Add `copy`."""
-    add(app, "copy", copy)
+app = new_app()
 
 
+@app.command("copy", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -29,7 +27,7 @@ def register(app: click.Group) -> None:
     options.throttles,
 )
 def copy(
-    ctx: click.Context,
+    ctx: typer.Context,
     from_remote: own.FromRemote = None,
     from_layout: own.FromLayout = None,
     to_metadata: own.ToMetadata = None,

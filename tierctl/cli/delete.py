@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.confirm import confirmation
-from tierctl.cli.declare import add
 from tierctl.cli.display import Printer, console_of, display_of, print_mutation, show_mutation, view_of
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
@@ -19,7 +19,7 @@ from tierctl.report import tables
 from tierctl.report.plans import check_view
 
 
-class _Delete(click.Command):
+class _Delete(Command):
     """A command whose option --interval may be given without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -35,14 +35,13 @@ def with_default_interval(args: Sequence[str]) -> list[str]:
     return completed
 
 
-def register(app: click.Group) -> None:
-    """Add `delete`."""
-    add(app, "delete", delete, _Delete)
+app = new_app()
 
 
+@app.command("delete", cls=_Delete)
 @with_options(options.where, options.state, options.selection, ..., rows, own.changing, options.engine)
 def delete(
-    ctx: click.Context,
+    ctx: typer.Context,
     find: own.Find = False,
     mark: own.Mark = False,
     all_log_dirs: own.AllLogDirs = False,

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-import click
+import typer
 
 from tierctl.cli import options
-from tierctl.cli.help.node import settings_key
+from tierctl.cli.app import named_command
 from tierctl.cli.mutation_options import FROM_TIER
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
+from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode
 from tierctl.report.columns import Columns
@@ -61,7 +62,7 @@ class Display:
         return ExitCode.PLAN_PENDING if pending else code
 
 
-def display_of(ctx: click.Context) -> Display:
+def display_of(ctx: typer.Context) -> Display:
     """Return the display options of a command line."""
     return request_of(Display, ctx)
 
@@ -70,14 +71,14 @@ def display_of(ctx: click.Context) -> Display:
 class Printer:
     """Prints rows as a command line asks for; made before a command begins, so that wrong names end it."""
 
-    ctx: click.Context
+    ctx: typer.Context
     columns: Columns
     output: OutputFormat
     view: View
     tally: Tally
 
     @classmethod
-    def of(cls, ctx: click.Context, columns: Columns, output: OutputFormat | None = None) -> Self:
+    def of(cls, ctx: typer.Context, columns: Columns, output: OutputFormat | None = None) -> Self:
         """Return the printer of rows with `columns`; `output` replaces the format of the command line.
 
         Raise UsageError for unknown columns.
@@ -111,7 +112,7 @@ class TablesPrinter(Generic[Kind]):
     printers: Mapping[Kind, Printer]
 
     @classmethod
-    def of(cls, ctx: click.Context, columns: Mapping[Kind, Columns], show: Kind | None) -> Self:
+    def of(cls, ctx: typer.Context, columns: Mapping[Kind, Columns], show: Kind | None) -> Self:
         """Return the printer of the rows of kind `show`.
 
         If `show` is None, tables have all kinds in `columns`, and the other formats the first one. Columns
@@ -139,7 +140,7 @@ class TablesPrinter(Generic[Kind]):
         next(iter(self.printers.values())).finish(also=also, following=following)
 
 
-def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console:
+def console_of(ctx: typer.Context, *, prints_meanwhile: bool = False) -> Console:
     """Return the receiver of a run's messages, according to -v, --quiet and --output.
 
     `prints_meanwhile` states whether rows are printed before the run ends.
@@ -156,7 +157,7 @@ def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console
     )
 
 
-def summarize(ctx: click.Context, text: str, *, following: str | None = None) -> None:
+def summarize(ctx: typer.Context, text: str, *, following: str | None = None) -> None:
     """Print the line that ends a run; `following` is the command that can be run next.
 
     It is printed with the places that the command line names, so that it can be run as it is printed.
@@ -169,7 +170,7 @@ def summarize(ctx: click.Context, text: str, *, following: str | None = None) ->
     console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=with_places(following, ctx))
 
 
-def with_places(command: str | None, ctx: click.Context) -> str | None:
+def with_places(command: str | None, ctx: typer.Context) -> str | None:
     """Return `command`, a command line of tierctl, with the places that the command line of `ctx` has.
 
     The places are the options in `_PANELS` that `command` accepts and does not name itself, and the profile.
@@ -177,11 +178,11 @@ def with_places(command: str | None, ctx: click.Context) -> str | None:
     other text, as "the same command with --apply", is returned unchanged.
     """
     words = shlex.split(command or "")
-    known = ctx.obj.known if isinstance(ctx.obj, RunSettings) else None
-    if command is None or known is None or words[:1] != [_PROGRAM]:
+    named = named_command(words[1:])[0] if words[:1] == [_PROGRAM] else None
+    if command is None or named is None:
         return command
-    named, _ = known.named(words[1:])
-    accepted = {settings_key(each.names): max(each.names, key=len) for each in named.options}
+    options_of = (each for each in named.params if each.param_type_name == "option")
+    accepted = {option_key(each.opts): max(each.opts, key=len) for each in options_of}
     given: dict[str, str] = {}
     for key, values in _typed(ctx):
         name = accepted.get(key) or accepted.get(key.removeprefix(_TARGET))
@@ -190,30 +191,30 @@ def with_places(command: str | None, ctx: click.Context) -> str | None:
     return " ".join([command, *(given[name] for name in accepted.values() if name in given)])
 
 
-def _typed(ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
+def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
     """Yield the key and the values of each option about places that the command line has."""
     for part in (ctx.find_root(), ctx):
         for param in part.command.get_params(part):
             name = param.name or ""
-            is_place = getattr(param, "panel", None) in _PANELS or name in _CHOOSE_PROFILE
+            is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in _CHOOSE_PROFILE
             if is_place and options.is_typed(part, name):
                 # The values of options with a callback are in the settings of the run.
                 value = part.params.get(name, getattr(ctx.obj, name, None))
                 values = value if isinstance(value, list | tuple) else [value]
-                yield settings_key(param.opts), [str(each) for each in values]
+                yield option_key(param.opts), [str(each) for each in values]
 
 
-def _command(ctx: click.Context) -> str:
+def _command(ctx: typer.Context) -> str:
     return ctx.command_path.partition(" ")[2]
 
 
-def view_of(ctx: click.Context) -> View:
+def view_of(ctx: typer.Context) -> View:
     """Return which rows and columns a command line asks for."""
     return request_of(View, ctx)
 
 
 def show_mutation(
-    ctx: click.Context, mutate: "Callable[[], MutationResult]", *, if_empty: str | None = None
+    ctx: typer.Context, mutate: "Callable[[], MutationResult]", *, if_empty: str | None = None
 ) -> int:
     """Call `mutate` and print its result; return the exit code.
 
@@ -224,7 +225,7 @@ def show_mutation(
     return print_mutation(ctx, mutate(), if_empty=if_empty)
 
 
-def print_mutation(ctx: click.Context, result: "MutationResult", *, if_empty: str | None = None) -> int:
+def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: str | None = None) -> int:
     """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:

@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -17,38 +17,37 @@ from tierctl.report import tables
 
 ProbeWrites = Annotated[
     bool,
-    option(
+    typer.Option(
         "--probe-writes",
         help="Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of "
         "--remote. Only this shows whether tierctl may write and delete, and whether the store "
         "supports conditional writes and leases. A bucket with versioning keeps these objects as "
         "noncurrent versions.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 Skip = Annotated[
     list[Check] | None,
-    option(
+    typer.Option(
         "--skip",
         metavar="CHECK",
         help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `doctor`."""
-    add(app, "doctor", doctor)
+app = new_app()
 
 
 def _narrowed(topic: options.Topics = None, state_dir: options.StateDir = None) -> None:
     """Group: the topics whose settings and rights are checked, and the state directory."""
 
 
+@app.command("doctor", cls=Command)
 @with_options(options.where, options.private_keys, _narrowed, ..., options.engine, output_options.rows)
 def doctor(
-    ctx: click.Context,
+    ctx: typer.Context,
     probe_writes: ProbeWrites = False,
     skip: Skip = None,
     topic_configs: options.TopicConfigs = None,

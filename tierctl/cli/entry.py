@@ -1,7 +1,4 @@
-"""The entry point: answer version, help and completion at once; otherwise run the command line.
-
-Version, help and completion come from generated data, so that they import neither click nor a command.
-"""
+"""The entry point: run the command line of the process."""
 
 import atexit
 import gc
@@ -11,11 +8,8 @@ import threading
 from contextlib import suppress
 from typing import Never
 
-from tierctl import __version__
 from tierctl.cli.signals import PIPE_CLOSED, raise_on_signals
 
-_COMPLETE = "_TIERCTL_COMPLETE"
-_HELP = frozenset({"--help", "-h"})
 _GARBAGE_AFTER = 200_000
 """Number of new objects after which Python looks for cycles of garbage; its default is 700."""
 
@@ -48,9 +42,7 @@ def answer(args: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _answer_at_once(args)
-        if code is None:
-            code = _run(args)
+        code = _run(args)
         sys.stdout.flush()
     except BrokenPipeError:
         return PIPE_CLOSED
@@ -79,31 +71,6 @@ def _run(args: list[str]) -> int:
 
     raise_on_signals()
     return run(args)
-
-
-def _answer_at_once(args: list[str]) -> int | None:
-    """Print version, help or completions; return None if the command line asks for none of them."""
-    if _COMPLETE in os.environ:
-        from tierctl.cli.help.completion import complete
-
-        return complete(os.environ[_COMPLETE])
-    if args == ["--version"]:
-        print(f"tierctl {__version__}")
-        return 0
-    if args and args[-1] in _HELP and not any(word.startswith("-") for word in args[:-1]):
-        return _print_help(args[:-1])
-    return None
-
-
-def _print_help(path: list[str]) -> int | None:
-    from tierctl.cli.help.node import load_commands
-    from tierctl.cli.help.text import help_text
-
-    try:
-        sys.stdout.write(help_text(load_commands(), path))
-    except KeyError:
-        return None
-    return 0
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
+from tierctl.cli import completion, options, output_options
 from tierctl.cli import mutation_options as own
-from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, argument, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of
-from tierctl.cli.help.stored_names import StoredNames
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
@@ -19,42 +18,50 @@ from tierctl.report import tables
 _FIND = "Which segments"
 
 TopicName = Annotated[
-    str, argument(metavar="TOPIC", help="Name of the topic.", completed_from=StoredNames.TOPICS)
+    str,
+    typer.Argument(
+        metavar="TOPIC", help="Name of the topic.", autocompletion=completion.topics, show_default=False
+    ),
 ]
-PartitionNumber = Annotated[int, argument(metavar="PARTITION", help="Number of the partition.")]
+PartitionNumber = Annotated[
+    int, typer.Argument(metavar="PARTITION", help="Number of the partition.", show_default=False)
+]
 Offset = Annotated[
     int | None,
-    option("--offset", metavar="N", min=0, help="Only segments with this offset.", panel=_FIND),
+    typer.Option(
+        "--offset", metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND
+    ),
 ]
 Segment = Annotated[
     str | None,
-    option("--segment", metavar="ID", help="Explain only the remote segment with this id.", panel=_FIND),
+    typer.Option(
+        "--segment", metavar="ID", help="Explain only the remote segment with this id.", rich_help_panel=_FIND
+    ),
 ]
 Time = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Explain only the first segment of the tier, and the first of the log, with a record of this "
         f"time or later; {options.TIME_FORMS}.",
-        panel=_FIND,
+        rich_help_panel=_FIND,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `explain`."""
-    add(app, "explain", explain)
+app = new_app()
 
 
 def _by_id(topic_id: options.TopicIds = None) -> None:
     """Group: the topic id, for a name that several topics have had."""
 
 
+@app.command("explain", cls=Command)
 @with_options(options.where, options.state, _by_id, ..., output_options.rows, options.engine)
 def explain(
-    ctx: click.Context,
+    ctx: typer.Context,
     topic_name: TopicName,
     partition_number: PartitionNumber,
     offset: Offset = None,

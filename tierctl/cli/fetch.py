@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -27,140 +27,139 @@ _OBJECTS = "Instead of records"
 
 Offset = Annotated[
     str,
-    option(
+    typer.Option(
         "--offset",
         metavar="N|NAME",
         help="Begin at this offset: a number, earliest, earliest-local, latest-tiered or latest.",
-        panel=_RECORDS,
+        rich_help_panel=_RECORDS,
     ),
 ]
 UntilOffset = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--until-offset",
         metavar="N",
         min=0,
         help="End before this offset.",
-        panel=_RECORDS,
+        rich_help_panel=_RECORDS,
     ),
 ]
 FromTime = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
         help=f"Begin at the first record of this time or later; {options.TIME_FORMS}.",
-        panel=_RECORDS,
+        rich_help_panel=_RECORDS,
     ),
 ]
 ToTime = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--to-time",
         metavar="TIME",
         parser=parse_time_ms,
         help="End before the first record that is later than this.",
-        panel=_RECORDS,
+        rich_help_panel=_RECORDS,
     ),
 ]
 MaxRecords = Annotated[
     int | None,
-    option("--max-records", metavar="N", min=1, help="Stop after N records.", panel=_RECORDS),
+    typer.Option("--max-records", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_RECORDS),
 ]
 Isolation = Annotated[
     IsolationLevel,
-    option(
+    typer.Option(
         "--isolation",
         help="read_committed leaves out records of aborted transactions and ends at the last stable offset.",
-        panel=_RECORDS,
+        rich_help_panel=_RECORDS,
     ),
 ]
 BinaryOption = Annotated[
     Binary,
-    option(
+    typer.Option(
         "--binary",
         help="How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the "
         "fields key_encoding and value_encoding state which. Records of more than 8 MiB are written as "
         "sha256, which is an error; --limit-factor raises the limit.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 Rows = Annotated[
     options.OutputFormat | None,
-    option(
+    typer.Option(
         "--output",
         "-o",
         help="Format of the output. Default: for records a table at a terminal, otherwise jsonl; for objects "
         "their raw bytes.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 RawSegment = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--raw-segment",
         metavar="SEGMENT_ID",
         help="Print the segment's log as it is stored in the tier, or with --index one of its indexes.",
-        panel=_OBJECTS,
+        rich_help_panel=_OBJECTS,
     ),
 ]
 Index = Annotated[
     IndexType | None,
-    option(
+    typer.Option(
         "--index",
         help="Print an index of the segment of --raw-segment, or of the segment that contains --offset; "
         "with --output, print its decoded entries.",
-        panel=_OBJECTS,
+        rich_help_panel=_OBJECTS,
     ),
 ]
 AuxiliaryState = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--auxiliary-state",
         metavar="OFFSET",
         min=1,
         help="Print the state that a follower restores from the tier if its leader's local log begins at "
         "OFFSET: leader epochs and producer snapshot. With --out DIR, also write the follower's files.",
-        panel=_OBJECTS,
+        rich_help_panel=_OBJECTS,
     ),
 ]
 EraseReport = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--erase-report",
         metavar="KEY",
         help="For an erasure request, list every segment and offset at which this key occurs, and the "
         f"objects that contain it: {KEY_FORMS}. Repeatable. All segments of the tier are searched, "
         "whatever their state, and with --log-dir the local logs, too.",
-        panel=_OBJECTS,
+        rich_help_panel=_OBJECTS,
     ),
 ]
 Out = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--out",
         metavar="PATH",
         help="Write the object to this file (--auxiliary-state: into this folder).",
-        panel=_OBJECTS,
+        rich_help_panel=_OBJECTS,
     ),
 ]
 Rebuild = Annotated[
     bool,
-    option(
+    typer.Option(
         "--rebuild",
         help="Without --metadata: derive the metadata from the tier's objects, in memory, as the command "
         "rebuild does. This reads every segment, or every manifest, of the selected partitions once.",
-        panel=_RECORDS,
+        rich_help_panel=_RECORDS,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `fetch`."""
-    add(app, "fetch", fetch)
+app = new_app()
 
 
+@app.command("fetch", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -172,7 +171,7 @@ def register(app: click.Group) -> None:
     options.reading_throttle,
 )
 def fetch(
-    ctx: click.Context,
+    ctx: typer.Context,
     offset: Offset = "earliest",
     until_offset: UntilOffset = None,
     from_time_ms: FromTime = None,

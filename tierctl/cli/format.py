@@ -9,11 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
+import typer
 
 from tierctl import commands
-from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, argument, option
+from tierctl.cli import completion, options, output_options
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of, summarize, view_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -62,243 +62,249 @@ class Order(StrEnum):
 
 Files = Annotated[
     list[Path] | None,
-    argument(
+    typer.Argument(
         metavar="FILE",
         help="Segment files of the metadata topic, or files of the kind --input; - is stdin.",
+        show_default=False,
     ),
 ]
 InputOption = Annotated[
     InputKind | None,
-    option(
+    typer.Option(
         "--input",
         help="Content of the files. hex: one value per line. framed: a 4-byte big-endian length, then the "
         "value. Without FILE, stdin is read.",
-        panel=_INPUT,
+        rich_help_panel=_INPUT,
     ),
 ]
 OrderOption = Annotated[
     Order,
-    option("--order", help="Partition by partition, or all partitions merged by time.", panel=_INPUT),
+    typer.Option(
+        "--order", help="Partition by partition, or all partitions merged by time.", rich_help_panel=_INPUT
+    ),
 ]
 Follow = Annotated[
     bool,
-    option("--follow", "-f", help="Continue with new records until stopped.", panel=_INPUT),
+    typer.Option("--follow", "-f", help="Continue with new records until stopped.", rich_help_panel=_INPUT),
 ]
 PollInterval = Annotated[
     int,
-    option(
+    typer.Option(
         "--poll-interval-ms",
         metavar="DURATION",
         parser=parse_duration_ms,
         min=10,
         max=60_000,
         help=f"Pause between two reads of --follow: {DURATION_FORMS}.",
-        panel=_INPUT,
+        rich_help_panel=_INPUT,
     ),
 ]
 MaxMessages = Annotated[
     int | None,
-    option("--max-messages", metavar="N", min=1, help="Stop after N records.", panel=_INPUT),
+    typer.Option("--max-messages", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_INPUT),
 ]
 BootstrapServer = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT",
         help="Consume the metadata topic of this cluster, from its end, until stopped. --partition then "
         "selects partitions of the metadata topic.",
-        panel=_CONSUMER,
+        rich_help_panel=_CONSUMER,
     ),
 ]
 FromBeginning = Annotated[
     bool,
-    option("--from-beginning", help="Begin at the first record.", panel=_CONSUMER),
+    typer.Option("--from-beginning", help="Begin at the first record.", rich_help_panel=_CONSUMER),
 ]
 Offset = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--offset",
         metavar="N",
         help="Begin at this offset of --partition: a number, earliest or latest.",
-        panel=_CONSUMER,
+        rich_help_panel=_CONSUMER,
     ),
 ]
 TimeoutMs = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--timeout-ms",
         metavar="DURATION",
         parser=parse_duration_ms,
         help=f"Stop if no new record arrives for this time: {DURATION_FORMS}.",
-        panel=_CONSUMER,
+        rich_help_panel=_CONSUMER,
     ),
 ]
 FormatterJar = Annotated[
     bool,
-    option(
+    typer.Option(
         "--formatter-jar",
         help="Print the path of the jar with which Kafka's console consumer prints the same text.",
-        panel=_CONSUMER,
+        rich_help_panel=_CONSUMER,
     ),
 ]
 Style = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--style",
         metavar="NAME",
         help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
         "object per line. A plugin can add other names. Default: kip if its properties are given, "
         "otherwise kafka. A terminal shows a table instead, if there is no option about the text and all "
         "records exist already.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 KafkaVersionOption = Annotated[
     KafkaVersion | None,
-    option(
+    typer.Option(
         "--kafka-version",
         metavar="VERSION",
         parser=KafkaVersion.parse,
         help="With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of the "
         "cluster, otherwise 4.4.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 Property = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--property",
         "--formatter-property",
         metavar="NAME=VALUE",
         help="A property of the console consumer: format=json, print.partition=true, sep=; ... Repeatable.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 PrintPartition = Annotated[
-    bool, option("--print-partition", help="kip: print the metadata partition.", panel=_STYLE)
+    bool, typer.Option("--print-partition", help="kip: print the metadata partition.", rich_help_panel=_STYLE)
 ]
 PrintOffset = Annotated[
     bool,
-    option("--print-message-offset", help="kip: print the metadata offset.", panel=_STYLE),
+    typer.Option("--print-message-offset", help="kip: print the metadata offset.", rich_help_panel=_STYLE),
 ]
 PrintVersion = Annotated[
-    bool, option("--print-version", help="kip: print the record's version.", panel=_STYLE)
+    bool, typer.Option("--print-version", help="kip: print the record's version.", rich_help_panel=_STYLE)
 ]
 PrintAll = Annotated[
     bool,
-    option(
+    typer.Option(
         "--print-all-event-value-fields",
         help="With --style kip: print every field instead of the short form.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 Separator = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--sep",
         "--separator",
         metavar="TEXT",
         help="With --style kip: text between fields. Default: a comma.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 ValueSeparator = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--vs",
         "--value-separator",
         metavar="TEXT",
         help="With --style kip: text before event-value. Default: the value of --sep.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 Rows = Annotated[
     options.OutputFormat | None,
-    option(
+    typer.Option(
         "--output",
         "-o",
         help="Print the fields of --style json as rows in this format.",
-        panel=_STYLE,
+        rich_help_panel=_STYLE,
     ),
 ]
 SegmentIds = Annotated[
     list[str] | None,
-    option("--segment-id", metavar="ID", help="Only this segment. Repeatable.", panel=_FILTER),
+    typer.Option(
+        "--segment-id", metavar="ID", help="Only this segment. Repeatable.", rich_help_panel=_FILTER
+    ),
 ]
 States = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--state",
         metavar="STATE",
-        completions=STATE_NAMES,
+        autocompletion=completion.one_of(STATE_NAMES),
         help="Select events with this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
-        panel=_FILTER,
+        rich_help_panel=_FILTER,
     ),
 ]
 Types = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--type",
         metavar="TYPE",
-        completions=EVENT_TYPES,
+        autocompletion=completion.one_of(EVENT_TYPES),
         help="Select events of this type, such as RemoteLogSegmentMetadata. Repeatable.",
-        panel=_FILTER,
+        rich_help_panel=_FILTER,
     ),
 ]
 FromTime = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
         help=f"Select events of this time or later; {options.TIME_FORMS}.",
-        panel=_FILTER,
+        rich_help_panel=_FILTER,
     ),
 ]
 ToTime = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--to-time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Select events up to and including this time.",
-        panel=_FILTER,
+        rich_help_panel=_FILTER,
     ),
 ]
 MetadataPartitions = Annotated[
     list[int] | None,
-    option(
+    typer.Option(
         "--metadata-partition",
         metavar="N",
         min=0,
         help="Only this partition of the metadata topic. Repeatable.",
-        panel=_FILTER,
+        rich_help_panel=_FILTER,
     ),
 ]
 FromOffset = Annotated[
     int | None,
-    option("--from-offset", metavar="N", min=0, help="Begin at this metadata offset.", panel=_FILTER),
+    typer.Option(
+        "--from-offset", metavar="N", min=0, help="Begin at this metadata offset.", rich_help_panel=_FILTER
+    ),
 ]
 ToOffset = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--to-offset",
         metavar="N",
         min=0,
         help="End after this metadata offset.",
-        panel=_FILTER,
+        rich_help_panel=_FILTER,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `format`."""
-    add(app, "format", format_)
+app = new_app()
 
 
+@app.command("format", cls=Command)
 @with_options(options.metadata_topic, ..., options.selection, output_options.records, options.engine)
 def format_(
-    ctx: click.Context,
+    ctx: typer.Context,
     metadata: options.Metadata = None,
     files: Files = None,
     input_kind: InputOption = None,
@@ -340,8 +346,8 @@ def format_(
     same.
     """
     if formatter_jar:
-        click.echo(str(commands.find_formatter_jar()))
-        click.echo(_JAR_USE, err=True)
+        typer.echo(str(commands.find_formatter_jar()))
+        typer.echo(_JAR_USE, err=True)
         return ExitCode.OK
     unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
     request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
@@ -367,7 +373,7 @@ def _is_about_text(request: object) -> bool:
     return any(getattr(request, name) not in {None, (), False} for name in _TEXT_FIELDS)
 
 
-def _unused_sources(ctx: click.Context, *, has_other: bool) -> tuple[str, ...]:
+def _unused_sources(ctx: typer.Context, *, has_other: bool) -> tuple[str, ...]:
     """Return the sources in the environment or a profile that a source on the command line replaces.
 
     A typed --bootstrap-server takes precedence over other sources that are not typed. If it is not typed,

@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, add_group, argument, option
+from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import APPLY_IT, Printer, console_of, display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
+from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import ExitCode
 from tierctl.report import tables
 
@@ -18,42 +19,38 @@ _NAME = "_rlmm_committed_offsets"
 
 File = Annotated[
     Path | None,
-    argument(
-        metavar="FILE",
-        help=f"Default: {_NAME} in --state-dir, or in --log-dir.",
+    typer.Argument(
+        metavar="FILE", help=f"Default: {_NAME} in --state-dir, or in --log-dir.", show_default=False
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--set",
         metavar="PARTITION=OFFSET",
         help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
-        panel=options.APPLY,
-        is_typed_only=True,
+        rich_help_panel=options.APPLY,
     ),
+    TYPED_ONLY,
 ]
 Force = Annotated[
     bool,
-    option(
+    typer.Option(
         "--force",
         help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
         "may be lost.",
-        panel=options.APPLY,
-        is_typed_only=True,
+        rich_help_panel=options.APPLY,
     ),
+    TYPED_ONLY,
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `offsets` and its commands."""
-    group = add_group(app, "offsets", f"Show, check and repair {_NAME}.")
-    for command in (show, check, repair):
-        add(group, command.__name__, command)
+app = new_app(name="offsets", cls=Group, help=f"Show, check and repair {_NAME}.")
 
 
+@app.command("show", cls=Command)
 @with_options(..., options.folders, output_options.rows, options.engine)
-def show(ctx: click.Context, file: File = None) -> None:
+def show(ctx: typer.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the format of the file."""
     printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
@@ -62,8 +59,9 @@ def show(ctx: click.Context, file: File = None) -> None:
     printer.finish()
 
 
+@app.command("check", cls=Command)
 @with_options(..., options.metadata_topic, options.folders, output_options.rows, options.engine)
-def check(ctx: click.Context, file: File = None) -> int:
+def check(ctx: typer.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
     The caches are those in --state-dir and --log-dir. The exit code is 7 if an offset is printed, and 2 if
@@ -77,10 +75,11 @@ def check(ctx: click.Context, file: File = None) -> int:
     return result.exit_code
 
 
+@app.command("repair", cls=Command)
 @with_options(
     options.metadata_topic, options.folders, ..., options.applying, output_options.rows, options.engine
 )
-def repair(ctx: click.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
+def repair(ctx: typer.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
     """Lower offsets to the safe values that `check` found, or to the values of --set.
 
     The events above a lowered offset are read again, which takes time and is harmless. The old file is kept

@@ -3,7 +3,7 @@
     def selection(topic: Topics = None, partition: Partitions = None) -> None: ...
 
     @with_options(options.where, options.selection, ..., output_options.rows)
-    def segments(ctx: click.Context, check: Check = False) -> ExitCode: ...
+    def segments(ctx: typer.Context, check: Check = False) -> ExitCode: ...
 
 `main` gives each option an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
@@ -15,12 +15,15 @@ from enum import StrEnum
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import EllipsisType
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-import click
+import typer
+from typer.models import OptionInfo
 
-from tierctl.cli.declare import option
-from tierctl.cli.help.stored_names import StoredNames
+from tierctl.cli import completion
+from tierctl.cli.everywhere import EVERYWHERE, everywhere, help_of_all
+from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
@@ -68,153 +71,153 @@ class Layout(StrEnum):
 
 Metadata = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--metadata",
         metavar="URI",
         help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
         "__remote_log_metadata-N/ (file:///dir or a plain path). Commands that only read also accept a "
         "copy of such a folder in a store: s3://bucket/folder or any other URI that --remote accepts.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 BootstrapServer = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
         help="The cluster that has the topics. Default: the cluster of --metadata kafka://...",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--command-config",
         metavar="FILE",
         help="Properties file for the connection to a cluster (SASL, TLS), in the format of Kafka's own "
         "tools.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 ServerProperties = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--config",
         metavar="FILE",
         help="A broker's server.properties. Its settings remote.log.metadata.* and rlmm.config.* apply to "
         "the metadata topic; the help of a command names other settings that it uses.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 Remote = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--remote",
         metavar="URI",
         help="The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., "
         "file:///dir or a plain path. For S3, the endpoint, region and credentials come from the usual "
         "AWS environment variables and files.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 RemoteLayout = Annotated[
     Layout | None,
-    option(
+    typer.Option(
         "--layout",
         help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in "
         "Aiven's plugin with the rsm.config.* settings of --config. Default: the layout found in the "
         "tier, otherwise kafka for folders and aiven for other stores.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 AivenPrivateKeys = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--aiven-private-key",
         metavar="[ID=]FILE",
         help="Private key (RSA, PEM) that decrypts segments of Aiven's plugin, in addition to the keys that "
         "--config names. Repeatable.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 LogDirs = Annotated[
     list[Path] | None,
-    option(
+    typer.Option(
         "--log-dir",
         metavar="DIR",
         help="A broker's log directory. Repeatable.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 ThrottleCopy = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--throttle-copy",
         metavar="RATE",
         parser=parse_rate,
         help="Maximum bytes per second that the run stores in the tier, all threads together: 50M, 800K "
         "(powers of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --config "
         "(KIP-956), otherwise unlimited.",
-        panel=RUN,
+        rich_help_panel=RUN,
     ),
 ]
 ThrottleFetch = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--throttle-fetch",
         metavar="RATE",
         parser=parse_rate,
         help="Maximum bytes per second that the run reads from the tier, all threads together: 50M, 800K "
         "(powers of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --config "
         "(KIP-956), otherwise unlimited.",
-        panel=RUN,
+        rich_help_panel=RUN,
     ),
 ]
 TopicConfigs = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--topic-configs",
         metavar="FILE",
         help="Properties file with topic settings: <topic>.retention.bytes=... On a cluster, the topics' "
         "own settings take precedence.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 KafkaVersionOption = Annotated[
     KafkaVersion | None,
-    option(
+    typer.Option(
         "--kafka-version",
         metavar="VERSION",
         parser=KafkaVersion.parse,
         help="Decide, and print, as brokers of this version: 3.6 to 4.4. Default: the version of the "
         "cluster, otherwise 4.4.",
-        panel=DECIDE,
+        rich_help_panel=DECIDE,
     ),
 ]
 StateDir = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--state-dir",
         metavar="DIR",
         help="Directory that keeps the state between runs, so that the next run reads only new events.",
-        panel=WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 Truncated = Annotated[
     TruncatedMetadata,
-    option(
+    typer.Option(
         "--truncated-metadata",
         help="What to do if the retention of the metadata topic deleted the oldest events of a partition. "
         "refuse: decide nothing for the partition, unless --state-dir, its log start offset or the "
         "objects in the tier show that its remaining events are complete. accept: decide from the "
         "remaining events, as a broker does; objects without events stay in the tier.",
-        panel=DECIDE,
-        is_typed_only=True,
+        rich_help_panel=DECIDE,
     ),
+    TYPED_ONLY,
 ]
 NoCheck = Annotated[
     bool,
-    option(
+    typer.Option(
         "--no-check",
         help="Do not check the names of topics, tiers, settings and files in the command: they are those of "
         "another machine, or not reachable from this one.",
@@ -222,86 +225,92 @@ NoCheck = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--topic",
         metavar="NAME",
         help="Select this topic, or the topics that exist now and match a glob such as 'orders-*'. "
         "Repeatable.",
-        completed_from=StoredNames.TOPICS,
-        panel=NARROW,
+        autocompletion=completion.topics,
+        rich_help_panel=NARROW,
     ),
 ]
 Partitions = Annotated[
     list[int] | None,
-    option("--partition", metavar="N", min=0, help="Only this partition. Repeatable.", panel=NARROW),
+    typer.Option(
+        "--partition", metavar="N", min=0, help="Only this partition. Repeatable.", rich_help_panel=NARROW
+    ),
 ]
 TopicIds = Annotated[
     list[str] | None,
-    option("--topic-id", metavar="ID", help="Only this topic id. Repeatable.", panel=NARROW),
+    typer.Option("--topic-id", metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW),
 ]
 Now = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--now",
         metavar="TIME",
         parser=_now_ms,
         help=f"Decide as of this time; {TIME_FORMS}. Default: the current time.",
-        panel=DECIDE,
-        is_typed_only=True,
+        rich_help_panel=DECIDE,
     ),
+    TYPED_ONLY,
 ]
 Output = Annotated[
     OutputFormat,
-    option("--output", "-o", help="Format of the rows on stdout.", panel=SHOW),
+    typer.Option("--output", "-o", help="Format of the rows on stdout.", rich_help_panel=SHOW),
 ]
 Apply = Annotated[
     bool,
-    option(
+    typer.Option(
         "--apply",
         help="Carry out the plan. Without this option the plan is only printed.",
-        panel=APPLY,
-        is_typed_only=True,
+        rich_help_panel=APPLY,
     ),
+    TYPED_ONLY,
 ]
 PlanOut = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--plan-out",
         metavar="FILE",
         help="Write the plan as JSON to this file, for 'tierctl apply'.",
-        panel=APPLY,
+        rich_help_panel=APPLY,
     ),
 ]
 DetailedExitcode = Annotated[
     bool,
-    option("--detailed-exitcode", help="Exit with code 9 instead of 0 if the plan has steps.", panel=APPLY),
+    typer.Option(
+        "--detailed-exitcode",
+        help="Exit with code 9 instead of 0 if the plan has steps.",
+        rich_help_panel=APPLY,
+    ),
 ]
 Engine = Annotated[
     EngineName,
-    option(
+    typer.Option(
         "--engine",
         help="local: threads of this process. spark: executors of Apache Spark; this process still makes "
         "the decisions and writes to the metadata topic.",
-        panel=RUN,
+        rich_help_panel=RUN,
     ),
 ]
 Master = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--master",
         metavar="URL",
         help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for Spark "
         "Connect. Default: the master of spark-submit or of Spark's configuration, otherwise local[*].",
-        panel=RUN,
+        rich_help_panel=RUN,
     ),
 ]
 SparkConf = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--spark-conf",
         metavar="KEY=VALUE",
         help="With --engine spark: a Spark setting. Credentials are refused. Repeatable.",
-        panel=RUN,
+        rich_help_panel=RUN,
     ),
 ]
 
@@ -358,7 +367,7 @@ def is_typed(ctx: Any, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def typed_option(ctx: click.Context, names: Iterable[str]) -> str | None:
+def typed_option(ctx: typer.Context, names: Iterable[str]) -> str | None:
     """Return the first option of the parameters `names` that the command line has, as --log-dir, or None."""
     written = {param.name: max(param.opts, key=len) for param in ctx.command.get_params(ctx)}
     return next((written[name] for name in names if is_typed(ctx, name)), None)
@@ -368,12 +377,19 @@ def engine(engine: Engine = EngineName.LOCAL, master: Master = None, spark_conf:
     """Group: the engine."""
 
 
-def with_options(*groups: Callable[..., None] | EllipsisType) -> Callable[[_Command], _Command]:
+_REPEATED = frozenset({WHERE, SHOW, RUN, EVERYWHERE})
+"""The titles of groups of options that most commands have, whose help only names them."""
+
+
+def with_options(
+    *groups: Callable[..., None] | EllipsisType, needs_valid_settings: bool = True
+) -> Callable[[_Command], _Command]:
     """Return a decorator that gives a command the options of `groups` and its own; all are in `ctx.params`.
 
     The help lists them in this order; `...` stands for the command's own options, which are last without it.
     An option that a group and the command both declare is used as the command declares it. The decorator
-    calls the command with the parameters of its own signature only.
+    calls the command with the parameters of its own signature only. With `needs_valid_settings` it raises
+    UsageError for a wrong tierctl.toml or environment before that.
     """
 
     def decorate(command: _Command) -> _Command:
@@ -381,15 +397,33 @@ def with_options(*groups: Callable[..., None] | EllipsisType) -> Callable[[_Comm
 
         @functools.wraps(command)
         def called(**given: Any) -> Any:
+            settings = given["ctx"].obj
+            if isinstance(settings, RunSettings):
+                settings.announce()
+                if needs_valid_settings:
+                    settings.require_valid()
             return command(**{name: given[name] for name in own})
 
         taken: dict[str, Parameter] = {}
-        for group in groups if ... in groups else (*groups, ...):
+        listed = groups if ... in groups else (*groups, ...)
+        for group in (*listed, everywhere, help_of_all):
             taken |= own if isinstance(group, EllipsisType) else inspect.signature(group).parameters
         taken |= own
         named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken.values()]
         called.__signature__ = Signature(named)  # type: ignore[attr-defined]
         called.__annotations__ = {each.name: each.annotation for each in named}
+        called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
+        called.repeated = {  # type: ignore[attr-defined]
+            each.name for each in named if each.name not in own and _panel(each) in _REPEATED
+        }
         return called
 
     return decorate
+
+
+def _panel(parameter: Parameter) -> str | None:
+    """Return the title under which the help lists an option."""
+    return next(
+        (each.rich_help_panel for each in get_args(parameter.annotation) if isinstance(each, OptionInfo)),
+        None,
+    )

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from tierctl.cli.declare import option
+import typer
+
 from tierctl.cli.options import SHOW, Output, OutputFormat
 from tierctl.model.times import TimeForm
 
@@ -14,43 +15,45 @@ def _names(text: str) -> tuple[str, ...]:
 
 Columns = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--columns",
         metavar="NAME,...",
         parser=_names,
         help="Print these columns, in this order, in every format. Without this option a terminal shows as "
         "many columns as fit, the most important first.",
-        panel=SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
 Sort = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--sort",
         metavar="[-]NAME,...",
         parser=_names,
         help="Sort the rows by these columns; - before a name sorts in descending order.",
-        panel=SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
 Limit = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--limit",
         metavar="N",
         min=1,
         help="Print only the first N rows. The run and its exit code stay the same.",
-        panel=SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
-NoHeader = Annotated[bool, option("--no-header", help="Print tables and csv without a header.", panel=SHOW)]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="Print tables and csv without a header.", rich_help_panel=SHOW)
+]
 Times = Annotated[
     TimeForm | None,
-    option(
+    typer.Option(
         "--times",
         help="Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a terminal, "
         "otherwise ms. json, jsonl and csv have ms.",
-        panel=SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
 

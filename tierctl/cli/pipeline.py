@@ -3,11 +3,11 @@
 import sys
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, add_group, option
+from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -20,97 +20,94 @@ _SIZE = "Size"
 
 Warehouse = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--warehouse",
         metavar="URI",
         help="The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which executors "
         "must reach as well. Other stores are not supported, because they cannot guarantee that each "
         "commit is made only once.",
-        panel=options.WHERE,
+        rich_help_panel=options.WHERE,
     ),
 ]
 Follow = Annotated[
     bool,
-    option(
+    typer.Option(
         "--follow",
         "-f",
         help="Continue until stopped, with one commit per micro-batch of Structured Streaming, and print "
         "one JSON line per commit. With --engine local, tierctl polls the topic. Not available with "
         "Spark Connect, where the server would need access to the warehouse.",
-        panel=options.RUN,
+        rich_help_panel=options.RUN,
     ),
 ]
 Interval = Annotated[
     float,
-    option(
+    typer.Option(
         "--interval-s",
         metavar="DURATION",
         parser=parse_duration_s,
         min=1,
         help=f"With --follow: minimum time between two commits: {DURATION_FORMS_S}.",
-        panel=options.RUN,
+        rich_help_panel=options.RUN,
     ),
 ]
 Engine = Annotated[
     EngineName,
-    option(
+    typer.Option(
         "--engine",
         help="spark: one task per metadata partition. local: all metadata partitions in this process.",
-        panel=options.RUN,
+        rich_help_panel=options.RUN,
     ),
 ]
 
 
 Segments = Annotated[
     int,
-    option("--segments", metavar="N", min=1, help="Number of live segments.", panel=_SIZE),
+    typer.Option("--segments", metavar="N", min=1, help="Number of live segments.", rich_help_panel=_SIZE),
 ]
 Deleted = Annotated[
     int,
-    option(
+    typer.Option(
         "--deleted-segments",
         metavar="N",
         min=0,
         help="Number of deleted segments whose events are still in the metadata topic.",
-        panel=_SIZE,
+        rich_help_panel=_SIZE,
     ),
 ]
 Executors = Annotated[
     int,
-    option("--executors", metavar="M", min=1, help="Number of Spark executors.", panel=_SIZE),
+    typer.Option("--executors", metavar="M", min=1, help="Number of Spark executors.", rich_help_panel=_SIZE),
 ]
 Cores = Annotated[
     int,
-    option(
+    typer.Option(
         "--executor-cores",
         metavar="N",
         min=1,
         help="Number of cores per executor.",
-        panel=_SIZE,
+        rich_help_panel=_SIZE,
     ),
 ]
 MetadataPartitions = Annotated[
     int,
-    option(
+    typer.Option(
         "--metadata-partitions",
         metavar="N",
         min=1,
         help="Number of partitions of the metadata topic. Executors beyond this number are idle.",
-        panel=_SIZE,
+        rich_help_panel=_SIZE,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `pipeline` and its commands."""
-    group = add_group(app, "pipeline", "Write the metadata topic to Delta tables.")
-    add(group, "run", run)
-    add(group, "plan", plan)
+app = new_app(name="pipeline", cls=Group, help="Write the metadata topic to Delta tables.")
 
 
+@app.command("run", cls=Command)
 @with_options(options.metadata_topic, ..., output_options.rows, options.engine)
 def run(
-    ctx: click.Context,
+    ctx: typer.Context,
     warehouse: Warehouse = None,
     follow: Follow = False,
     interval_s: Interval = 10,
@@ -144,9 +141,10 @@ def run(
     return ExitCode.OK
 
 
+@app.command("plan", cls=Command)
 @with_options(..., output_options.rows)
 def plan(
-    ctx: click.Context,
+    ctx: typer.Context,
     segments: Segments,
     executors: Executors,
     deleted_segments: Deleted = 0,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-import click
+import typer
 
 from tierctl.cli.options import typed_option
 from tierctl.cli.settings.run import RunSettings
@@ -14,7 +14,7 @@ from tierctl.model.engine import EngineName
 R = TypeVar("R")
 
 
-def request_of(kind: type[R], ctx: click.Context, **more: object) -> R:
+def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
     """Return the request of class `kind` whose fields have the values of the options of the same names.
 
     Options that were not given leave a field at its default; fields in `more` have the values given there.

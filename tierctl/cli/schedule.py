@@ -11,13 +11,14 @@ from typing import Annotated, Any, NamedTuple
 from unicodedata import category
 from urllib.parse import urlsplit
 
-import click
+import typer
 
 import tierctl
 from tierctl.cli import options
-from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed_for_later
-from tierctl.cli.declare import add, argument, option
+from tierctl.cli.app import Command, named_command, new_app
+from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import console_of, summarize
+from tierctl.cli.options import with_options
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 
@@ -41,27 +42,31 @@ _WITHOUT_METADATA = frozenset({"doctor", "restore", "offsets"})
 """Commands that can do something without the metadata topic."""
 _CRON_TIMES = {Every.HOURLY: "17 * * * *", Every.DAILY: "17 3 * * *", Every.WEEKLY: "17 3 * * 0"}
 
-Command = Annotated[
+Words = Annotated[
     list[str] | None,
-    argument(metavar="COMMAND...", help="The command of tierctl, with its options."),
+    typer.Argument(
+        metavar="COMMAND...", help="The command of tierctl, with its options.", show_default=False
+    ),
 ]
-Systemd = Annotated[bool, option("--systemd", help="Print a systemd service and its timer.")]
-Cron = Annotated[bool, option("--cron", help="Print a file for /etc/cron.d.")]
-EveryOption = Annotated[Every, option("--every", help="How often the command runs.")]
+Systemd = Annotated[bool, typer.Option("--systemd", help="Print a systemd service and its timer.")]
+Cron = Annotated[bool, typer.Option("--cron", help="Print a file for /etc/cron.d.")]
+EveryOption = Annotated[Every, typer.Option("--every", help="How often the command runs.")]
 User = Annotated[
     str,
-    option("--user", metavar="NAME", help="The user who runs the command, able to read the log directories."),
+    typer.Option(
+        "--user", metavar="NAME", help="The user who runs the command, able to read the log directories."
+    ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `schedule`."""
-    add(app, "schedule", schedule, allow_interspersed_args=False)
+app = new_app()
 
 
+@app.command("schedule", cls=Command, context_settings={"allow_interspersed_args": False})
+@with_options()
 def schedule(
-    ctx: click.Context,
-    command: Command = None,
+    ctx: typer.Context,
+    command: Words = None,
     systemd: Systemd = False,
     cron: Cron = False,
     every: EveryOption = Every.HOURLY,
@@ -90,9 +95,9 @@ def schedule(
     _require_user(user)
     scheduled = _checked(ctx, command or [], check=not no_check)
     if systemd:
-        click.echo(_units(scheduled, every, user), nl=False)
+        typer.echo(_units(scheduled, every, user), nl=False)
     if cron:
-        click.echo(_cron_file(scheduled, every, user), nl=False)
+        typer.echo(_cron_file(scheduled, every, user), nl=False)
     summarize(ctx, f"runs {every}: tierctl {shlex.join(scheduled.path)}")
     return ExitCode.OK
 
@@ -132,17 +137,17 @@ class _Scheduled(NamedTuple):
         return "-".join(("tierctl", *self.path))
 
 
-def _checked(ctx: click.Context, words: Sequence[str], *, check: bool) -> _Scheduled:
+def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Scheduled:
     """Return the command line; raise UsageError for an unknown command and for wrong options.
 
     With `check`, also raise the errors of `check_names`.
     """
-    command, arguments = named_command(ctx.find_root().command, words)
+    command, arguments = named_command(words)
     path = words[: len(words) - len(arguments)]
-    if isinstance(command, click.Group) or command.name == "schedule":
+    if not isinstance(command, Command) or command.name == "schedule":
         what = " ".join(words[:2]) or "nothing"
         raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
-    given = parsed_for_later(ctx, command, arguments)
+    given = parsed_for_later(ctx, path, command, arguments)
     if isinstance(ctx.obj, RunSettings):
         _note_variables(ctx, ctx.obj)
         chosen = choosing_profile(arguments, file=ctx.obj.file, profile=ctx.obj.profile)
@@ -156,7 +161,7 @@ def _checked(ctx: click.Context, words: Sequence[str], *, check: bool) -> _Sched
     return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
 
 
-def _note_variables(ctx: click.Context, settings: RunSettings) -> None:
+def _note_variables(ctx: typer.Context, settings: RunSettings) -> None:
     """Report the variables of this shell that the run will not have."""
     names = sorted(name for name in settings.environ if name.startswith("TIERCTL_"))
     if names:
@@ -166,7 +171,7 @@ def _note_variables(ctx: click.Context, settings: RunSettings) -> None:
         )
 
 
-def _note_missing(ctx: click.Context, path: Sequence[str], params: Mapping[str, Any]) -> None:
+def _note_missing(ctx: typer.Context, path: Sequence[str], params: Mapping[str, Any]) -> None:
     """Report a command that needs --metadata and does not get it from its options or its profile."""
     needs = "metadata" in params and path[0] not in _WITHOUT_METADATA
     if needs and params["metadata"] is None and params.get("bootstrap_server") is None:

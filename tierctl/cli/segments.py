@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -18,66 +18,67 @@ _FIND = "Which segments"
 
 All = Annotated[
     bool,
-    option("--all", help="Also list segments whose deletion has finished.", panel=_FIND),
+    typer.Option("--all", help="Also list segments whose deletion has finished.", rich_help_panel=_FIND),
 ]
 Epoch = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--epoch",
         metavar="E",
         min=0,
         help="With --offset: find the segment that a broker reads for this leader epoch and offset.",
-        panel=_FIND,
+        rich_help_panel=_FIND,
     ),
 ]
 Offset = Annotated[
     int | None,
-    option("--offset", metavar="N", min=0, help="The offset to find; see --epoch.", panel=_FIND),
+    typer.Option(
+        "--offset", metavar="N", min=0, help="The offset to find; see --epoch.", rich_help_panel=_FIND
+    ),
 ]
 Time = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Find the first segment of the current leader epochs with a record of this time or later; "
         f"{options.TIME_FORMS}.",
-        panel=_FIND,
+        rich_help_panel=_FIND,
     ),
 ]
 Sizes = Annotated[
     bool,
-    option(
+    typer.Option(
         "--sizes",
         help="Print sizes by topic: of the segments' logs, and with --remote of all objects.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 Offsets = Annotated[
     bool,
-    option(
+    typer.Option(
         "--offsets",
         help="Print the earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, from Kafka "
         "4.2 on) and latest offset of each partition, named as in GetOffsetShell.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 Check = Annotated[
     bool,
-    option(
+    typer.Option(
         "--check",
         help="Print problems: wrong offsets, gaps, and duplicate and divergent segments. Exit with code 3 "
         "if a problem is more than information.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `segments`."""
-    add(app, "segments", segments)
+app = new_app()
 
 
+@app.command("segments", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -88,7 +89,7 @@ def register(app: click.Group) -> None:
     options.engine,
 )
 def segments(
-    ctx: click.Context,
+    ctx: typer.Context,
     include_deleted: All = False,
     epoch: Epoch = None,
     offset: Offset = None,

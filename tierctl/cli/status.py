@@ -5,11 +5,11 @@ import time
 from enum import StrEnum
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import TablesPrinter, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -36,34 +36,33 @@ _COLUMNS = {
 }
 ShowOption = Annotated[
     Show | None,
-    option(
+    typer.Option(
         "--show",
         help="Print only these rows: topics, problems that need an operator, or the last successful runs in "
         "--state-dir. Default: tables of all three; json, jsonl and csv print the topics.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 Watch = Annotated[
     float | None,
-    option(
+    typer.Option(
         "--watch",
         metavar="DURATION",
         parser=parse_duration_s,
         min=0.1,
         help=f"Repeat the output at this interval until interrupted: {DURATION_FORMS_S}.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `status`."""
-    add(app, "status", status)
+app = new_app()
 
 
+@app.command("status", cls=Command)
 @with_options(options.where, options.state, options.selection, ..., output_options.rows, options.engine)
 def status(
-    ctx: click.Context,
+    ctx: typer.Context,
     show: ShowOption = None,
     watch: Watch = None,
     topic_configs: options.TopicConfigs = None,

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.config.options import check_names, choosing_profile, named_command, parsed, parsed_for_later
-from tierctl.cli.declare import add, argument, option
+from tierctl.cli.app import Command, named_command, new_app
+from tierctl.cli.config.options import check_names, choosing_profile, parsed, parsed_for_later
 from tierctl.cli.display import console_of
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.cli.settings.run import RunSettings
+from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.engine import EngineName
 from tierctl.spark.session.submit import DeployMode
@@ -21,75 +23,89 @@ from tierctl.spark.session.submit import DeployMode
 _RESOURCES = "Resources"
 _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
 
-Command = Annotated[
+Words = Annotated[
     list[str] | None,
-    argument(metavar="-- COMMAND...", help="The command of tierctl, with its options."),
+    typer.Argument(
+        metavar="-- COMMAND...", help="The command of tierctl, with its options.", show_default=False
+    ),
 ]
 Master = Annotated[
     str | None,
-    option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
+    typer.Option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
 ]
 Mode = Annotated[
     DeployMode,
-    option(
+    typer.Option(
         "--deploy-mode",
         help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes only).",
     ),
 ]
 Run = Annotated[
-    bool, option("--run", help="Run spark-submit; otherwise its command line is printed.", is_typed_only=True)
+    bool,
+    typer.Option(
+        "--run",
+        help="Run spark-submit; otherwise its command line is printed.",
+    ),
+    TYPED_ONLY,
 ]
 NumExecutors = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--num-executors",
         metavar="N",
         min=1,
         help="Number of executors, on YARN and Kubernetes.",
-        panel=_RESOURCES,
+        rich_help_panel=_RESOURCES,
     ),
 ]
 ExecutorCores = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--executor-cores",
         metavar="N",
         min=1,
         help="Number of tasks that an executor runs at the same time.",
-        panel=_RESOURCES,
+        rich_help_panel=_RESOURCES,
     ),
 ]
 ExecutorMemory = Annotated[
     str | None,
-    option("--executor-memory", metavar="SIZE", help="Memory per executor, e.g. 4g.", panel=_RESOURCES),
+    typer.Option(
+        "--executor-memory", metavar="SIZE", help="Memory per executor, e.g. 4g.", rich_help_panel=_RESOURCES
+    ),
 ]
 DriverMemory = Annotated[
     str | None,
-    option("--driver-memory", metavar="SIZE", help="Memory of the driver, such as 2g.", panel=_RESOURCES),
+    typer.Option(
+        "--driver-memory",
+        metavar="SIZE",
+        help="Memory of the driver, such as 2g.",
+        rich_help_panel=_RESOURCES,
+    ),
 ]
 PythonArchive = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--python-archive",
         metavar="FILE",
         help="Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which the "
         "driver and executors unpack and use. Default: the Python of the cluster's machines; on a "
         "standalone cluster, the path of this Python.",
-        panel=_RESOURCES,
+        rich_help_panel=_RESOURCES,
     ),
 ]
 ContainerImage = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--container-image",
         metavar="IMAGE",
         help="On Kubernetes: an image with Spark, Python and tierctl's libraries.",
-        panel=_RESOURCES,
+        rich_help_panel=_RESOURCES,
     ),
 ]
 SubmitDir = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--submit-dir",
         metavar="DIR",
         help="Folder for the files that the command line uses: tierctl as a zip, and the script. Default: "
@@ -98,14 +114,14 @@ SubmitDir = Annotated[
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `submit`."""
-    add(app, "submit", submit, allow_interspersed_args=False)
+app = new_app()
 
 
+@app.command("submit", cls=Command, context_settings={"allow_interspersed_args": False})
+@with_options()
 def submit(
-    ctx: click.Context,
-    command: Command = None,
+    ctx: typer.Context,
+    command: Words = None,
     master: Master = None,
     deploy_mode: Mode = DeployMode.CLIENT,
     run: Run = False,
@@ -133,22 +149,21 @@ def submit(
     words, is_mutating = _checked(ctx, command or [], is_printed=not run, check=not no_check)
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
     line = commands.submit(request, console_of(ctx))
-    click.echo(_shell_text(line.words, line.words.index(line.script)))
+    typer.echo(_shell_text(line.words, line.words.index(line.script)))
     return ExitCode.OK
 
 
 def _checked(
-    ctx: click.Context, words: list[str], *, is_printed: bool, check: bool
+    ctx: typer.Context, words: list[str], *, is_printed: bool, check: bool
 ) -> tuple[list[str], bool]:
     """Return the command with `--engine spark`, and whether it may change a tier.
 
     Raise UsageError for a command without the option `--engine`, and for wrong options of the command. If the
     line `is_printed`, also call `check_names`; `check` is whether names are checked.
     """
-    root = ctx.find_root()
-    command, arguments = named_command(root.command, words)
+    command, arguments = named_command(words)
     path = words[: len(words) - len(arguments)]
-    names = {option.name for option in command.params}
+    names = {option.name for option in command.params} if isinstance(command, Command) else ()
     if "engine" not in names:
         what = " ".join(path or words[:1])
         raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)
@@ -158,9 +173,9 @@ def _checked(
         chosen = choosing_profile(arguments, file=ctx.obj.config_file, profile=ctx.obj.profile)
         arguments = [*chosen, *arguments]
     if is_printed and check:
-        given = parsed_for_later(ctx, command, arguments)
+        given = parsed_for_later(ctx, path, command, arguments)
     else:
-        given = parsed(root, command, arguments)
+        given = parsed(ctx, path, command, arguments)
     params = given.params
     if params["engine"] != EngineName.SPARK:
         raise UsageError("submit can't be used with --engine local", hint="run the command itself")

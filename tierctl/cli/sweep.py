@@ -1,25 +1,23 @@
 """`tierctl sweep`: retention over the tier."""
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
-from tierctl.cli.declare import add
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 
-
-def register(app: click.Group) -> None:
-    """Add `sweep`."""
-    add(app, "sweep", sweep)
+app = new_app()
 
 
+@app.command("sweep", cls=Command)
 @with_options(options.where, options.state, options.selection, ..., rows, own.changing, options.engine)
 def sweep(
-    ctx: click.Context,
+    ctx: typer.Context,
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,

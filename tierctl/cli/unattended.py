@@ -6,10 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
-from tierctl.cli.declare import option
-from tierctl.cli.help.stored_names import StoredNames, store_names
+from tierctl.cli.completion import store_topics
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
@@ -24,7 +23,7 @@ _FIRST_PAUSE_S = 0.5
 _PAUSE_S_MAX = 30.0
 
 
-def _receiver(ctx: click.Context, name: str, value: object) -> RunSettings | None:
+def _receiver(ctx: typer.Context, name: str, value: object) -> RunSettings | None:
     """Return the settings that receive the value of an option; None if they keep their present value.
 
     An option may be given before and after the command's name. A typed value takes precedence over the
@@ -32,7 +31,7 @@ def _receiver(ctx: click.Context, name: str, value: object) -> RunSettings | Non
     `ctx.meta`.
     """
     settings = ctx.obj
-    if not isinstance(settings, RunSettings):
+    if not isinstance(settings, RunSettings) or ctx.resilient_parsing:
         return None
     ctx.meta[name] = value
     command = ctx.command_path.partition(" ")[2]
@@ -55,7 +54,7 @@ def _require_folder(option: str, file: Path, hint: str) -> None:
         raise UsageError(f"{option} {file}: {folder} is not a folder", hint=hint)
 
 
-def _set_metrics_file(ctx: click.Context, value: Path | None) -> None:
+def _set_metrics_file(ctx: typer.Context, value: Path | None) -> None:
     settings = _receiver(ctx, "metrics_file", value)
     if settings is None or value is None:
         return
@@ -66,7 +65,7 @@ def _set_metrics_file(ctx: click.Context, value: Path | None) -> None:
     settings.metrics_file, settings.meter = value, Meter()
 
 
-def _set_log_format(ctx: click.Context, value: LogFormat | None) -> None:
+def _set_log_format(ctx: typer.Context, value: LogFormat | None) -> None:
     settings = _receiver(ctx, "log_format", value)
     if settings is not None and value is not None:
         settings.log_format = value
@@ -74,7 +73,7 @@ def _set_log_format(ctx: click.Context, value: LogFormat | None) -> None:
             settings.log.form = value
 
 
-def _set_log_file(ctx: click.Context, value: Path | None) -> None:
+def _set_log_file(ctx: typer.Context, value: Path | None) -> None:
     settings = _receiver(ctx, "log_file", value)
     if settings is None or value is None:
         return
@@ -90,13 +89,13 @@ def _set_log_file(ctx: click.Context, value: Path | None) -> None:
     settings.log = log
 
 
-def _set_limit_factor(ctx: click.Context, value: int | None) -> None:
+def _set_limit_factor(ctx: typer.Context, value: int | None) -> None:
     settings = _receiver(ctx, "limit_factor", value)
     if settings is not None and value is not None:
         use_limit_factor(value)
 
 
-def _set_lock_timeout(ctx: click.Context, value: int | None) -> None:
+def _set_lock_timeout(ctx: typer.Context, value: int | None) -> None:
     settings = _receiver(ctx, "lock_timeout", value)
     if settings is not None and value is not None:
         settings.lock_timeout_ms = value
@@ -104,42 +103,48 @@ def _set_lock_timeout(ctx: click.Context, value: int | None) -> None:
 
 MetricsFile = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--metrics-file",
         metavar="FILE",
         help="At the end of the run, write its metrics to this file for node_exporter's textfile collector, "
         "which reads files named *.prom. Metrics of earlier runs stay in the file, and counters are "
         "increased.",
         callback=_set_metrics_file,
-        panel=EVERYWHERE,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
     ),
 ]
 
 
 LogFileOption = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--log-file",
         metavar="FILE",
         help="Append every message of the run to this file, also those that --quiet hides. If logrotate "
         "renames the file, a new one is created. It must be a regular file of this user that nobody else may "
         "write, and no link.",
         callback=_set_log_file,
-        panel=EVERYWHERE,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
     ),
 ]
 LogFormatOption = Annotated[
     LogFormat | None,
-    option(
+    typer.Option(
         "--log-format",
         help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
         callback=_set_log_format,
-        panel=EVERYWHERE,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
     ),
 ]
 LimitFactor = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--limit-factor",
         metavar="N",
         min=1,
@@ -148,19 +153,23 @@ LimitFactor = Annotated[
         "decompressed batch and 8 MiB for a record that is printed. Raise it if an error about your own data "
         "names this option; memory use grows with it. Default: 1.",
         callback=_set_limit_factor,
-        panel=EVERYWHERE,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
     ),
 ]
 LockTimeout = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--lock-timeout",
         metavar="DURATION",
         parser=parse_duration_ms,
         help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
         f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
         callback=_set_lock_timeout,
-        panel=EVERYWHERE,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
     ),
 ]
 
@@ -182,14 +191,9 @@ def until_unlocked(settings: RunSettings, begin: Callable[[], int]) -> int:
                 raise
             if pause_s == _FIRST_PAUSE_S:
                 limit = duration_text(settings.lock_timeout_ms)
-                console_of_run(settings).say(f"{e.message}; waiting for it, at most {limit}")
+                settings.console.say(f"{e.message}; waiting for it, at most {limit}")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-
-
-def console_of_run(settings: RunSettings) -> Console:
-    """Return the receiver of messages about the run as a whole."""
-    return settings.console
 
 
 def record_success(settings: RunSettings, code: int) -> None:
@@ -207,7 +211,7 @@ def record_success(settings: RunSettings, code: int) -> None:
         if settings.command in _ONLY_LOOK:
             return
         where = f"--state-dir {settings.state_dir}"
-        console_of_run(settings).warn(f"{where}: the end of the run could not be stored: {_why(e)}")
+        settings.console.warn(f"{where}: the end of the run could not be stored: {_why(e)}")
 
 
 def _why(error: OSError | TierctlError) -> str:
@@ -216,15 +220,14 @@ def _why(error: OSError | TierctlError) -> str:
 
 
 def record_names(settings: RunSettings) -> None:
-    """Store the names of topics and profiles that the run read, for completion by shells.
+    """Store the names of the topics that the run read, for completion by shells.
 
     If the home directory is missing, read-only or belongs to another user, store nothing and print no
     message.
     """
-    for kind, names in ((StoredNames.TOPICS, settings.topics), (StoredNames.PROFILES, settings.profiles)):
-        if names:
-            with suppress(OSError):
-                store_names(kind, names, settings.environ)
+    if settings.topics:
+        with suppress(OSError):
+            store_topics(settings.profile_in_use, settings.topics, settings.environ)
 
 
 def record_run(settings: RunSettings, code: int, error: BaseException | None) -> None:
@@ -232,9 +235,9 @@ def record_run(settings: RunSettings, code: int, error: BaseException | None) ->
 
     A failure is only a warning: it does not change what the run did, nor its exit code.
     """
-    if isinstance(error, click.exceptions.Exit):
+    if isinstance(error, typer.Exit):
         return
-    console = console_of_run(settings)
+    console = settings.console
     if settings.metrics_file is not None and settings.meter is not None:
         _write_metrics(settings, code, error, console)
     if settings.log is not None:

@@ -4,16 +4,17 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.apply.defaults import THREADS
-from tierctl.cli import options, output_options
-from tierctl.cli.declare import FINDING_KINDS, add, option
+from tierctl.cli import completion, options, output_options
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
+from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import ExitCode
 from tierctl.model.settings.sizes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
@@ -26,119 +27,118 @@ if TYPE_CHECKING:
 
 IsDeep = Annotated[
     bool,
-    option(
+    typer.Option(
         "--deep",
         help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the indexes, "
         "and compare the segment with the logs.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 SamplePercent = Annotated[
     float | None,
-    option(
+    typer.Option(
         "--sample",
         metavar="PERCENT",
         parser=parse_percent,
         help="Fetch a random sample of this percentage of the segments, such as 1%, and check it as --deep "
         "does. Segments that were not read in the last 30 days are preferred.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 BudgetBytes = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--budget",
         metavar="BYTES",
         parser=parse_size,
         help="Fetch random segments up to this total size of their objects, such as 10GB. With --sample, "
         "the sample ends at this size.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 Seed = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--seed",
         metavar="N",
         min=0,
         max=(1 << 32) - 1,
         help="Select the same segments as an earlier run of --sample or --budget, which printed this seed.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 Threads = Annotated[
     int,
-    option(
+    typer.Option(
         "--threads",
         metavar="N",
         min=1,
         max=256,
         help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
         "(TMPDIR).",
-        panel=HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Kinds = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--kind",
         metavar="KIND",
         help="Print only findings of this kind. The run and its exit code stay the same. Repeatable.",
-        completed_from=FINDING_KINDS,
-        panel=options.SHOW,
+        autocompletion=completion.finding_kinds,
+        rich_help_panel=options.SHOW,
     ),
 ]
 
 StateDir = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--state-dir",
         metavar="DIR",
         help="The state directory of sweep, for the log start offsets that sweep raised. verify stores here "
         "which segments --deep and --sample read, and with --plan-out when each orphan was first seen.",
-        panel=options.WHERE,
+        rich_help_panel=options.WHERE,
     ),
 ]
 
 PlanOut = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--plan-out",
         metavar="FILE",
         help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
-        panel=options.APPLY,
+        rich_help_panel=options.APPLY,
     ),
 ]
 AllLogDirs = Annotated[
     bool,
-    option(
+    typer.Option(
         "--all-log-dirs",
         help="With --plan-out: state that the --log-dir options name the log directories of all replicas. A "
         "topic id without a folder in any of them is then deleted, and its objects are orphans. apply "
         "needs this option again.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 OrphanAge = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--orphan-age",
         metavar="DURATION",
         parser=parse_duration_ms,
         help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
         f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `verify`."""
-    add(app, "verify", verify)
+app = new_app()
 
 
+@app.command("verify", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -150,7 +150,7 @@ def register(app: click.Group) -> None:
     options.reading_throttle,
 )
 def verify(
-    ctx: click.Context,
+    ctx: typer.Context,
     deep: IsDeep = False,
     sample_percent: SamplePercent = None,
     budget_bytes: BudgetBytes = None,

@@ -3,10 +3,11 @@
 from dataclasses import asdict, replace
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
+from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.config.options import (
     choice_of_profile,
     files_to_check,
@@ -14,7 +15,6 @@ from tierctl.cli.config.options import (
     options_in_force,
     spark_fields,
 )
-from tierctl.cli.declare import add, add_group, argument
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import Override
 from tierctl.cli.options import with_options
@@ -23,17 +23,19 @@ from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tables
 
-Command = Annotated[
+Words = Annotated[
     list[str] | None,
-    argument(metavar="[COMMAND...]", help="A command of tierctl with its options; default: all commands."),
+    typer.Argument(
+        metavar="[COMMAND...]",
+        help="A command of tierctl with its options; default: all commands.",
+        show_default=False,
+    ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `config` and its commands."""
-    group = add_group(app, "config", "Show the settings in force, and check the files that state them.")
-    add(group, "show", show, allow_interspersed_args=False)
-    add(group, "check", check, needs_valid_settings=False)
+app = new_app(
+    name="config", cls=Group, help="Show the settings in force, and check the files that state them."
+)
 
 
 def settings_files(
@@ -48,8 +50,9 @@ def settings_files(
     """Group: files of settings, and the version of the brokers that read them."""
 
 
+@app.command("show", cls=Command, context_settings={"allow_interspersed_args": False})
 @with_options(settings_files, ..., options.engine, output_options.rows)
-def show(ctx: click.Context, command: Command = None) -> ExitCode:
+def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     """Print every setting in force and the origin of its value.
 
     The value of a tierctl option comes from the command line, else from the environment (TIERCTL_...), else
@@ -75,8 +78,9 @@ def show(ctx: click.Context, command: Command = None) -> ExitCode:
     return ExitCode.OK
 
 
-@with_options(settings_files, ..., options.engine, output_options.rows)
-def check(ctx: click.Context) -> ExitCode:
+@app.command("check", cls=Command)
+@with_options(settings_files, ..., options.engine, output_options.rows, needs_valid_settings=False)
+def check(ctx: typer.Context) -> ExitCode:
     """Check tierctl.toml and files of broker, client and topic settings; report every problem.
 
     The files are those that the options name, and those that a profile of tierctl.toml names. Exit 0 if there

@@ -1,4 +1,4 @@
-"""The values of options with their origins: what click itself resolves, in its order of precedence."""
+"""The values of options with their origins: what Typer resolves, in its order of precedence."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import click
-from click.core import ParameterSource
+import typer
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.help.node import settings_key
+from tierctl.cli.app import Command, ProfileValues, leaves, load, named_command, why_refused
 from tierctl.cli.request import request_of
+from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.profiles import ProfilesFile
 from tierctl.cli.settings.run import RunSettings
-from tierctl.errors import TierctlError, UsageError
+from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -29,40 +29,36 @@ _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "version"})
 """Options that are no settings, and the options that select tierctl.toml and its profile."""
 
 
-def named_command(root: click.Command, words: Sequence[str]) -> tuple[click.Command, list[str]]:
-    """Return the command, or the group, that the first of `words` name, and the other words."""
-    command, left = root, list(words)
-    while isinstance(command, click.Group) and left and left[0] in command.commands:
-        command = command.commands[left.pop(0)]
-    return command, left
+def context_of(ctx: typer.Context, words: Sequence[str], command: Any) -> typer.Context:
+    """Return a context of a command, whose words are given, below that of `ctx`; nothing is parsed."""
+    above = ctx.find_root()
+    for word in words[:-1]:
+        above = typer.Context(load(word), parent=above, info_name=word)
+    return typer.Context(
+        command, parent=above, info_name=words[-1], default_map=ProfileValues(ctx.obj, command)
+    )
 
 
-def contexts(ctx: click.Context, command: click.Command | None = None) -> Iterator[click.Context]:
-    """Yield a context of each command below that of `ctx`, or of `command` only; nothing is parsed."""
-    if isinstance(ctx.command, click.Group):
-        for name, child in ctx.command.commands.items():
-            yield from contexts(click.Context(child, parent=ctx, info_name=name), command)
-    elif command is None or ctx.command is command:
-        yield ctx
-
-
-def parsed(root: click.Context, command: click.Command, arguments: Sequence[str]) -> click.Context:
+def parsed(
+    root: typer.Context, words: Sequence[str], command: Any, arguments: Sequence[str]
+) -> typer.Context:
     """Return the context of a command after parsing its arguments, with the defaults of its profile."""
-    (of_command,) = contexts(root, command)
-    return command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
+    above = context_of(root, words, command).parent
+    return command.make_context(words[-1], list(arguments), parent=above)  # type: ignore[no-any-return]
 
 
-def parsed_for_later(ctx: click.Context, command: click.Command, arguments: Sequence[str]) -> click.Context:
+def parsed_for_later(
+    ctx: typer.Context, words: Sequence[str], command: Any, arguments: Sequence[str]
+) -> typer.Context:
     """Return the context of a command that runs later, with the profile that its arguments choose.
 
     Raise UsageError for a problem in that profile, in its tierctl.toml, or in the environment.
     """
-    root = ctx.find_root()
-    given = parsed(root, command, arguments)
+    given = parsed(ctx, words, command, arguments)
     if isinstance(ctx.obj, RunSettings):
         # The arguments may name another profile or another tierctl.toml than those of this run.
         ctx.obj.read_again()
-        given = parsed(root, command, arguments)
+        given = parsed(ctx, words, command, arguments)
         ctx.obj.require_valid()
     return given
 
@@ -74,7 +70,7 @@ _FROM_TIER = frozenset({"rebuild", "restore"})
 
 
 def check_names(
-    given: click.Context, params: Mapping[str, Any], command: str, progress: Progress, *, is_asked: bool
+    given: typer.Context, params: Mapping[str, Any], command: str, progress: Progress, *, is_asked: bool
 ) -> None:
     """Raise the error that a command would end with because of a name in its options.
 
@@ -96,7 +92,7 @@ def check_names(
         progress.note("the topics in the command were not checked: they are those of the tier")
 
 
-def _check_names(given: click.Context, progress: Progress, **more: Any) -> None:
+def _check_names(given: typer.Context, progress: Progress, **more: Any) -> None:
     own = {"state_dir": None, "engine": EngineName.LOCAL, "meter": None}
     result = commands.check_names(request_of(commands.NamesRequest, given, **own, **more), progress)
     if result.unchecked is not None:
@@ -111,7 +107,7 @@ def choosing_profile(arguments: Sequence[str], *, file: Path | None, profile: st
 
 
 def options_in_force(
-    found: Sequence[click.Context], typed: Mapping[str, Any], settings: RunSettings
+    found: Sequence[typer.Context], typed: Mapping[str, Any], settings: RunSettings
 ) -> list[commands.OptionValue]:
     """Return the options of commands that have a value; `typed` has those of the command line by name."""
     values: dict[tuple[str, str, Origin], commands.OptionValue] = {}
@@ -120,13 +116,13 @@ def options_in_force(
     for ctx in found:
         name = ctx.command_path.partition(" ")[2]
         for param in _options(ctx):
-            key = settings_key(param.opts)
+            key = option_key(param.opts)
             having.setdefault(key, set()).add(name)
             value, source = param.consume_value(ctx, typed)
             text = _text(value)
             if text is None:
                 continue
-            origin = _origin(param, key, source, settings)
+            origin = _origin(param, key, source.name, settings)
             at = (key, text, origin)
             by_value.setdefault(at, []).append(name)
             values[at] = commands.OptionValue(
@@ -144,12 +140,12 @@ def options_in_force(
     ]
 
 
-def _options(ctx: click.Context) -> Iterator[click.Option]:
-    params = ctx.command.get_params(ctx)
-    return (each for each in params if isinstance(each, click.Option) and each.name not in _NOT_LISTED)
+def _options(ctx: typer.Context) -> Iterator[Any]:
+    params = ctx.command.params
+    return (each for each in params if each.param_type_name == "option" and each.name not in _NOT_LISTED)
 
 
-def choice_of_profile(ctx: click.Context, settings: RunSettings) -> list[commands.OptionValue]:
+def choice_of_profile(ctx: typer.Context, settings: RunSettings) -> list[commands.OptionValue]:
     """Return the tierctl.toml and the profile in use, which choose the values of the other options."""
     file = settings.profiles_file
     if file is None:
@@ -164,27 +160,28 @@ def choice_of_profile(ctx: click.Context, settings: RunSettings) -> list[command
     found = []
     for key, (value, in_file) in stated.items():
         name = key.replace("-", "_")
-        sources = {each.get_parameter_source(name) for each in (ctx, ctx.find_root())}
+        sources = {getattr(each.get_parameter_source(name), "name", None) for each in (ctx, ctx.find_root())}
         origin = in_file or Origin(source=SettingSource.DEFAULT)
-        if ParameterSource.COMMANDLINE in sources:
+        if "COMMANDLINE" in sources:
             origin = Origin(source=SettingSource.OPTION, name=f"--{key}")
-        elif ParameterSource.ENVIRONMENT in sources:
+        elif "ENVIRONMENT" in sources:
             origin = Origin(source=SettingSource.ENVIRONMENT, name=f"TIERCTL_{name.upper()}")
         found.append(commands.OptionValue(key=key, value=value, origin=origin))
     return found
 
 
-def _origin(param: click.Option, key: str, source: ParameterSource, settings: RunSettings) -> Origin:
-    if source is ParameterSource.COMMANDLINE:
+def _origin(param: Any, key: str, source: str, settings: RunSettings) -> Origin:
+    """Return the origin of an option's value; `source` is the name of Typer's ParameterSource."""
+    if source == "COMMANDLINE":
         return Origin(source=SettingSource.OPTION, name=max(param.opts, key=len))
-    if source is ParameterSource.ENVIRONMENT:
+    if source == "ENVIRONMENT":
         return Origin(source=SettingSource.ENVIRONMENT, name=str(param.envvar))
-    in_profile = settings.origin(key) if source is ParameterSource.DEFAULT_MAP else None
+    in_profile = settings.origin(key) if source == "DEFAULT_MAP" else None
     return in_profile or Origin(source=SettingSource.DEFAULT)
 
 
 def _text(value: Any) -> str | None:
-    """Return the value of an option as text; None for an option without a value, also for click's own."""
+    """Return the value of an option as text; None for an option without a value, also for Typer's own."""
     match value:
         case () | []:
             return None
@@ -200,7 +197,7 @@ def _text(value: Any) -> str | None:
 
 
 def profile_problems(
-    file: ProfilesFile, found: Sequence[click.Context], asked: str | None
+    file: ProfilesFile, found: Sequence[typer.Context], asked: str | None
 ) -> Iterator[SettingProblem]:
     """Yield every problem of tierctl.toml; `found` are contexts of all commands, whose options it states."""
     yield from file.problems
@@ -224,49 +221,46 @@ def profile_problems(
                 )
 
 
-def _refusal(key: str, value: Any, found: Sequence[click.Context]) -> str | None:
+def _refusal(key: str, value: Any, found: Sequence[typer.Context]) -> str | None:
     """Return why no command accepts `value` for the option `key`; None if one does."""
     message = None
     for ctx in found:
         for param in _options(ctx):
-            if settings_key(param.opts) != key:
+            if option_key(param.opts) != key:
                 continue
-            if isinstance(value, list) and not param.multiple:
-                message = "the option takes one value, not a list"
-                continue
-            try:
-                given = [value] if param.multiple and not isinstance(value, list) else value
-                param.type_cast_value(ctx, given)
-            except click.ClickException as e:
-                message = e.message.replace("\n", " ")
-            except TierctlError as e:
-                message = e.message
-            else:
+            message = why_refused(param, value)
+            if message is None:
                 return None
     return message
 
 
 def in_force(
-    ctx: click.Context, words: Sequence[str]
-) -> tuple[list[click.Context], dict[str, Any], commands.ConfigRequest]:
+    ctx: typer.Context, words: Sequence[str]
+) -> tuple[list[typer.Context], dict[str, Any], commands.ConfigRequest]:
     """Return the contexts of the commands that are shown, their typed options, and the request."""
-    root = ctx.find_root()
     if not words:
         typed = {name: value for name, value in ctx.params.items() if options.is_typed(ctx, name)}
-        return list(contexts(root)), typed, request_of(commands.ConfigRequest, ctx)
-    command, arguments = named_command(root.command, words)
-    if isinstance(command, click.Group):
+        return list(contexts(ctx)), typed, request_of(commands.ConfigRequest, ctx)
+    command, arguments = named_command(words)
+    if not isinstance(command, Command):
         raise UsageError(
             f"{' '.join(words[:2])}: no command of tierctl", hint="as in: tierctl config show sweep"
         )
-    (of_command,) = contexts(root, command)
+    path = words[: len(words) - len(arguments)]
+    of_command = context_of(ctx, path, command)
     typed, _, _ = command.make_parser(of_command).parse_args(list(arguments))
-    request = request_of(commands.ConfigRequest, parsed(root, command, arguments))
+    request = request_of(commands.ConfigRequest, parsed(ctx, path, command, arguments))
     return [of_command], typed, request
 
 
+def contexts(ctx: typer.Context) -> Iterator[typer.Context]:
+    """Yield a context of each command; nothing is parsed."""
+    for words, command in leaves():
+        yield context_of(ctx, words, command)
+
+
 def spark_fields(
-    ctx: click.Context, settings: RunSettings, of_command: Mapping[str, Any] | None = None
+    ctx: typer.Context, settings: RunSettings, of_command: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the fields of ConfigRequest that state whether and with which settings Spark is started.
 
@@ -282,14 +276,14 @@ def spark_fields(
     for param in _options(ctx):
         name = str(param.name)
         if name in {"master", "spark_conf"}:
-            source = ctx.get_parameter_source(name) or ParameterSource.DEFAULT
+            source = getattr(ctx.get_parameter_source(name), "name", "DEFAULT")
             if name in typed:
-                source, fields[name] = ParameterSource.COMMANDLINE, typed[name]
-            origins[name] = _origin(param, settings_key(param.opts), source, settings)
+                source, fields[name] = "COMMANDLINE", typed[name]
+            origins[name] = _origin(param, option_key(param.opts), source, settings)
     return fields | {"origins": origins}
 
 
-def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesToCheck:
+def files_to_check(ctx: typer.Context, settings: RunSettings) -> commands.FilesToCheck:
     """Return the files that profiles name, and the problems of tierctl.toml and of the environment."""
     problems = list(settings.environment_problems())
     file, error = settings.profiles_file, settings.unreadable
@@ -306,7 +300,7 @@ def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesT
             )
         )
     if file is not None:
-        problems += profile_problems(file, list(contexts(ctx.find_root())), settings.profile)
+        problems += profile_problems(file, list(contexts(ctx)), settings.profile)
         for name, path in _named_files(file.profiles.values()):
             named[name].append(path)
     return commands.FilesToCheck(problems=problems, profiles=file.path if file else None, **named)

@@ -1,12 +1,22 @@
 """Read the examples of commands from examples.toml, and the questions of operators from questions.toml."""
 
+import re
+import textwrap
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-
-from tierctl.cli.help.node import Example
+from typing import NamedTuple
 
 _FILE = Path(__file__).with_name("examples.toml")
 _QUESTIONS = Path(__file__).with_name("questions.toml")
+_NO_BREAK = "\0"
+
+
+class Example(NamedTuple):
+    """A command line and a description of what it does."""
+
+    text: str
+    command: str
 
 
 def examples() -> dict[str, tuple[Example, ...]]:
@@ -26,3 +36,19 @@ def _tables(file: Path) -> dict[str, dict[str, str]]:
 
 def _examples(table: dict[str, str]) -> tuple[Example, ...]:
     return tuple(Example(text=text, command=command) for text, command in table.items())
+
+
+def command_lines(command: str, width: int) -> Iterator[str]:
+    """Yield a command line after a prompt; if it is too long, as several lines that a shell reads as one."""
+    most = width - 4
+
+    def joined(pair: re.Match[str]) -> str:
+        return _NO_BREAK.join(pair.groups()) if len(pair[0]) <= most else pair[0]
+
+    # An option and its value stay on one line, if they fit.
+    text = re.sub(r"(?<= )(--[\w-]+) ([^-\s]\S*)", joined, f"$ {command}")
+    lines = textwrap.wrap(text, most, break_long_words=False, break_on_hyphens=False)
+    last = len(lines) - 1
+    for i, line in enumerate(lines):
+        continued = " \\" if i < last else ""
+        yield f"{'  ' if i else ''}{line.replace(_NO_BREAK, ' ')}{continued}"

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tierctl import __version__
+from tierctl.cli.completion import FOLDER
 from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
 from tierctl.cli.docs.manual_pages import manual_pages, names
 from tierctl.cli.docs.messages import sections
 from tierctl.cli.docs.roff import escaped, tagged
-from tierctl.cli.help.node import Node, Option
-from tierctl.cli.help.stored_names import FOLDER
+from tierctl.cli.docs.tree import Node, Option
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode
@@ -176,10 +176,10 @@ def _settings() -> Iterator[str]:
         ),
     )
     yield from tagged(
-        escaped(f"~/.cache/{FOLDER}/topics, profiles"),
+        escaped(f"~/.cache/{FOLDER}/PROFILE"),
         escaped(
-            "Names of topics and profiles that the last run read, from which shells complete --topic and "
-            "--profile. XDG_CACHE_HOME replaces ~/.cache."
+            "Names of the topics that the last run with this profile read, from which shells complete "
+            "--topic. XDG_CACHE_HOME replaces ~/.cache."
         ),
     )
 

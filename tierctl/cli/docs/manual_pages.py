@@ -10,8 +10,7 @@ from typing import Final
 
 from tierctl import __version__
 from tierctl.cli.docs.roff import escaped, from_markdown
-from tierctl.cli.docs.tree import tree
-from tierctl.cli.main import build
+from tierctl.cli.docs.tree import command_tree
 from tierctl.errors import ExitCode
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
@@ -118,7 +117,7 @@ def _engines(_: str) -> Iterator[str]:
 def _typed(_: str) -> Iterator[str]:
     """Yield every option that only the command line gives, with its commands."""
     found: dict[str, list[str]] = {}
-    for node in tree(build()).walk():
+    for node in command_tree().walk():
         for option in node.options if not node.children else ():
             if option.is_typed_only:
                 found.setdefault(max(option.names, key=len), []).append(" ".join(node.path))

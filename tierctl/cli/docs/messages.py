@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tierctl.cli.help.node import Node
+from tierctl.cli.docs.tree import Node
 from tierctl.errors import ExitCode
 
 

@@ -1,38 +1,43 @@
-"""Write completions/, man/, the schema files, commands.json, and the README's table of questions.
+"""Write completions/, man/, the schema files, and the README's table of questions.
 
 `python -m tierctl.cli.docs.write [DIR]`; DIR is the project.
 """
 
 import json
+import os
+import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
+from tierctl.cli.app import GROUPS
 from tierctl.cli.docs import man as docs_man
 from tierctl.cli.docs.picture import picture
 from tierctl.cli.docs.readme import readme
-from tierctl.cli.docs.tree import tree
-from tierctl.cli.help import shells as docs_shells
-from tierctl.cli.help.node import COMMANDS_FILE
-from tierctl.cli.main import GROUPS, build
+from tierctl.cli.docs.tree import command_tree
 from tierctl.report.schemas import schemas
 
 SCHEMA_FILES = Path("tierctl", "report", "schema_files")
 PICTURE = Path("man", "tierctl.svg")
+_SHELLS: Final = {"bash": "tierctl.bash", "zsh": "_tierctl", "fish": "tierctl.fish"}
+"""The shells, with the names of their scripts."""
 
 
 def files() -> dict[Path, str]:
     """Return the text of every file by its path in the project."""
-    root = tree(build())
-    completions = {Path("completions", name): text for name, text in docs_shells.scripts(root).items()}
-    pages = {Path("man", name): text for name, text in docs_man.pages(root).items()}
-    commands = json.dumps(asdict(root), indent=1) + "\n"
+    completions = {Path("completions", name): _completion(shell) for shell, name in _SHELLS.items()}
+    pages = {Path("man", name): text for name, text in docs_man.pages(command_tree()).items()}
     described = {
         SCHEMA_FILES / name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas().items()
     }
-    others = {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands, Path("README.md"): readme()}
-    others[PICTURE] = picture(GROUPS)
-    return completions | pages | described | others
+    return completions | pages | described | {Path("README.md"): readme(), PICTURE: picture(GROUPS)}
+
+
+def _completion(shell: str) -> str:
+    """Return the completion script that Typer generates for a shell."""
+    command = [sys.executable, "-P", "-m", "tierctl"]
+    environ = os.environ | {"_TIERCTL_COMPLETE": f"source_{shell}"}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
 
 
 def write(folder: Path) -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
@@ -18,18 +18,16 @@ from tierctl.report import tables
 
 OutputFile = Annotated[
     Path,
-    option(
+    typer.Option(
         "--output-file",
         metavar="FILE",
         help="The YAML file to write. An existing file is replaced atomically.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `backup-config`."""
-    add(app, "backup-config", backup_config)
+app = new_app()
 
 
 def _where(
@@ -41,8 +39,9 @@ def _where(
     """Group: the cluster and the topics that are saved."""
 
 
+@app.command("backup-config", cls=Command)
 @with_options(_where, ..., options.engine, rows)
-def backup_config(ctx: click.Context, output_file: OutputFile) -> ExitCode:
+def backup_config(ctx: typer.Context, output_file: OutputFile) -> ExitCode:
     """Save the topic ids and settings of a running cluster that a tier's objects do not contain.
 
     The YAML file has each topic's name, id, number of partitions, and the settings of the topic itself. With

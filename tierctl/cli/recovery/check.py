@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
-from tierctl.cli.declare import option
 from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import typed_option
 from tierctl.cli.request import request_of
@@ -18,62 +17,62 @@ CHECK = "With --check"
 
 Check = Annotated[
     bool,
-    option(
+    typer.Option(
         "--check",
         help="Restore nothing; compare what running brokers serve with the objects of the tier.",
-        panel=CHECK,
+        rich_help_panel=CHECK,
     ),
 ]
 Before = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--before",
         metavar="FILE",
         help="A listing of the tier that --listing-out wrote before the brokers started. Each of its "
         "objects must still exist.",
-        panel=CHECK,
+        rich_help_panel=CHECK,
     ),
 ]
 ListingOut = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--listing-out",
         metavar="FILE",
         help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, only "
         "the listing is written.",
-        panel=CHECK,
+        rich_help_panel=CHECK,
     ),
 ]
 BrokerLog = Annotated[
     list[Path] | None,
-    option(
+    typer.Option(
         "--broker-log",
         metavar="FILE",
         help="The server.log of a broker since its start, which must not contain a deletion of a segment. "
         "Repeatable.",
-        panel=CHECK,
+        rich_help_panel=CHECK,
     ),
 ]
 ElectionTimeout = Annotated[
     int | None,
-    option(
+    typer.Option(
         "--election-timeout",
         metavar="DURATION",
         parser=parse_duration_ms,
         help="Keep consumers at positions in several leader epochs, wait at most this long for you to elect "
         "new leaders of all partitions, and then continue to read. tierctl elects no leader itself. The time "
         f"is written as {DURATION_FORMS}.",
-        panel=CHECK,
+        rich_help_panel=CHECK,
     ),
 ]
 Produce = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--produce",
         metavar="TOPIC",
         help="Write two records with new producers to each checked partition of TOPIC, one of them in a "
         "transaction. Consumers of the topic receive these records.",
-        panel=CHECK,
+        rich_help_panel=CHECK,
     ),
 ]
 _OWN = ("before", "listing_out", "broker_log", "election_timeout_ms", "produce")
@@ -103,7 +102,7 @@ def checking(
     """Group: the checks of `--check`."""
 
 
-def require_consistent(ctx: click.Context, *, check: bool) -> None:
+def require_consistent(ctx: typer.Context, *, check: bool) -> None:
     """Raise UsageError for typed options that cannot be used with `--check`, or only with it."""
     wrong = typed_option(ctx, _OF_OTHERS if check else _OWN)
     if wrong and check:
@@ -112,7 +111,7 @@ def require_consistent(ctx: click.Context, *, check: bool) -> None:
         raise UsageError(f"{wrong} needs --check", hint="add it, or leave the option out")
 
 
-def show_check(ctx: click.Context, metadata: str | None) -> ExitCode:
+def show_check(ctx: typer.Context, metadata: str | None) -> ExitCode:
     """Make the checks and print their results; return the exit code."""
     printer = Printer.of(ctx, RESTORE_CHECKS)
     request = request_of(commands.RestoreCheckRequest, ctx, metadata=metadata)

@@ -2,20 +2,21 @@
 
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
+from tierctl.cli.typed_only import TYPED_ONLY
 
 LogStart = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--log-start",
         metavar="tier|disk|OFFSET",
         help="Log start offset for partitions whose log start offset a broker may have raised because it "
@@ -24,28 +25,27 @@ LogStart = Annotated[
         "--topic and --partition. Both write the checkpoint files of every replica. disk: keep the raised "
         "offset, and leave out the segments below it. Without this option such partitions are refused "
         "(exit 4).",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 AfterHole = Annotated[
     bool,
-    option(
+    typer.Option(
         "--after-hole",
         help="Where the objects do not tell what became of the offsets between two segments (compacted, cut "
         "off, or those of a lost segment), begin the log after them; the segments below are left. Without "
         "this option such partitions are left out (exit 7).",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `rebuild`."""
-    add(app, "rebuild", rebuild)
+app = new_app()
 
 
+@app.command("rebuild", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -57,7 +57,7 @@ def register(app: click.Group) -> None:
     options.reading_throttle,
 )
 def rebuild(
-    ctx: click.Context,
+    ctx: typer.Context,
     log_start: LogStart = None,
     after_hole: AfterHole = False,
     metadata_partitions: own.MetadataPartitions = None,

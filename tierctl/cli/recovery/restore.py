@@ -3,17 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.recovery import check as after
 from tierctl.cli.request import request_of
+from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.location import DERIVED
 from tierctl.model.times import parse_time_ms
@@ -21,118 +22,121 @@ from tierctl.read.record_rows import KEY_FORMS
 
 Metadata = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--metadata",
         metavar="URI",
         help="The metadata topic of the tier, as for fetch. Without this option, or with the value none, "
         "the metadata is derived from the objects of the tier. With --check: the metadata topic of the "
         "brokers that are checked.",
-        panel=options.WHERE,
+        rich_help_panel=options.WHERE,
     ),
 ]
 Materialise = Annotated[
     bool,
-    option(
+    typer.Option(
         "--materialise",
         help="Write the records as the local log of a new topic, into the --log-dir of stopped brokers.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 Into = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--into",
         metavar="DIR",
         help="Restore the topics, under their old ids, on a node that was formatted and never started. DIR "
         "is the metadata log directory (metadata.log.dir) of its controller; --log-dir names the log "
         "directories of its broker. If the server.properties in --config names several controllers, the "
         "output states which file each of them needs.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 NewIds = Annotated[
     bool,
-    option(
+    typer.Option(
         "--new-ids",
         help="Restore topics that were created again in a cluster whose brokers are stopped: the store "
         "copies the objects of the lost topics of the same names, under the new ids.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 FromId = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--from-id",
         metavar="ID",
         help="With --new-ids: the id of the lost topic, if the tier has objects of several topics with its "
         "name. Repeatable.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 AssumeEnabled = Annotated[
     bool,
-    option(
+    typer.Option(
         "--assume-enabled",
         help="With --new-ids: assume remote.storage.enable=true for the new topics if there is no "
         "--topic-configs.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 TopicsFile = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--topics-file",
         metavar="FILE",
         help="With --into: the YAML file that backup-config wrote, with topic ids, numbers of partitions "
         "and settings. Settings in --topic-configs take precedence.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 DeletesAreDenied = Annotated[
     bool,
-    option(
+    typer.Option(
         "--deletes-are-denied",
         help="With --into: assume that nobody, brokers included, can delete objects of the tier now. "
         "Without this option tierctl requires that the bucket has versioning, or that it denies the "
         "deletion of a test object that tierctl writes.",
-        panel=options.APPLY,
-        is_typed_only=True,
+        rich_help_panel=options.APPLY,
     ),
+    TYPED_ONLY,
 ]
 PublishLater = Annotated[
     bool,
-    option(
+    typer.Option(
         "--publish-later",
         help="With --into, from Kafka 3.9 on: do not write the metadata topic. Publish the events with "
         "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 CopyOfObjects = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--copy-of-objects",
         metavar="URI",
         help="With --into: a copy of the tier. tierctl requires that it has every object, with the same "
         "size.",
-        panel=options.APPLY,
-        is_typed_only=True,
+        rich_help_panel=options.APPLY,
     ),
+    TYPED_ONLY,
 ]
 AsTopic = Annotated[
     str | None,
-    option(
-        "--as", metavar="NAME", help="Name of the new topic. Default: the old name.", panel=options.DECIDE
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="Name of the new topic. Default: the old name.",
+        rich_help_panel=options.DECIDE,
     ),
 ]
 AsId = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--as-id",
         metavar="ID",
         help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 
@@ -144,25 +148,25 @@ def _until(text: str) -> str:
 
 Until = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--until",
         metavar="TIME|TOPIC-PARTITION=OFFSET",
         parser=_until,
         help="End each log before the first record that is later than TIME, or one partition's log before "
         f"OFFSET. Repeatable. TIME is {options.TIME_FORMS}.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 AfterHole = Annotated[
     bool,
-    option(
+    typer.Option(
         "--after-hole",
         help="If the segments of a partition have a hole, restore the records after the last hole. Without "
         "this option such partitions are refused (exit 4).",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 
 
@@ -173,45 +177,44 @@ def _absolute(text: str) -> str:
 
 WithoutKeys = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--without-keys",
         metavar="FILE",
         parser=_absolute,
         help="With --materialise: write the records with these keys without key, value and headers, at "
         f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
         "--left-out and --sign-with.",
-        panel=options.DECIDE,
-        is_typed_only=True,
+        rich_help_panel=options.DECIDE,
     ),
+    TYPED_ONLY,
 ]
 LeftOut = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--left-out",
         metavar="DIR",
         parser=_absolute,
         help="With --without-keys: folder for the lists of the erased records, one list and its signature "
         "per new partition. A list has the SHA-256 of the keys.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 SignWith = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--sign-with",
         metavar="FILE",
         parser=_absolute,
         help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a password.",
-        panel=options.DECIDE,
+        rich_help_panel=options.DECIDE,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `restore`."""
-    add(app, "restore", restore)
+app = new_app()
 
 
+@app.command("restore", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -225,7 +228,7 @@ def register(app: click.Group) -> None:
     options.reading_throttle,
 )
 def restore(
-    ctx: click.Context,
+    ctx: typer.Context,
     metadata: Metadata = None,
     topic_configs: options.TopicConfigs = None,
     materialise: Materialise = False,
@@ -330,7 +333,7 @@ _OPTIONS_OF = {
 _NAME_OF = {way: way.removeprefix("--").replace("-", "_") for way in _OPTIONS_OF}
 
 
-def _require_effect(ctx: click.Context, chosen: str) -> None:
+def _require_effect(ctx: typer.Context, chosen: str) -> None:
     """Raise UsageError for a typed option that has an effect only with other ways to restore."""
     others = [name for names in _OPTIONS_OF.values() for name in names if name not in _OPTIONS_OF[chosen]]
     for name in others:

@@ -1,8 +1,4 @@
-"""`tierctl report`: sizes, growth and expirations as tables, or everything about a tier as one page.
+"""Sizes, growth and expirations as tables, or everything about a tier as one page.
 
-Exports `register`.
+Exports nothing: `command` has the command.
 """
-
-from tierctl.cli.report.command import register
-
-__all__ = ["register"]

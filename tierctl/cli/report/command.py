@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, option
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import TablesPrinter, console_of, summarize
 from tierctl.cli.options import with_options
 from tierctl.cli.report import what_if as change
@@ -26,31 +26,30 @@ _COLUMNS = {
 _OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "tables")
 Html = Annotated[
     Path | None,
-    option(
+    typer.Option(
         "--html",
         metavar="FILE",
         help="Write one HTML page to this file instead; it needs no network and no other file. An existing "
         "report is replaced atomically; any other existing file is refused.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 ShowOption = Annotated[
     Show | None,
-    option(
+    typer.Option(
         "--show",
         help="Print only these rows: sizes by topic and age, growth by day, or the next 1000 segments that "
         "expire; with --what-if, the changes by topic, or the consumer groups that would lose records. "
         "Default: tables of all of them; json, jsonl and csv print the sizes, or the changes.",
-        panel=options.SHOW,
+        rich_help_panel=options.SHOW,
     ),
 ]
 
 
-def register(app: click.Group) -> None:
-    """Add `report`."""
-    add(app, "report", report)
+app = new_app()
 
 
+@app.command("report", cls=Command)
 @with_options(
     options.where,
     options.private_keys,
@@ -61,7 +60,7 @@ def register(app: click.Group) -> None:
     options.engine,
 )
 def report(
-    ctx: click.Context,
+    ctx: typer.Context,
     html: Html = None,
     show: ShowOption = None,
     what_if: change.Changes = None,
@@ -107,7 +106,7 @@ def report(
     return made.exit_code
 
 
-def _check(ctx: click.Context, html: Path | None, show: Show | None, *, is_change: bool) -> None:
+def _check(ctx: typer.Context, html: Path | None, show: Show | None, *, is_change: bool) -> None:
     """Raise UsageError for options that exclude each other, or that need --what-if."""
     if html is not None and show is not None:
         raise UsageError(

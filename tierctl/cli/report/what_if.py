@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
-import click
+import typer
 
 from tierctl import commands
-from tierctl.cli.declare import option
 from tierctl.cli.display import TablesPrinter, console_of, summarize
 from tierctl.cli.report.show import Show
 from tierctl.cli.request import request_of
@@ -18,50 +17,50 @@ _COLUMNS = {Show.CHANGES: tier_tables.WHAT_IF, Show.GROUPS: tier_tables.GROUP_LO
 _WHAT_IF = "What if"
 Changes = Annotated[
     list[str] | None,
-    option(
+    typer.Option(
         "--what-if",
         metavar="TOPIC.SETTING=VALUE",
         help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
         "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. "
         "Times such as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later "
         "change of the same setting replaces an earlier one.",
-        panel=_WHAT_IF,
+        rich_help_panel=_WHAT_IF,
     ),
 ]
 PricePerGbMonth = Annotated[
     float | None,
-    option(
+    typer.Option(
         "--price-per-gb-month",
         metavar="PRICE",
         min=0,
         help="With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency.",
-        panel=_WHAT_IF,
+        rich_help_panel=_WHAT_IF,
     ),
 ]
 PricePer1000Requests = Annotated[
     float | None,
-    option(
+    typer.Option(
         "--price-per-1000-requests",
         metavar="PRICE",
         min=0,
         help="With --what-if: the price of a thousand requests that store or delete objects.",
-        panel=_WHAT_IF,
+        rich_help_panel=_WHAT_IF,
     ),
 ]
 Tables = Annotated[
     str | None,
-    option(
+    typer.Option(
         "--tables",
         metavar="URI",
         help="With --what-if: read the tables that 'pipeline run' wrote to this --warehouse instead of the "
         "metadata topic. With --engine spark, each executor decides for some of the metadata "
         "partitions.",
-        panel=_WHAT_IF,
+        rich_help_panel=_WHAT_IF,
     ),
 ]
 
 
-def print_what_if(ctx: click.Context, show: Show | None) -> ExitCode:
+def print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
     """Print the results of the changes that the command line states; return the exit code."""
     printer = TablesPrinter.of(ctx, _COLUMNS, show)
     found = commands.what_if(request_of(commands.WhatIfRequest, ctx), console_of(ctx))

@@ -10,11 +10,12 @@ The keys of a profile are option names, with - or _. The command line and the en
 """
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tierctl.cli.settings.keys import OptionKeys
 from tierctl.errors import UsageError
 from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.stated import Origin, SettingSource
@@ -84,11 +85,10 @@ class ProfilesFile:
         return Origin(source=SettingSource.PROFILE, file=self.path, line=line)
 
 
-def read_profiles(file: Path, option_keys: Collection[str], typed_only: Collection[str] = ()) -> ProfilesFile:
-    """Read tierctl.toml to its end; `option_keys` are the names that a profile may have, with underscores.
+def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
+    """Read tierctl.toml to its end; `keys` states what a profile may have.
 
-    `typed_only` are the names of options that only the command line may give. Raise UsageError if the file
-    can't be read.
+    Raise UsageError if the file can't be read.
     """
     try:
         size = file.stat().st_size
@@ -103,7 +103,7 @@ def read_profiles(file: Path, option_keys: Collection[str], typed_only: Collecti
     except OSError as e:
         raise UsageError(f"{file}: {e.strerror}") from e
     parsed = parse_toml(text)
-    reader = _Reader(file, option_keys, typed_only)
+    reader = _Reader(file, keys)
     for entry in parsed.entries:
         reader.take(entry)
     return ProfilesFile(
@@ -133,10 +133,9 @@ def _of_toml(file: Path, problem: TomlProblem) -> SettingProblem:
 class _Reader:
     """Sorts the entries of the file into profiles and problems."""
 
-    def __init__(self, file: Path, option_keys: Collection[str], typed_only: Collection[str]) -> None:
+    def __init__(self, file: Path, keys: OptionKeys) -> None:
         self._file = file
-        self._typed_only = typed_only
-        self._keys = option_keys
+        self._keys = keys
         self.chosen: ProfileValue | None = None
         self.profiles: dict[str, dict[str, ProfileValue]] = {}
         self.problems: list[SettingProblem] = []
@@ -145,8 +144,8 @@ class _Reader:
     def take(self, entry: TomlEntry) -> None:
         """Add one entry of the file."""
         top, *rest = entry.path
-        keys = (_key(name) for name in (top, *rest[1:2]))
-        typed = next((key for key in keys if key in self._typed_only), None)
+        keys = [_key(name) for name in (top, *rest[1:2]) if name not in _TOP_LEVEL]
+        typed = next(filter(self._keys.is_typed_only, keys), None)
         if typed is not None:
             # Checked in all profiles, not only in the one in use.
             stated = f"{typed.replace('_', '-')} = {str(entry.value).lower()}"
@@ -174,7 +173,7 @@ class _Reader:
     def _take_value(self, profile: dict[str, ProfileValue], entry: TomlEntry) -> Iterator[SettingProblem]:
         key = _key(entry.path[2])
         text = _text_of({} if len(entry.path) > 3 else entry.value)
-        if key not in self._keys:
+        if not self._keys.is_setting(key):
             yield self._unknown(entry, key)
         elif text is None:
             yield self._wrong(
@@ -196,7 +195,7 @@ class _Reader:
         )
 
     def _unknown(self, entry: TomlEntry, key: str) -> SettingProblem:
-        nearest = next(iter(difflib.get_close_matches(key, self._keys, n=1)), None)
+        nearest = self._keys.nearest(key)
         return self._problem(
             entry,
             ProblemKind.UNKNOWN_SETTING,
@@ -252,7 +251,7 @@ def _key(name: str) -> str:
 
 
 def _text_of(value: Any) -> Any:
-    """Return numbers as text, as on the command line, so that click converts both in the same way.
+    """Return numbers as text, as on the command line, so that Typer converts both in the same way.
 
     None for a value of another type.
     """

@@ -1,14 +1,16 @@
 """The settings of one run: the profile in use, the environment, and options that every command has."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tierctl.cli.settings.keys import OptionKeys
 from tierctl.cli.settings.profiles import (
+    DEFAULT_PROFILE,
     FILE_NAME,
     ProfilesFile,
     ProfileValue,
@@ -18,16 +20,15 @@ from tierctl.cli.settings.profiles import (
 from tierctl.errors import UsageError
 from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.stated import Origin
+from tierctl.model.uris import require_no_credentials
 from tierctl.report.console import Console
 from tierctl.storage.throttle import Throttle
 from tierctl.trust import why_distrusted
 
 if TYPE_CHECKING:
-    from tierctl.cli.help.node import Node
     from tierctl.report.log_file import LogFile, LogFormat
     from tierctl.report.metrics import Meter
 
-_CHOOSE_PROFILE = frozenset({"profile", "config_file"})
 _PREFIX = "TIERCTL_"
 OWN_FILE_HINT = (
     "give the file and its folder to this user or root, and take the right to write from all others"
@@ -48,19 +49,15 @@ class RunSettings:
     `get` raises no error: `require_valid` does, before a command begins, and `config check` reports all.
     """
 
-    option_names: Collection[str]
-    """The keys of the options that the environment and a profile may have."""
+    keys: OptionKeys
+    """The options that the environment and a profile may have."""
     environ: Mapping[str, str]
-    typed_only: Collection[str] = ()
-    """The keys of the options that only the command line may have."""
     profile: str | None = None
     config_file: Path | None = None
     args: Sequence[str] = ()
     """The command line."""
     verbosity: int = 0
     is_quiet: bool = False
-    known: "Node | None" = None
-    """The tree of all commands, also of those that this run does not import."""
     command: str = ""
     """The words of the command, without `tierctl`."""
     unattended: set[str] = field(default_factory=set)
@@ -69,8 +66,6 @@ class RunSettings:
     """The state directory of the run's request; None without one, and for a run that only plans."""
     topics: set[str] = field(default_factory=set)
     """The names of the topics that the run read in the metadata."""
-    profiles: tuple[str, ...] = ()
-    """The names of the profiles in the file that the run read."""
     metrics_file: Path | None = None
     meter: "Meter | None" = None
     """Receives the metrics of the run, if a file for them is named."""
@@ -105,6 +100,29 @@ class RunSettings:
         """The tierctl.toml in use; None without one, and if it can't be read."""
         _ = self._in_profile
         return self._file
+
+    @property
+    def profile_in_use(self) -> str:
+        """The name of the profile in use, also where its values are wrong."""
+        chosen = self.profile or self._toml.get("profile")
+        return chosen if isinstance(chosen, str) else DEFAULT_PROFILE
+
+    @property
+    def profile_names(self) -> list[str]:
+        """The names of the profiles in tierctl.toml, also where their values are wrong."""
+        found = self._toml.get("profiles")
+        return list(found) if isinstance(found, dict) else []
+
+    @property
+    def _toml(self) -> dict[str, Any]:
+        """What tierctl.toml states; empty if it can't be read."""
+        file = self.file
+        if file is None:
+            return {}
+        try:
+            return tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
 
     @property
     def unreadable(self) -> UsageError | None:
@@ -166,28 +184,20 @@ class RunSettings:
 
     def environment_problems(self) -> Iterator[SettingProblem]:
         """Yield a problem for each variable TIERCTL_… that names no option, or one that must be typed."""
-        variables = {name for name in self.environ if name.startswith(_PREFIX)}
-        typed = {_PREFIX + name.upper(): name for name in self.typed_only}
-        known = {_PREFIX + name.upper() for name in self.option_names}
-        for name in sorted(variables & typed.keys()):
-            message, expected, hint = not_typed(f"{name} is set", typed[name])
+        for name in sorted(name for name in self.environ if name.startswith(_PREFIX)):
+            key = name.removeprefix(_PREFIX).lower()
+            if self.keys.is_option(key) and name == name.upper():
+                continue
+            if self.keys.is_typed_only(key):
+                message, expected, hint = not_typed(f"{name} is set", key)
+                kind = ProblemKind.WRONG_VALUE
+            else:
+                nearest = self.keys.nearest(key)
+                message, expected = f"{name} is set, but names no option", "a variable TIERCTL_<OPTION>"
+                hint = did_you_mean(None if nearest is None else f"{_PREFIX}{nearest.upper()}", "unset it")
+                kind = ProblemKind.UNKNOWN_SETTING
             yield SettingProblem(
-                kind=ProblemKind.WRONG_VALUE,
-                setting=name,
-                message=message,
-                expected=expected,
-                found=name,
-                hint=hint,
-            )
-        for name in sorted(variables - known - typed.keys()):
-            nearest = next(iter(get_close_matches(name, known, n=1)), None)
-            yield SettingProblem(
-                kind=ProblemKind.UNKNOWN_SETTING,
-                setting=name,
-                message=f"{name} is set, but names no option",
-                expected="a variable TIERCTL_<OPTION>",
-                found=name,
-                hint=did_you_mean(nearest, "unset it"),
+                kind=kind, setting=name, message=message, expected=expected, found=name, hint=hint
             )
 
     @property
@@ -227,51 +237,15 @@ class RunSettings:
             raise UsageError(f"{file}: {e.strerror}") from e
         if distrusted is not None:
             raise UsageError(f"{file} is not read: {distrusted}", hint=OWN_FILE_HINT)
-        self._file = read_profiles(file, set(self.option_names) - _CHOOSE_PROFILE, self.typed_only)
-        self.profiles = tuple(self._file.profiles)
+        self._file = read_profiles(file, self.keys)
         return self._file.profile(self.profile)
 
 
-def every(_name: str, _value: Any) -> bool:
-    """Accept every value: click reports wrong ones."""
-    return True
-
-
-class Defaults(Mapping[str, Any]):
-    """The mapping in which click looks up the default of an option, or the defaults of a command in a group.
-
-    `keys` maps parameter names of a command to names in the profile; parameters in `lists` take several
-    values, for which a profile may state one without a list. A value that is not `accepted` counts as not
-    stated. The options of a group itself have no defaults here: they choose the file and the profile.
-    """
-
-    def __init__(
-        self,
-        settings: RunSettings,
-        *,
-        keys: Mapping[str, str],
-        commands: Mapping[str, "Defaults"],
-        lists: Collection[str] = (),
-        accepted: Callable[[str, Any], bool] = every,
-    ) -> None:
-        self._settings = settings
-        self._keys = keys
-        self._commands = commands
-        self._lists = lists
-        self._accepted = accepted
-
-    def __getitem__(self, name: str) -> Any:
-        if self._commands:
-            return self._commands[name]
-        value = self._settings.get(self._keys[name])
-        if name in self._lists and isinstance(value, str):
-            value = [value]
-        if value is None or not self._accepted(name, value):
-            raise KeyError(name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._commands or self._keys)
-
-    def __len__(self) -> int:
-        return len(self._commands or self._keys)
+def require_no_credentials_in(args: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Raise UsageError for a URI with credentials among the words of a command line, or in TIERCTL_…."""
+    for before, word in pairwise(["", *args]):
+        name, is_joined, value = word.partition("=") if word.startswith("--") else (before, "", word)
+        require_no_credentials(name if name.startswith("-") else "the argument", value if is_joined else word)
+    for name, value in environ.items():
+        if name.startswith(_PREFIX):
+            require_no_credentials(name, value)
