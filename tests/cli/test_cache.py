@@ -348,7 +348,7 @@ def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
         (["show", "--state-dir", "."], 10, "no cache files in ."),
         (["verify", "--state-dir", "."], 10, "no cache files in ."),
         (["compact", "--state-dir", "."], 10, "no cache files in ."),
-        (["vrify"], 2, "did you mean verify?"),
+        (["vrify"], 2, "Did you mean 'verify'?"),
     ],
 )
 def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str, tmp_path: Path) -> None:

@@ -1,17 +1,16 @@
-"""Real shells complete the names that the last run stored, whatever characters they contain."""
+"""Real shells complete commands, options and names that the last run stored, whatever they contain."""
 
 import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.tree import command_tree
-from tierctl.cli.help.completion import fitting
-from tierctl.cli.help.stored_names import NAMES_MAX, StoredNames, read_names, store_names
+from tierctl.cli.completion import NAMES_MAX, read_topics, store_topics
 from tierctl.model import Uuid
 from tierctl.wire.metadata import encode
 
@@ -22,7 +21,7 @@ from tests.metadata.topics import topic_in
 from tests.support.interactive import SHELLS, Shell
 
 COMPLETIONS = Path(__file__).parents[2] / "completions"
-TOPICS = StoredNames.TOPICS
+PROFILE = "default"
 HOSTILE = (
     *("$(touch pwned)", "`touch pwned`", "; touch pwned", "| touch pwned", "&touch pwned", "> pwned"),
     *("\\$(touch pwned)", "'; touch pwned; '", '"; touch pwned; "', "a\ttouch pwned", "(touch pwned)"),
@@ -62,20 +61,30 @@ def environ(home: Path) -> dict[str, str]:
     return {"HOME": str(home)}
 
 
-def stored(home: Path, kind: StoredNames = TOPICS) -> Path:
-    return home / ".cache" / "tierctl" / "completion" / kind
+def with_program(home: Path) -> dict[str, str]:
+    """Return an environment in which shells find this tierctl as a program."""
+    program = home.parent / "bin" / "tierctl"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m tierctl \"$@\"\n")
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    return environ(home) | {"PATH": path, "PYTHONPATH": str(COMPLETIONS.parent)}
 
 
-def forge(home: Path, *lines: str, kind: StoredNames = TOPICS) -> None:
-    """Write lines that `store_names` never writes."""
-    stored(home, kind).parent.mkdir(parents=True, exist_ok=True)
-    stored(home, kind).write_text("".join(f"{line}\n" for line in lines))
+def stored(home: Path, profile: str = PROFILE) -> Path:
+    return home / ".cache" / "tierctl" / "completion" / profile
+
+
+def forge(home: Path, *lines: str) -> None:
+    """Write lines that `store_topics` never writes."""
+    stored(home).parent.mkdir(parents=True, exist_ok=True)
+    stored(home).write_text("".join(f"{line}\n" for line in lines))
 
 
 @pytest.mark.parametrize("shell_name", SHELLS)
 def test_a_shell_sources_what_tierctl_prints(shell_name: str, home: Path) -> None:
     setup = SOURCED[shell_name] + RECORD[shell_name]
-    with Shell(shell_name, home, environ(home) | {"PYTHONPATH": str(COMPLETIONS.parent)}) as shell:
+    with Shell(shell_name, home, with_program(home)) as shell:
         shell.type(setup)
         shell.wait_for(home / "ready")
         shell.type("tierctl cache ver\t\n")
@@ -84,7 +93,7 @@ def test_a_shell_sources_what_tierctl_prints(shell_name: str, home: Path) -> Non
 
 @pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest, home: Path) -> Iterator[Shell]:
-    with Shell(request.param, home, environ(home)) as found:
+    with Shell(request.param, home, with_program(home)) as found:
         found.type(INSTALLED[request.param].format(scripts=COMPLETIONS) + RECORD[request.param])
         found.wait_for(home / "ready")
         yield found
@@ -96,12 +105,19 @@ COMPLETED = {
     "--profile st\t verify": ["--profile", "staging", "verify"],
     "verify --kind missing_o\t": ["verify", "--kind", "missing_object"],
     "cache ver\t": ["cache", "verify"],
+    "fet\t": ["fetch"],
+    "format --output csv --state DELETE_PARTITION_F\t": (
+        ["format", "--output", "csv", "--state", "DELETE_PARTITION_FINISHED"]
+    ),
+    "offsets repair --fo\t": ["offsets", "repair", "--force"],
+    "format --style ki\t": ["format", "--style", "kip"],
+    "segments --columns topic,start_of\t": ["segments", "--columns", "topic,start_offset"],
 }
 
 
 def test_a_shell_completes(shell: Shell, home: Path) -> None:
-    store_names(TOPICS, ["clicks", "orders", "-x", "$(touch pwned)"], environ(home))
-    store_names(StoredNames.PROFILES, ["staging", "production"], environ(home))
+    store_topics(PROFILE, ["clicks", "orders", "-x", "$(touch pwned)"], environ(home))
+    (home / "tierctl.toml").write_text("[profiles.staging]\n[profiles.production]\n")
     for keys, expected in COMPLETED.items():
         shell.type(f"tierctl {keys}\n")
         assert shell.wait_for(home / "out").splitlines() == expected
@@ -110,9 +126,14 @@ def test_a_shell_completes(shell: Shell, home: Path) -> None:
 
 def test_no_shell_runs_a_stored_name(shell: Shell, home: Path) -> None:
     """The file is forged: only names with legal characters are completed."""
-    forge(home, *HOSTILE, "good", kind=TOPICS)
+    forge(home, *HOSTILE, "good")
+    hostile = (name.replace("\\", "").replace("'", "") for name in HOSTILE)
+    profiles = "".join(f"[profiles.'{name}']\n" for name in dict.fromkeys(hostile) if name.isprintable())
+    (home / "tierctl.toml").write_text(profiles)
     for typed in ("", "$", "`", "a"):
-        shell.type(f"tierctl segments --topic {typed}\t\t\t\x15")
+        for option in ("--topic", "--profile"):
+            shell.type(f"tierctl segments {option} {typed}\t\t\t\x15")
+            time.sleep(2)
     shell.type("tierctl segments --topic go\t\n")
     assert shell.wait_for(home / "out").splitlines() == ["segments", "--topic", "good"]
     assert not (home / "pwned").exists()
@@ -126,49 +147,40 @@ def test_a_shell_waits_for_no_pipe(shell: Shell, home: Path) -> None:
     assert shell.wait_for(home / "out").splitlines() == ["segments", "--topic", "x"]
 
 
-def test_without_a_shell(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert fitting(command_tree(), ["segments", "--topic"], "") == []
-    forge(home, *HOSTILE, "orders", "offers")
-    assert fitting(command_tree(), ["segments", "--topic"], "or") == ["orders"]
-    assert {"orders", "offers"} <= set(fitting(command_tree(), ["explain"], "o"))
-
-
 def test_names_are_bounded_and_hostile_ones_refused(home: Path) -> None:
     many = [f"topic-{number:05d}" for number in range(NAMES_MAX + 7)]
-    store_names(TOPICS, [*HOSTILE, *reversed(many)], environ(home))
+    store_topics(PROFILE, [*HOSTILE, *reversed(many)], environ(home))
     assert stored(home).read_text().splitlines() == many[:NAMES_MAX]
-    assert read_names(TOPICS, environ(home)) == many[:NAMES_MAX]
+    assert read_topics(PROFILE, environ(home)) == many[:NAMES_MAX]
     assert stat.S_IMODE(stored(home).stat().st_mode) == 0o600
     assert stat.S_IMODE(stored(home).parent.stat().st_mode) == 0o700
     forge(home, *many)
-    assert read_names(TOPICS, environ(home)) == many[:NAMES_MAX]
+    assert read_topics(PROFILE, environ(home)) == many[:NAMES_MAX]
 
 
 def test_equal_names_are_not_written_again(home: Path) -> None:
-    store_names(TOPICS, ["b", "a"], environ(home))
+    store_topics(PROFILE, ["b", "a"], environ(home))
     before = stored(home).stat().st_ino
-    store_names(TOPICS, ["a", "b"], environ(home))
+    store_topics(PROFILE, ["a", "b"], environ(home))
     assert stored(home).stat().st_ino == before
-    store_names(TOPICS, ["*"], environ(home))
-    assert read_names(TOPICS, environ(home)) == ["a", "b"]
-    store_names(TOPICS, ["c"], environ(home))
-    assert read_names(TOPICS, environ(home)) == ["c"]
-    assert [each.name for each in stored(home).parent.iterdir()] == ["topics"]
+    store_topics(PROFILE, ["*"], environ(home))
+    assert read_topics(PROFILE, environ(home)) == ["a", "b"]
+    store_topics(PROFILE, ["c"], environ(home))
+    assert read_topics(PROFILE, environ(home)) == ["c"]
+    assert [each.name for each in stored(home).parent.iterdir()] == [PROFILE]
 
 
 def test_a_write_that_fails_leaves_the_old_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store_names(TOPICS, ["old"], environ(home))
+    store_topics(PROFILE, ["old"], environ(home))
 
     def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        store_names(TOPICS, ["new"], environ(home))
-    assert read_names(TOPICS, environ(home)) == ["old"]
-    assert [each.name for each in stored(home).parent.iterdir()] == ["topics"]
+        store_topics(PROFILE, ["new"], environ(home))
+    assert read_topics(PROFILE, environ(home)) == ["old"]
+    assert [each.name for each in stored(home).parent.iterdir()] == [PROFILE]
 
 
 @pytest.mark.parametrize(
@@ -178,14 +190,14 @@ def test_without_a_home_nothing_is_stored(
     env: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
-    store_names(TOPICS, ["a"], {name: value.format(home=home) for name, value in env.items()})
+    store_topics(PROFILE, ["a"], {name: value.format(home=home) for name, value in env.items()})
     assert list(home.iterdir()) == []
 
 
 def test_the_cache_of_another_user_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With sudo that keeps HOME, the user could not replace the files afterwards."""
     monkeypatch.setattr("os.geteuid", lambda: home.stat().st_uid + 1)
-    store_names(TOPICS, ["a"], environ(home))
+    store_topics(PROFILE, ["a"], environ(home))
     assert list(home.iterdir()) == []
 
 
@@ -196,8 +208,10 @@ def test_a_run_stores_what_it_read(capture: Callable[[str], Path], home: Path) -
     ran = tierctl("segments", *where, "--topic", "orders", env=environment(**environ(home)), cwd=home)
     assert ran.code == 0
     # All topics are stored, not only the selected one.
-    assert read_names(TOPICS, environ(home)) == ["clicks", "metrics", "orders", "payments", "shortlived"]
-    assert read_names(StoredNames.PROFILES, environ(home)) == ["default", "staging"]
+    assert read_topics(PROFILE, environ(home)) == ["clicks", "metrics", "orders", "payments", "shortlived"]
+    ran = tierctl("segments", *where, "--profile", "staging", env=environment(**environ(home)), cwd=home)
+    assert ran.code == 0
+    assert {each.name for each in stored(home).parent.iterdir()} == {"default", "staging"}
 
 
 def test_a_run_stores_no_hostile_topic_of_the_metadata(home: Path) -> None:
@@ -213,13 +227,6 @@ def test_a_run_stores_no_hostile_topic_of_the_metadata(home: Path) -> None:
     assert ran.code == 0, ran.err
     assert ran.out.count("STARTED") == len(events)
     assert stored(home).read_text() == "good\n"
-
-
-@pytest.mark.parametrize("profile", ["nope", "staging"])
-def test_a_profile_that_is_wrong_teaches_the_right_ones(profile: str, home: Path) -> None:
-    (home / "tierctl.toml").write_text("[profiles.staging]\nnonsense = 3\n")
-    assert tierctl("--profile", profile, "status", env=environment(**environ(home)), cwd=home).code == 2
-    assert read_names(StoredNames.PROFILES, environ(home)) == ["staging"]
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "a link to nothing", "no right"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from tierctl.cli.settings.keys import OptionKeys
 from tierctl.cli.settings.run import RunSettings
 
 from tests.cli.shell import Ran, environment, tierctl
@@ -164,4 +165,4 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
     ],
 )
 def test_the_last_output_counts(args: str, expected: bool) -> None:
-    assert RunSettings(option_names=(), environ={}, args=args.split()).wants_json() is expected
+    assert RunSettings(keys=OptionKeys(lambda: ()), environ={}, args=args.split()).wants_json() is expected

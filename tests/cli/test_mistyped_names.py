@@ -6,7 +6,7 @@ the tables here, fails `test_every_option_is_known`.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tierctl.cli.app import leaves
@@ -117,7 +117,8 @@ COMMANDS = {" ".join(words): command for words, command in leaves()}
 
 def is_checked_by_type(option: Any) -> bool:
     described = option.type_descriptor
-    return described.is_choice or described.annotation in {int, float, bool}
+    kinds = {described.annotation, *get_args(described.annotation)}
+    return described.is_choice or bool(kinds & {int, float, bool})
 
 
 def options(command: Any) -> list[Any]:
@@ -127,10 +128,7 @@ def options(command: Any) -> list[Any]:
 def test_every_option_is_known() -> None:
     assert set(COMMANDS) == BASES.keys() | BESIDE_BROKERS
     free = {
-        option.name
-        for name in BASES
-        for option in options(COMMANDS[name])
-        if not is_checked_by_type(option)
+        option.name for name in BASES for option in options(COMMANDS[name]) if not is_checked_by_type(option)
     }
     assert free - NAMES.keys() - NO_NAMES == set(), "say whether the values of these options are names"
 

@@ -1,23 +1,32 @@
-"""Options that commands share: their order, the arguments of a command, and which declaration wins."""
+"""Options that commands share: their order, which declaration wins, and values with parsers and bounds."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import pytest
-from click.testing import CliRunner
-from tierctl.cli.declare import add, option
+import typer
+from tierctl.cli.app import Command, new_app
 from tierctl.cli.options import with_options
+from typer.main import get_command
+from typer.testing import CliRunner
 
-Number = Annotated[int, option("--number", help="A number.")]
-Word = Annotated[str, option("--word", help="A word.")]
+Number = Annotated[int, typer.Option("--number", help="A number.")]
+Word = Annotated[str, typer.Option("--word", help="A word.")]
 
 
-def numbers(number: Number = 1, other: Annotated[int, option("--other", help="Another number.")] = 2) -> None:
+def numbers(
+    number: Number = 1, other: Annotated[int, typer.Option("--other", help="Another number.")] = 2
+) -> None:
     """A group."""
 
 
 def words(word: Word = "a") -> None:
     """Another group."""
+
+
+def made(function: Any, *groups: Any) -> Any:
+    app = new_app()
+    app.command("command", cls=Command)(with_options(*groups)(function))
+    return app
 
 
 @pytest.mark.parametrize(
@@ -30,12 +39,12 @@ def words(word: Word = "a") -> None:
     ],
 )
 def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -> None:
-    def command(ctx: click.Context, own: Annotated[bool, option("--own", help="A flag.")] = False) -> None:
+    def command(
+        ctx: typer.Context, own: Annotated[bool, typer.Option("--own", help="A flag.")] = False
+    ) -> None:
         """What it does."""
 
-    group = click.Group()
-    add(group, "command", with_options(*groups)(command))  # type: ignore[arg-type]
-    found = group.commands["command"]
+    found: Any = get_command(made(command, *groups))
     assert [
         param.name for param in found.params if param.name in {"number", "other", "word", "own"}
     ] == expected
@@ -45,13 +54,12 @@ def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -
 def test_a_command_gets_its_own_and_the_context_has_all() -> None:
     seen = {}
 
-    @with_options(numbers, words)
-    def command(ctx: click.Context, number: Annotated[int, option("--number", help="", max=5)] = 3) -> None:
+    def command(
+        ctx: typer.Context, number: Annotated[int, typer.Option("--number", help="", max=5)] = 3
+    ) -> None:
         seen.update(ctx.params, number=number)
 
-    group = click.Group()
-    add(group, "command", command)
-    app, runner = group.commands["command"], CliRunner()
+    app, runner = made(command, numbers, words), CliRunner()
     assert runner.invoke(app, ["--word", "b", "--other", "7"]).exit_code == 0
     assert seen == {"number": 3, "other": 7, "word": "b"}
     # If a group and the command declare an option, the command's declaration is used.

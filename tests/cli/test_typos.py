@@ -54,7 +54,7 @@ def refused(command: str, typo: tuple[str, ...], words: dict[str, str], nearest:
         (("--config-file", "{tmp}/choice.toml"), "did you mean 'profile'?"),
         (("--config-file", "{tmp}/table.toml"), "did you mean 'profile"),
         (("--config-file", "{tmp}/inner.toml"), "no option 'profile'"),
-        (("--config-file", "{tmp}/quiet.toml"), "'maybe' is not a valid boolean"),
+        (("--config-file", "{tmp}/quiet.toml"), "unable to interpret input: found 'maybe'"),
         (("--profil", "default"), "--profile"),
     ],
     ids=[

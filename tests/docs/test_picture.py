@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import tierctl
+from tierctl.cli.app import COMMANDS
 from tierctl.cli.docs.picture import picture
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import PICTURE, files
-from tierctl.cli.main import COMMANDS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -20,7 +20,7 @@ PACKAGES = sorted(
 NOT_FOR_A_LISTING = {
     *("tierctl.kafka", "tierctl.locallog.loading", "tierctl.storage.open", "tierctl.spark", "tierctl.verify"),
     *("tierctl.plan", "tierctl.metadata.topic.folder_writer", "tierctl.metadata.state_dir.directory"),
-    *("javaproperties", "pandas", "typer", "rich", "boto3", "tomllib", "urllib.request"),
+    *("javaproperties", "pandas", "rich", "boto3", "urllib.request"),
     *("tierctl.storage.stores.base", "pyarrow.compute", "numpy.ma", "dateutil"),
 }
 

@@ -14,12 +14,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from tierctl.cli.settings.keys import option_key
+from tierctl.cli.settings.keys import TYPED_ONLY, option_key
 from tierctl.cli.settings.run import RunSettings
-from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import UsageError
+from tierctl.model.uris import require_no_credentials
 
-HELP_NAMES: Final = {"help_option_names": ["--help", "-h"]}
+HELP_NAMES: Final = ["--help", "-h"]
+_CONTEXT: Final = {"help_option_names": HELP_NAMES}
 
 
 class Entry(NamedTuple):
@@ -40,7 +41,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "segments": Entry(
             "segments", "List remote segments, find one segment, sum up sizes, or check offsets."
         ),
-        "verify": Entry("verify", "Compare metadata, store and logs, and plan repairs."),
+        "verify": Entry("verify", "Compare metadata, store and logs; --plan-out plans repairs."),
         "report": Entry("report.command", "Report sizes by age, growth by day and the next expirations."),
         "doctor": Entry("doctor", "Find conditions that would make tiering fail."),
         "format": Entry("format", "Print the records of the metadata topic, one per line."),
@@ -50,19 +51,18 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
     },
     "Change a tier; without --apply only the plan is printed": {
         "delete": Entry(
-            "delete", "Delete the segments of deleted topics; --find lists topics that nobody deletes."
+            "delete", "Delete the segments of deleted topics (RemotePartitionRemover); --find lists them."
         ),
         "copy": Entry(
             "copy", "Copy rolled segments below the last stable offset to the tier, as a broker does."
         ),
-        "sweep": Entry(
-            "sweep", "Delete segments that retention or the log start offset expires, as a broker does."
-        ),
+        "sweep": Entry("sweep", "Delete segments that retention or the log start expires, as a broker does."),
         "apply": Entry("apply", "Carry out a plan of copy, sweep, delete, rebuild, restore or verify."),
     },
     "Prepare for a loss, and come back from it": {
         "backup-config": Entry(
-            "recovery.backup_config", "Save the topic ids and settings of a running cluster."
+            "recovery.backup_config",
+            "Save what a tier lacks: the topic ids and settings of a running cluster.",
         ),
         "rebuild": Entry("recovery.rebuild", "Publish lost metadata again, from the objects of the tier."),
         "restore": Entry("recovery.restore", "Restore topics from the objects of a tier."),
@@ -73,7 +73,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "pipeline": Entry("pipeline", "Write the metadata topic to Delta tables."),
     },
     "Files and settings": {
-        "config": Entry("config.command", "Show the settings in force and their origins, and check them."),
+        "config": Entry("config.command", "Show the settings in force, and check the files that state them."),
         "cache": Entry("cache", "Show, verify, build and compact cache files (KIP-405)."),
         "offsets": Entry("offsets", "Show, check and repair _rlmm_committed_offsets."),
     },
@@ -83,17 +83,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
 COMMANDS: Final[Mapping[str, Entry]] = dict(chain.from_iterable(each.items() for each in GROUPS.values()))
 
 
-class _WithHelp(TyperCommand):
-    """A command whose help has its examples, and its repeated options by name only."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, as Typer does."""
-        from tierctl.cli.help import shown
-
-        super(_WithHelp, shown(self, ctx)).format_help(ctx, formatter)
-
-
-class Command(_WithHelp):
+class Command(TyperCommand):
     """A command of tierctl: its options may come from the environment and from tierctl.toml, too.
 
     Each option has the variable TIERCTL_<OPTION>, unless it is `TYPED_ONLY`.
@@ -101,7 +91,7 @@ class Command(_WithHelp):
 
     def __init__(self, name: str | None, **more: Any) -> None:
         super().__init__(name, **more)
-        self.context_settings = {**HELP_NAMES, **self.context_settings}
+        self.context_settings = {**_CONTEXT, **self.context_settings}
         self.typed_only = _prepare(self.params, self.callback)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -112,14 +102,30 @@ class Command(_WithHelp):
             extra["default_map"] = ProfileValues(settings, self)
         return super().make_context(info_name, args, parent, **extra)
 
+    @property
+    def options(self) -> list[Any]:
+        """The options, without arguments."""
+        return [each for each in self.params if each.param_type_name == "option"]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help as Typer does, with our texts."""
+        _print_help(TyperCommand, self, ctx, formatter)
+
+
+def _print_help(kind: Any, command: Any, ctx: Any, formatter: Any) -> None:
+    # Rich takes long to import, and only the help needs it.
+    from tierctl.cli.help import ending, shown
+
+    kind.format_help(shown(command, ctx), ctx, formatter)
+    typer.echo(ending(command, ctx), nl=False)
+
 
 class ProfileValues(Mapping[str, Any]):
     """The values of a command's options in the profile in use, by the names of parameters."""
 
     def __init__(self, settings: RunSettings, command: Command) -> None:
         self._settings = settings
-        options = (each for each in command.params if each.param_type_name == "option")
-        self._options = {each.name: each for each in options if each.name not in command.typed_only}
+        self._options = {each.name: each for each in command.options if each.name not in command.typed_only}
         self._accepts_all = getattr(command.callback, "needs_valid_settings", True)
 
     def __getitem__(self, name: str) -> Any:
@@ -127,8 +133,11 @@ class ProfileValues(Mapping[str, Any]):
         value = self._settings.get(option_key(option.opts))
         if option.multiple and isinstance(value, str):
             value = [value]
-        if value is None or not (self._accepts_all or is_valid(option, value)):
+        if value is None or not (self._accepts_all or why_refused(option, value) is None):
             raise KeyError(name)
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str):
+                require_no_credentials(max(option.opts, key=len), text)
         return value
 
     def __iter__(self) -> Iterator[str]:
@@ -138,22 +147,19 @@ class ProfileValues(Mapping[str, Any]):
         return len(self._options)
 
 
-def is_valid(option: Any, value: Any) -> bool:
-    """Return whether an option accepts a value of a profile."""
-    return why_refused(option, value) is None
-
-
 def why_refused(option: Any, value: Any) -> str | None:
     """Return why an option refuses a value of a profile; None if it accepts it."""
     if isinstance(value, list) and not option.multiple:
         return "the option takes one value, not a list"
+    values = value if isinstance(value, list) else [value]
     try:
+        for text in values:
+            if isinstance(text, str):
+                require_no_credentials(max(option.opts, key=len), text)
         # Without a callback: the value is converted, and not used.
-        option.get_runtime_param().coerce(
-            [value] if option.multiple and isinstance(value, str) else value, option, None
-        )
+        option.get_runtime_param().coerce(values if option.multiple else value, option, None)
     except typer.TyperException as e:
-        return str(getattr(e, "message", e)).replace("\n", " ")
+        return e.message.replace("\n", " ")
     except UsageError as e:
         return e.message
     return None
@@ -211,20 +217,16 @@ class LazyGroup(TyperGroup):
         return name, command if command is None or name is None else load(name), rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, as Typer does."""
-        from tierctl.cli.help import shown
-
-        TyperGroup.format_help(shown(self, ctx), ctx, formatter)
+        """Print the help as Typer does, with our texts."""
+        _print_help(TyperGroup, self, ctx, formatter)
 
 
 class Group(TyperGroup):
     """A group of commands in one module, such as `cache`."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, as Typer does."""
-        from tierctl.cli.help import shown
-
-        TyperGroup.format_help(shown(self, ctx), ctx, formatter)
+        """Print the help as Typer does, with our texts."""
+        _print_help(TyperGroup, self, ctx, formatter)
 
 
 def new_app(**more: Any) -> typer.Typer:
@@ -233,7 +235,7 @@ def new_app(**more: Any) -> typer.Typer:
         add_completion=False,
         rich_markup_mode="rich",
         no_args_is_help=bool(more),
-        context_settings=HELP_NAMES,
+        context_settings=_CONTEXT,
         **more,
     )
 

@@ -14,7 +14,7 @@ from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
-from tierctl.cli.typed_only import TYPED_ONLY
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]

@@ -16,6 +16,8 @@ import typer
 
 from tierctl.cli.settings.profiles import DEFAULT_PROFILE
 from tierctl.cli.settings.run import RunSettings
+from tierctl.errors import TierctlError
+from tierctl.files import open_regular
 
 NAMES_MAX: Final = 5000
 """A file has at most this number of names."""
@@ -33,9 +35,10 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def profiles(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the profiles in tierctl.toml."""
+    """Return the profiles in tierctl.toml whose names no shell expands."""
     settings = ctx.obj
-    return _fitting(settings.profile_names if isinstance(settings, RunSettings) else (), incomplete)
+    names = settings.profile_names if isinstance(settings, RunSettings) else ()
+    return _fitting(filter(_NAME.fullmatch, names), incomplete)
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -89,9 +92,9 @@ def read_topics(profile: str, environ: Mapping[str, str]) -> list[str]:
     if folder is None or not _NAME.fullmatch(profile):
         return []
     try:
-        with (folder / profile).open("rb") as file:
+        with os.fdopen(open_regular(folder / profile), "rb") as file:
             lines = file.read(NAMES_MAX * _LINE_BYTES_MAX).decode("ascii", "replace").splitlines()
-    except OSError:
+    except (OSError, TierctlError):
         return []
     return [line for line in islice(lines, NAMES_MAX) if _NAME.fullmatch(line)]
 

@@ -49,7 +49,10 @@ def delete(
     interval: own.Interval = None,
     yes: own.Yes = False,
 ) -> int:
-    """Delete all segments of deleted topics from the tier.
+    """Delete the segments of deleted topics (RemotePartitionRemover); --find lists them.
+
+    KIP-405 describes this flow, and no broker implements it: only leaders that run while a topic is deleted
+    delete its segments, and what they leave stays in the tier for ever.
 
     --mark selects a deleted topic: it publishes DELETE_PARTITION_MARKED for the topic id, and exits with code
     4 without evidence that the topic is deleted. Evidence is the answer of the cluster, or the log

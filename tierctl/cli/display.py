@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import typer
 
 from tierctl.cli import options
-from tierctl.cli.app import named_command
+from tierctl.cli.app import Command, named_command
 from tierctl.cli.mutation_options import FROM_TIER
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
@@ -179,10 +179,9 @@ def with_places(command: str | None, ctx: typer.Context) -> str | None:
     """
     words = shlex.split(command or "")
     named = named_command(words[1:])[0] if words[:1] == [_PROGRAM] else None
-    if command is None or named is None:
+    if command is None or not isinstance(named, Command):
         return command
-    options_of = (each for each in named.params if each.param_type_name == "option")
-    accepted = {option_key(each.opts): max(each.opts, key=len) for each in options_of}
+    accepted = {option_key(each.opts): max(each.opts, key=len) for each in named.options}
     given: dict[str, str] = {}
     for key, values in _typed(ctx):
         name = accepted.get(key) or accepted.get(key.removeprefix(_TARGET))

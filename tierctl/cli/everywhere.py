@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from tierctl.cli import completion
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.cli.settings.run import RunSettings
-from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.cli.unattended import (
     EVERYWHERE,
     LimitFactor,
@@ -101,7 +101,7 @@ Quiet = Annotated[
 def _print_all_help(ctx: typer.Context, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         ctx.meta[HELP_ALL] = True
-        typer.echo(ctx.get_help())
+        ctx.get_help()
         raise typer.Exit
 
 

@@ -149,6 +149,7 @@ Style = Annotated[
     typer.Option(
         "--style",
         metavar="NAME",
+        autocompletion=completion.styles,
         help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
         "object per line. A plugin can add other names. Default: kip if its properties are given, "
         "otherwise kafka. A terminal shows a table instead, if there is no option about the text and all "

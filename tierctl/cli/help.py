@@ -30,11 +30,20 @@ def shown(command: Any, ctx: Any) -> Any:
     view.params = [_printable(each) for each in command.params if each.name not in repeated]
     if hasattr(command, "commands"):
         view.commands = {name: _summarized(child) for name, child in command.commands.items()}
-    width = max(Console().width - 2, 20)
-    named = [each for each in command.params if each.name in repeated]
-    parts = (_repeated(named, width), _examples(ctx, width), textwrap.wrap(_FOOTER, width))
-    view.epilog = escape("\n\n".join("\n".join(part) for part in map(list, parts) if part))
     return view
+
+
+def ending(command: Any, ctx: Any) -> str:
+    """Return the text below the options: the repeated ones by name, and the examples.
+
+    Rich would pad its lines with blanks, so that a shell could not read a pasted example.
+    """
+    repeated = () if ctx.meta.get(HELP_ALL) else _repeated_in(command)
+    named = [each for each in command.params if each.name in repeated]
+    width = max(Console().width - 2, 20)
+    parts = (_repeated(named, width), _examples(ctx, width), textwrap.wrap(_FOOTER, width))
+    lines = "\n\n".join("\n".join(part) for part in map(list, parts) if part)
+    return textwrap.indent(lines, " ") + "\n"
 
 
 def _repeated_in(command: Any) -> Collection[str]:

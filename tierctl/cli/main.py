@@ -12,10 +12,9 @@ from typer.main import get_command
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, LazyGroup, leaves
 from tierctl.cli.everywhere import ConfigFile, HelpAll, Profile, Quiet, Verbose
-from tierctl.cli.settings.keys import OptionKeys
+from tierctl.cli.settings.keys import TYPED_ONLY, OptionKeys
 from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
-from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.cli.unattended import (
     LimitFactor,
     LockTimeout,
@@ -54,7 +53,11 @@ Version = Annotated[
 
 
 app = typer.Typer(
-    cls=LazyGroup, name="tierctl", no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP_NAMES
+    cls=LazyGroup,
+    name="tierctl",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": HELP_NAMES},
 )
 
 
@@ -88,8 +91,11 @@ def _fail(settings: RunSettings, report: ErrorReport) -> None:
 
 
 def _usage_message(error: Any) -> str:
-    # The possibilities are in the hint, which Typer would add to its message.
-    return str(error.message if hasattr(error, "possibilities") else error.format_message())
+    if hasattr(error, "possibilities"):
+        return str(error.message)  # The possibilities are in the hint.
+    wrong: list[Any] = getattr(error.__cause__, "errors", list)()
+    found = f": found {wrong[0]['input']!r}" if wrong else ""
+    return f"{error.format_message()}{found}"
 
 
 def _usage_hint(error: Any) -> str:

@@ -8,7 +8,7 @@ import typer
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.cli import options
 from tierctl.cli.options import APPLY, DECIDE
-from tierctl.cli.typed_only import TYPED_ONLY
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 
 HOW = "How it is done"

@@ -21,9 +21,10 @@ import typer
 from typer.models import OptionInfo
 
 from tierctl.cli import completion
-from tierctl.cli.everywhere import EVERYWHERE, everywhere, help_of_all
+from tierctl.cli.everywhere import everywhere, help_of_all
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.cli.settings.run import RunSettings
-from tierctl.cli.typed_only import TYPED_ONLY
+from tierctl.cli.unattended import EVERYWHERE
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata

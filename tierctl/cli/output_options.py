@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tierctl.cli import completion
 from tierctl.cli.options import SHOW, Output, OutputFormat
 from tierctl.model.times import TimeForm
 
@@ -18,6 +19,7 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="NAME,...",
+        autocompletion=completion.columns,
         parser=_names,
         help="Print these columns, in this order, in every format. Without this option a terminal shows as "
         "many columns as fit, the most important first.",
@@ -29,6 +31,7 @@ Sort = Annotated[
     typer.Option(
         "--sort",
         metavar="[-]NAME,...",
+        autocompletion=completion.columns,
         parser=_names,
         help="Sort the rows by these columns; - before a name sorts in descending order.",
         rich_help_panel=SHOW,

@@ -44,9 +44,7 @@ _CRON_TIMES = {Every.HOURLY: "17 * * * *", Every.DAILY: "17 3 * * *", Every.WEEK
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="COMMAND...", help="The command of tierctl, with its options.", show_default=False
-    ),
+    typer.Argument(metavar="COMMAND", help="The command of tierctl, with its options.", show_default=False),
 ]
 Systemd = Annotated[bool, typer.Option("--systemd", help="Print a systemd service and its timer.")]
 Cron = Annotated[bool, typer.Option("--cron", help="Print a file for /etc/cron.d.")]

@@ -14,8 +14,8 @@ from tierctl.cli.config.options import check_names, choosing_profile, parsed, pa
 from tierctl.cli.display import console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.cli.settings.run import RunSettings
-from tierctl.cli.typed_only import TYPED_ONLY
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.engine import EngineName
 from tierctl.spark.session.submit import DeployMode
@@ -26,7 +26,7 @@ _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="-- COMMAND...", help="The command of tierctl, with its options.", show_default=False
+        metavar="-- COMMAND", help="The command of tierctl, with its options.", show_default=False
     ),
 ]
 Master = Annotated[
@@ -135,7 +135,9 @@ def submit(
     spark_conf: options.SparkConf = None,
     no_check: options.NoCheck = False,
 ) -> int:
-    """Print, or run, the spark-submit command line that runs a command with --engine spark.
+    """Print, or run, the spark-submit command line that runs a command.
+
+    The command runs with --engine spark.
 
     The command line names tierctl, the Python interpreter and the resources, and never contains a credential.
     Paths in the command, the environment and tierctl.toml are those of the machine on which the driver runs.
@@ -163,7 +165,7 @@ def _checked(
     """
     command, arguments = named_command(words)
     path = words[: len(words) - len(arguments)]
-    names = {option.name for option in command.params} if isinstance(command, Command) else ()
+    names = {option.name for option in command.options} if isinstance(command, Command) else ()
     if "engine" not in names:
         what = " ".join(path or words[:1])
         raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)

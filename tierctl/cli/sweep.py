@@ -27,7 +27,7 @@ def sweep(
     max_deletes: own.MaxDeletes = None,
     max_fraction: own.MaxFraction = None,
 ) -> int:
-    """Delete the segments of the tier that retention or the log start offset expires, as a broker does.
+    """Delete segments that retention or the log start expires, as a broker does.
 
     In each partition, sweep deletes the oldest segments of the current lineage, one after the other, up to
     the first segment that no limit expires. It also resumes deletions that were started and not finished. A

@@ -14,7 +14,7 @@ from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.typed_only import TYPED_ONLY
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.errors import ExitCode
 from tierctl.model.settings.sizes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
@@ -165,7 +165,7 @@ def verify(
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
 ) -> ExitCode:
-    """Compare metadata, store and log directories; report problems, and plan repairs with --plan-out.
+    """Compare metadata, store and logs; --plan-out plans repairs.
 
     Exit 0 if there are no findings except information, 3 with other findings, 7 if data is corrupt or the
     metadata topic has lost events that are needed. verify reads the whole metadata topic; a --state-dir that

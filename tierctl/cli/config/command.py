@@ -26,7 +26,7 @@ from tierctl.report import tables
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[COMMAND...]",
+        metavar="COMMAND",
         help="A command of tierctl with its options; default: all commands.",
         show_default=False,
     ),

@@ -25,7 +25,7 @@ from tierctl.model.settings.secrets import shown
 from tierctl.model.settings.stated import Origin, SettingSource
 
 _FILES = ("config", "command_config", "topic_configs")
-_NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "version"})
+_NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})
 """Options that are no settings, and the options that select tierctl.toml and its profile."""
 
 
@@ -34,9 +34,8 @@ def context_of(ctx: typer.Context, words: Sequence[str], command: Any) -> typer.
     above = ctx.find_root()
     for word in words[:-1]:
         above = typer.Context(load(word), parent=above, info_name=word)
-    return typer.Context(
-        command, parent=above, info_name=words[-1], default_map=ProfileValues(ctx.obj, command)
-    )
+    values: Any = ProfileValues(ctx.obj, command)
+    return typer.Context(command, parent=above, info_name=words[-1], default_map=values)
 
 
 def parsed(
@@ -141,8 +140,8 @@ def options_in_force(
 
 
 def _options(ctx: typer.Context) -> Iterator[Any]:
-    params = ctx.command.params
-    return (each for each in params if each.param_type_name == "option" and each.name not in _NOT_LISTED)
+    command: Any = ctx.command
+    return (each for each in command.options if each.name not in _NOT_LISTED)
 
 
 def choice_of_profile(ctx: typer.Context, settings: RunSettings) -> list[commands.OptionValue]:

@@ -112,7 +112,7 @@ def _of(command: Any, path: tuple[str, ...]) -> Node:
 
 
 def _node(command: Any, path: tuple[str, ...], children: tuple[Node, ...]) -> Node:
-    ctx = typer.Context(command, info_name=" ".join(("tierctl", *path)), **HELP_NAMES)
+    ctx = typer.Context(command, info_name=" ".join(("tierctl", *path)), help_option_names=HELP_NAMES)
     params = [param for param in command.get_params(ctx) if not param.hidden]
     typed_only = getattr(command, "typed_only", ())
     described = [(param.param_type_name, _option(param, ctx, typed_only)) for param in params]

@@ -30,7 +30,19 @@ def files() -> dict[Path, str]:
     described = {
         SCHEMA_FILES / name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas().items()
     }
-    return completions | pages | described | {Path("README.md"): readme(), PICTURE: picture(GROUPS)}
+    return (
+        completions
+        | pages
+        | described
+        | {
+            Path("README.md"): readme(),
+            PICTURE: picture(_names()),
+        }
+    )
+
+
+def _names() -> dict[str, list[str]]:
+    return {title: list(commands) for title, commands in GROUPS.items()}
 
 
 def _completion(shell: str) -> str:

@@ -42,7 +42,7 @@ def _where(
 @app.command("backup-config", cls=Command)
 @with_options(_where, ..., options.engine, rows)
 def backup_config(ctx: typer.Context, output_file: OutputFile) -> ExitCode:
-    """Save the topic ids and settings of a running cluster that a tier's objects do not contain.
+    """Save what a tier lacks: the topic ids and settings of a running cluster.
 
     The YAML file has each topic's name, id, number of partitions, and the settings of the topic itself. With
     this file and the objects of the tier, the topics can be restored in a new cluster; once the cluster is

@@ -12,7 +12,7 @@ from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
-from tierctl.cli.typed_only import TYPED_ONLY
+from tierctl.cli.settings.keys import TYPED_ONLY
 
 LogStart = Annotated[
     str | None,
@@ -62,7 +62,7 @@ def rebuild(
     after_hole: AfterHole = False,
     metadata_partitions: own.MetadataPartitions = None,
 ) -> int:
-    """Publish the metadata of the tier's segments again after the metadata topic was lost.
+    """Publish lost metadata again, from the objects of the tier.
 
     rebuild derives every field from the objects, in either layout. Segments that the log needs are published
     as finished, in order of offsets. Diverged, duplicate and incomplete segments are published with

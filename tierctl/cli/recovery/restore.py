@@ -14,7 +14,7 @@ from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.recovery import check as after
 from tierctl.cli.request import request_of
-from tierctl.cli.typed_only import TYPED_ONLY
+from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.location import DERIVED
 from tierctl.model.times import parse_time_ms

@@ -71,7 +71,9 @@ def report(
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
 ) -> ExitCode:
-    """Report sizes by age, growth by day and the next expirations, as tables or as one HTML page.
+    """Report sizes by age, growth by day and the next expirations.
+
+    They are printed as tables, or with --html as one page.
 
     The page of --html also shows the segments of each partition in the tier beside those of its log, by
     offset and by time, with their states, their lineage and the findings of verify, and the copy lag of each

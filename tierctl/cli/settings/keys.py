@@ -1,10 +1,17 @@
-"""The names of options in tierctl.toml and in the environment: `log_dir` of --log-dir."""
+"""The names of options in tierctl.toml and in the environment, as `log_dir` of --log-dir."""
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
+TYPED_ONLY: Final = object()
+"""In the annotation of an option that only the command line gives, neither the environment nor tierctl.toml.
+
+Such an option chooses what is deleted, or weakens a rule of safety:
+
+    Apply = Annotated[bool, typer.Option("--apply", help="Carry out the plan."), TYPED_ONLY]
+"""
 _CHOOSE_PROFILE = frozenset({"profile", "config_file"})
 
 
@@ -53,5 +60,4 @@ class OptionKeys:
 
 def _keys_of(command: Any) -> dict[str, bool]:
     """Return the keys of a command's options, and whether only the command line gives the option."""
-    options = (each for each in command.params if each.param_type_name == "option")
-    return {option_key(each.opts): each.name in command.typed_only for each in options}
+    return {option_key(each.opts): each.name in command.typed_only for each in command.options}
