@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import COMMANDS, GROUPS, leaves
-from tierctl.cli.docs.examples import questions
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
+from tierctl.cli.examples import questions
 from tierctl.cli.settings.keys import option_key
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
@@ -66,7 +66,7 @@ def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> 
 
 
 def test_every_command_answers_a_question() -> None:
-    """A new command needs a line in tierctl/cli/docs/questions.toml, the source of the README's table."""
+    """A new command needs a line in tierctl/cli/questions.toml, the source of the README's table."""
     named = {each.command.split()[1] for each in questions("first", "more")}
     assert set(COMMANDS) - named == set()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tierctl
-from tierctl.cli.help.node import load_commands
+from tierctl.cli.docs.tree import command_tree
 
 PACKAGE = Path(tierctl.__file__).parent
 COMMON = 9
@@ -52,8 +52,8 @@ PRINTED_BY = {
 def options() -> dict[str, set[str]]:
     """Return each option with the commands that have it."""
     found: dict[str, set[str]] = {}
-    for node in load_commands().walk():
-        for option in (*node.options, *load_commands().options):
+    for node in command_tree().walk():
+        for option in (*node.options, *command_tree().options):
             for name in option.names:
                 found.setdefault(name, set()).add(" ".join(node.path))
     return found

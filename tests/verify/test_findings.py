@@ -5,7 +5,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from tierctl.cli.main import COMMANDS
+from tierctl.cli.app import COMMANDS
 from tierctl.model.severity import Severity
 from tierctl.verify import findings
 from tierctl.verify.findings import FindingKind

@@ -8,8 +8,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 
-from tierctl.cli.docs.examples import command_lines, examples
 from tierctl.cli.everywhere import HELP_ALL
+from tierctl.cli.examples import command_lines, examples
 from tierctl.cli.settings.keys import option_key
 from tierctl.cli.unattended import EVERYWHERE
 

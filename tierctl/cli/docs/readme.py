@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tierctl.cli.docs.examples import questions
+from tierctl.cli.examples import questions
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, EngineName, engines_of
 
 README: Final = Path(__file__).parents[3] / "README.md"
@@ -44,7 +44,7 @@ def _engines() -> str:
 
 
 _TABLES: Final[dict[str, Callable[[], str]]] = {
-    "tierctl/cli/docs/questions.toml": _questions,
+    "tierctl/cli/questions.toml": _questions,
     "tierctl/model/engine.py": _engines,
 }
 """The function that makes each table, by the file that contains the table's data."""

@@ -6,7 +6,7 @@ from typing import Final
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tierctl.cli.docs.examples import command_lines
+from tierctl.cli.examples import command_lines
 
 _WIDTH: Final = 70
 """The longest command line, so that an indented one fits a terminal of 80 columns."""
