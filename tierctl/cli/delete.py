@@ -12,9 +12,8 @@ from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.confirm import confirmation
 from tierctl.cli.display import Printer, console_of, display_of, print_mutation, show_mutation, view_of
-from tierctl.cli.options import with_options
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.output_options import rows
-from tierctl.cli.request import request_of
 from tierctl.report import tables
 from tierctl.report.plans import check_view
 

@@ -13,8 +13,7 @@ import typer
 from tierctl.cli import options
 from tierctl.cli.app import Command, named_command
 from tierctl.cli.mutation_options import FROM_TIER
-from tierctl.cli.options import OutputFormat
-from tierctl.cli.request import request_of
+from tierctl.cli.options import OutputFormat, request_of
 from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode

@@ -8,8 +8,7 @@ from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.settings.run import RunSettings
 from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode

@@ -15,8 +15,7 @@ from tierctl import commands
 from tierctl.cli import completion, options, output_options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of, summarize, view_of
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.console_consumer import CLASS_NAME
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.events import EVENT_TYPES

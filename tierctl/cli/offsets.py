@@ -9,8 +9,7 @@ from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import APPLY_IT, Printer, console_of, display_of
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.errors import ExitCode
 from tierctl.report import tables

@@ -10,12 +10,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from enum import StrEnum
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import EllipsisType
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 from typer.models import OptionInfo
@@ -33,6 +34,7 @@ from tierctl.model.times import parse_time_ms
 from tierctl.storage.throttle import parse_rate
 
 _Command = Callable[..., Any]
+R = TypeVar("R")
 
 WHERE = "Where things are"
 NARROW = "Which partitions"
@@ -427,4 +429,35 @@ def _panel(parameter: Parameter) -> str | None:
     return next(
         (each.rich_help_panel for each in get_args(parameter.annotation) if isinstance(each, OptionInfo)),
         None,
+    )
+
+
+def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
+    """Return the request of class `kind` whose fields have the values of the options of the same names.
+
+    Options that were not given leave a field at its default; fields in `more` have the values given there.
+    Raise UsageError for options of Spark that are typed without `--engine spark`.
+    """
+    given: Mapping[str, Any] = ctx.params
+    if given.get("engine") is EngineName.LOCAL:
+        # A profile may have them for other runs, so only typed options are an error.
+        option = typed_option(ctx, ("master", "spark_conf"))
+        if option:
+            raise UsageError(
+                f"{option} needs --engine spark", hint=f"add --engine spark, or leave {option} out"
+            )
+    of_run = {"verbose": getattr(ctx.obj, "verbosity", 0) > 1, "meter": getattr(ctx.obj, "meter", None)}
+    if isinstance(ctx.obj, RunSettings):
+        of_run |= {"on_topics": ctx.obj.topics.update, "throttle": ctx.obj.throttle}
+    values = dict(given) | of_run | more
+    if isinstance(ctx.obj, RunSettings) and given.get("apply") is not False:
+        # A run that only plans changes nothing in the state directory.
+        ctx.obj.state_dir = values.get("state_dir")
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+            if name in names and value is not None
+        }
     )

@@ -9,8 +9,7 @@ from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Printer, console_of, summarize
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
 from tierctl.model.times import DURATION_FORMS_S, parse_duration_s

@@ -11,8 +11,7 @@ from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import TablesPrinter, console_of
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
 from tierctl.report import tables

@@ -12,8 +12,7 @@ from tierctl.cli import options
 from tierctl.cli.app import Command, named_command, new_app
 from tierctl.cli.config.options import check_names, choosing_profile, parsed, parsed_for_later
 from tierctl.cli.display import console_of
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError

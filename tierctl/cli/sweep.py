@@ -7,9 +7,8 @@ from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import console_of, show_mutation
-from tierctl.cli.options import with_options
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.output_options import rows
-from tierctl.cli.request import request_of
 
 app = new_app()
 

@@ -12,8 +12,7 @@ from tierctl.cli import completion, options, output_options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import HOW
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.errors import ExitCode
 from tierctl.model.settings.sizes import parse_size

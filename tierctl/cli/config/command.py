@@ -17,8 +17,7 @@ from tierctl.cli.config.options import (
 )
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import Override
-from tierctl.cli.options import with_options
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tables

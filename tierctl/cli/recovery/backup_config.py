@@ -9,9 +9,8 @@ from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import with_options
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.output_options import rows
-from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.cluster import NOT_COVERED
 from tierctl.report import tables

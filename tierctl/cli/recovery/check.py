@@ -7,8 +7,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import typed_option
-from tierctl.cli.request import request_of
+from tierctl.cli.options import request_of, typed_option
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.report.tier_tables import RESTORE_CHECKS

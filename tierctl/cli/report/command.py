@@ -9,10 +9,9 @@ from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import TablesPrinter, console_of, summarize
-from tierctl.cli.options import with_options
+from tierctl.cli.options import request_of, with_options
 from tierctl.cli.report import what_if as change
 from tierctl.cli.report.show import Show
-from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tier_tables
 from tierctl.report.summary import counted

@@ -6,8 +6,8 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.display import TablesPrinter, console_of, summarize
+from tierctl.cli.options import request_of
 from tierctl.cli.report.show import Show
-from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.report import tier_tables
 from tierctl.report.summary import counted
