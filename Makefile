@@ -3,6 +3,7 @@
 
 PYTHON ?= $(firstword $(foreach v,python3 python3.14 python3.13 python3.12 python3.11,$(shell command -v $(v) >/dev/null 2>&1 && $(v) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(v))))
 JOBS ?= 3
+ROWS ?= not large
 KAFKA_VERSIONS ?= 3.9.1 4.3.0 4.4.0
 BIN := .venv/bin
 READY := .venv/.installed
@@ -34,8 +35,11 @@ lint: $(READY) ## ruff, mypy --strict, the one-way import rule, and no dead code
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lint.dead_code
 
-bench: $(READY) ## Speed beside the baselines: ROWS=segments,format picks rows; writes tests/bench/bench.json
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench $(ROWS)
+bench: $(READY) ## Speed beside rivals: ROWS="segments or format" picks rows; writes README and man/tierctl-speed.7
+	@mkdir -p .benchmarks
+	$(BIN)/pytest tests/bench --benchmark-only --benchmark-json=.benchmarks/last.json -k "$(ROWS)"
+	$(BIN)/python -m tests.bench.figures .benchmarks/last.json
+	$(BIN)/python -m tierctl.cli.docs.write
 
 formatter: $(READY) ## The jar for Kafka's console consumer, which a wheel then ships (JDK 11 or newer, Maven)
 	$(BIN)/python -m tierctl.console_consumer.build

@@ -67,6 +67,14 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure the rows of tests/bench only with --benchmark-only, then also those of `make matrix`."""
+    if config.getoption("benchmark_only", default=False):
+        config.option.markexpr = ""
+    else:
+        config.option.benchmark_disable = True
+
+
 class ByServers(LoadScopeScheduling):
     """Assign tests to processes: per file, all that need Spark together, all that need brokers together.
 

@@ -1,237 +1,216 @@
-"""Metadata logs at the data shapes of real clusters: Kafka segment files of `__remote_log_metadata-N`.
+"""Metadata topics of large clusters, as brokers write them, and the tiers that belong to them.
 
-    log = metadata_log(Shape(segments=2_600_000, user_partitions=10_000))
-    run("tierctl", "segments", "--metadata", log.uri, "--sizes")
-
-A log is made once, by its shape and seed, below `cache.folder()`. Every record is a batch of its own, as
-brokers write them. The events of a metadata partition are ordered by time, and the segments of its user
-partitions roll independently of each other, so that an event and its neighbours belong to different user
-partitions.
+Every record is a batch of its own. Events are ordered by time; user partitions roll independently.
 """
 
-import json
-from collections import Counter
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from pathlib import Path
+from random import Random
+from typing import Final, Self
 
-import numpy as np
-import numpy.typing as npt
-from tierctl.model import Uuid
-from tierctl.wire.metadata import encode_column
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.storage.layouts.kafka import key_stem
+from tierctl.wire.batches.batch_heads import walk
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.bench import cache
-from tests.bench.log_files import SegmentFiles
-from tests.bench.metadata_events import RECORDS_OF_A_SEGMENT, Events, Owners, all_epochs, event_table
-from tests.bench.shape import Shape
 
-__all__ = ["MetadataLog", "NewestSegment", "Shape", "metadata_log"]
-
+FIRST_MS, LIFETIME_MS = 1_760_000_000_000, 30 * 86_400_000
+NOW_MS: Final = FIRST_MS + LIFETIME_MS
+RETENTION_MS: Final = int(LIFETIME_MS * 0.998)
+"""At NOW_MS it has passed for a few segments of every topic; today it has passed for all."""
 PARTITIONS_OF_A_TOPIC = 50
-CHUNK_EVENTS = 200_000
+RECORDS_OF_A_SEGMENT = 1000
+RECORDS_OF_A_TERM = 40 * RECORDS_OF_A_SEGMENT
+"""Another leader begins in the middle of every fortieth segment, which then has two leader epochs."""
+EVENTS_OF_A_FILE = 1_000_000
 BROKERS = 9
-FIRST_EVENT_MS, LIFETIME_MS = 1_760_000_000_000, 30 * 86_400_000
-STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
-"""Indices of `RemoteLogSegmentState`."""
+OBJECTS = (".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint")
 
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED = RemoteLogSegmentState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewestSegment:
-    """The finished segment of a user partition with the highest offsets, and all leader epochs up to it."""
+class Shape:
+    """The content of a metadata log.
 
-    topic: str
-    topic_id: str
-    partition: int
-    segment_id: str
-    start_offset: int
-    epochs: list[tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataLog:
-    """A log in the cache: the folder with `__remote_log_metadata-N/`, and the state after all its events.
-
-    `states` counts the segments by their last state; DELETE_SEGMENT_FINISHED counts deleted segments.
+    `segments` counts attempts to copy one. `spread` is the sigma of the log-normal distribution of segments
+    over user partitions, `between` the average number of other events between the first two of a segment.
+    `deleted` is the share of segments that retention deleted; `failed` that of copies that failed, were
+    deleted, and were repeated with another id; `custom` that of segments with custom metadata; `lacking` the
+    share of each metadata partition's events, newest first, that are not in the log.
     """
 
-    folder: Path
-    events: int
-    size_bytes: int
-    states: dict[str, int]
+    segments: int
+    user_partitions: int
+    metadata_partitions: int = 50
+    spread: float = 0.5
+    between: float = 20
+    deleted: float = 0
+    failed: float = 0
+    custom: float = 0
+    lacking: float = 0
+    segment_bytes: int = 1 << 29
+    """The largest size of a segment's log."""
 
-    @property
-    def uri(self) -> str:
-        """Return the value for `--metadata`."""
-        return self.folder.as_uri()
+    def small(self) -> Self:
+        """Return the same with a few segments, for a row that is only tried out."""
+        return replace(self, segments=60, user_partitions=min(self.user_partitions, 6))
 
-    def newest(self) -> Iterator[NewestSegment]:
-        """Yield the newest finished segment of each user partition that has one."""
-        with (self.folder.parent / "newest.jsonl").open() as lines:
-            yield from (NewestSegment(**json.loads(line)) for line in lines)
-
-
-def metadata_log(shape: Shape) -> MetadataLog:
-    """Return the log of that shape; make it first unless the cache holds it."""
-    made = cache.make_once(f"metadata/{shape.name}", lambda folder: _make(shape, folder), source=_sources())
-    return MetadataLog(made / "log", **json.loads((made / "facts.json").read_text()))
-
-
-def _sources() -> list[Path]:
-    here = Path(__file__).parent
-    return [here / name for name in ("metadata_log.py", "metadata_events.py", "log_files.py")]
+    def __str__(self) -> str:
+        partitions = f"{self.user_partitions:,} user and {self.metadata_partitions} metadata partitions"
+        return f"{self.segments:,} segments, {partitions}"
 
 
-def _make(shape: Shape, folder: Path) -> None:
-    counts, events, size_bytes = Counter[str](), 0, 0
-    for number, owners in enumerate(_owners(shape)):
-        rng = np.random.default_rng((shape.seed, number))
-        history = _History.of(shape, owners, rng)
-        with SegmentFiles(folder / "log" / f"__remote_log_metadata-{number}") as files:
-            for part in history.chunks():
-                files.append(encode_column(event_table(owners, part)), part.timestamp_ms, part.broker)
-            size_bytes += files.size_bytes
-        with (folder / "newest.jsonl").open("a") as lines:
-            lines.writelines(json.dumps(asdict(each)) + "\n" for each in history.newest(owners))
-        events += len(history.order)
-        counts.update(history.last_states())
-    facts = {"events": events, "size_bytes": size_bytes, "states": dict(counts)}
-    (folder / "facts.json").write_text(json.dumps(facts))
+Event = tuple[int, RemoteLogSegmentState, RemoteLogSegmentMetadata]
+"""The time, the state, and the segment that is in it from then on."""
 
 
-def _owners(shape: Shape) -> list[Owners]:
-    """Return the user partitions of each metadata partition, with the number of segments of each."""
-    rng = np.random.default_rng((shape.seed, shape.user_partitions))
-    weights = np.exp(shape.spread * rng.standard_normal(shape.user_partitions))
-    counts = 1 + np.floor(weights / weights.sum() * (shape.segments - shape.user_partitions)).astype(np.int64)
-    counts[: shape.segments - int(counts.sum())] += 1
-    found = [Owners() for _ in range(shape.metadata_partitions)]
-    for first in range(0, shape.user_partitions, PARTITIONS_OF_A_TOPIC):
-        number = first // PARTITIONS_OF_A_TOPIC
-        topic, topic_id = (
-            f"{'topic.of.a.team'[: 5 + number % 11]}-{number:05d}",
-            Uuid.from_bytes(rng.bytes(16)),
-        )
-        for partition in range(min(PARTITIONS_OF_A_TOPIC, shape.user_partitions - first)):
-            home = metadata_partition(topic_id, partition, shape.metadata_partitions)
-            found[home].add(topic, topic_id, partition, int(counts[first + partition]))
-    return found
+def metadata_log(shape: Shape) -> Path:
+    """Return the folder with `__remote_log_metadata-N/` of that shape; it is made once."""
+
+    def make(folder: Path) -> None:
+        for number, events in enumerate(histories(shape)):
+            own = folder / f"__remote_log_metadata-{number}"
+            own.mkdir()
+            for base in range(0, len(events), EVENTS_OF_A_FILE):
+                _write(own, base, events[base : base + EVENTS_OF_A_FILE], shape.custom)
+
+    return cache.make_once("metadata", make, shape, Path(__file__))
 
 
-@dataclass(frozen=True, slots=True)
-class _History:
-    """All events of a metadata partition. The arrays of segments have a row for each attempt to copy one."""
+def tier(shape: Shape, *, newest_only: bool = False) -> Path:
+    """Return a folder with `remote`, the objects of copied segments, and `topics.properties`.
 
-    owner: Int64s
-    number: Int64s
-    """The number of the segment in its user partition; a failed attempt has that of its repetition."""
-    custom: npt.NDArray[np.bool_]
-    ids: npt.NDArray[np.uint8]
-    attempt: Int64s
-    """The row of the segment of each event, unordered."""
-    state: Int64s
-    at: Floats
-    order: Int64s
-
-    @classmethod
-    def of(cls, shape: Shape, owners: Owners, rng: np.random.Generator) -> "_History":
-        counts = np.array(owners.segments, np.int64)
-        owner = np.repeat(np.arange(len(counts)), counts)
-        first = np.cumsum(counts) - counts
-        index = np.arange(len(owner)) - first[owner]
-        # The last attempt of a user partition never fails, so that its segment exists.
-        failed = (rng.random(len(owner)) < shape.failed) & (index < counts[owner] - 1)
-        done = np.cumsum(~failed) - ~failed
-        number = done - done[first[owner]]
-        interval = 1 / counts[owner]
-        started = (index + 0.5 * rng.random(len(owner))) * interval
-        taken = np.minimum(
-            rng.exponential(shape.between / 2 / max(len(owner), 1), len(owner)), 0.3 * interval
-        )
-        attempts, states, times = [], [], []
-
-        def add(rows: Int64s, state: int, at: Floats) -> None:
-            attempts.append(rows)
-            states.append(np.full(len(rows), state))
-            times.append(at)
-
-        good, bad = np.flatnonzero(~failed), np.flatnonzero(failed)
-        add(np.arange(len(owner)), STARTED, started)
-        add(good, FINISHED, (started + taken)[good])
-        add(bad, DELETE_STARTED, (started + taken)[bad])
-        add(bad, DELETE_FINISHED, (started + 1.2 * taken)[bad])
-        rows, since = _deleted(good, number, owner, shape.deleted)
-        add(rows, DELETE_STARTED, (started + 1.1 * taken)[since])
-        add(rows, DELETE_FINISHED, (started + 1.1 * taken)[since] + 0.9 * taken[rows])
-        at = np.concatenate(times)
-        ids = np.frombuffer(rng.bytes(16 * len(owner)), np.uint8).reshape(-1, 16)
-        custom = rng.random(len(owner)) < shape.custom
-        # The log ends with the last STARTED event, so the last copies are unfinished.
-        order = np.argsort(at, kind="stable")[: np.count_nonzero(at <= started.max(initial=0))]
-        return cls(owner, number, custom, ids, np.concatenate(attempts), np.concatenate(states), at, order)
-
-    def chunks(self) -> Iterator[Events]:
-        """Yield the events in the order of their offsets."""
-        for first in range(0, len(self.order), CHUNK_EVENTS):
-            rows = self.order[first : first + CHUNK_EVENTS]
-            attempt, state = self.attempt[rows], self.state[rows]
-            yield Events(
-                owner=self.owner[attempt],
-                number=self.number[attempt],
-                segment_ids=self.ids[attempt],
-                state=state,
-                has_custom=self.custom[attempt] & (state == FINISHED),
-                broker=(self.owner[attempt] % BROKERS).astype(np.int32),
-                timestamp_ms=FIRST_EVENT_MS + (self.at[rows] * LIFETIME_MS).astype(np.int64),
-            )
-
-    def last_states(self) -> Counter[str]:
-        """Count the segments by the state that their last event left them in."""
-        last = self._last()
-        names = (
-            "COPY_SEGMENT_STARTED",
-            "COPY_SEGMENT_FINISHED",
-            "DELETE_SEGMENT_STARTED",
-            "DELETE_SEGMENT_FINISHED",
-        )
-        return Counter(dict(zip(names, np.bincount(last, minlength=4).tolist(), strict=True)))
-
-    def newest(self, owners: Owners) -> Iterator[NewestSegment]:
-        """Yield the newest finished segment of each user partition that has one."""
-        rows = np.flatnonzero(self._last() == FINISHED)
-        # Rows are ordered by owner and number: the last of each owner is its newest.
-        rows = rows[np.diff(self.owner[rows], append=-1) != 0]
-        for row in rows.tolist():
-            owner, number = int(self.owner[row]), int(self.number[row])
-            yield NewestSegment(
-                topic=owners.topics[owner],
-                topic_id=str(Uuid.from_bytes(owners.topic_ids[owner])),
-                partition=owners.partitions[owner],
-                segment_id=str(Uuid.from_bytes(self.ids[row].tobytes())),
-                start_offset=number * RECORDS_OF_A_SEGMENT,
-                epochs=all_epochs(number),
-            )
-
-    def _last(self) -> Int64s:
-        """Return the state that each segment's last event left it in."""
-        last = np.zeros(len(self.owner), np.int64)
-        np.maximum.at(last, self.attempt[self.order], self.state[self.order])
-        return last
-
-
-def _deleted(good: Int64s, number: Int64s, owner: Int64s, share: float) -> tuple[Int64s, Int64s]:
-    """Return the rows that retention deletes, and for each the row of the copy after which it is deleted.
-
-    A user partition of n segments loses the first `share * n` segments. The first one is deleted once as many
-    segments are copied as remain at the end; each further copy deletes one more.
+    With `newest_only` only the newest segment of each user partition has objects.
     """
-    counts = np.bincount(owner[good], minlength=int(owner.max(initial=-1)) + 1)
-    gone = np.floor(share * counts).astype(np.int64)
-    kept = counts - gone
-    whose = owner[good]
-    is_gone = number[good] < gone[whose]
-    position = np.flatnonzero(is_gone)
-    return good[position], good[position + kept[whose[position]]]
+
+    def make(folder: Path) -> None:
+        topics = set()
+        for events in histories(shape):
+            last = {segment.segment_id: (state, segment) for _, state, segment in events}
+            copied = [segment for state, segment in last.values() if state is FINISHED]
+            copied.sort(key=lambda segment: segment.start_offset)
+            newest = {segment.topic_id_partition: segment for segment in copied}
+            topics |= {segment.topic for segment in copied}
+            for segment in newest.values() if newest_only else copied:
+                _store(folder / "remote" / key_stem(segment), segment)
+        lines = (f"{t}.remote.storage.enable=true\n{t}.retention.ms={RETENTION_MS}\n" for t in sorted(topics))
+        (folder / "topics.properties").write_text("".join(lines))
+
+    return cache.make_once(f"tier-{'newest' if newest_only else 'all'}", make, shape, Path(__file__))
+
+
+def histories(shape: Shape) -> Iterator[list[Event]]:
+    """Yield the events of each metadata partition in their order."""
+    random = Random(f"{shape.user_partitions} user partitions")
+    weights = [random.lognormvariate(0, shape.spread) for _ in range(shape.user_partitions)]
+    scale = (shape.segments - shape.user_partitions) / sum(weights)
+    ends = [0, *(round(scale * end) for end in accumulate(weights))]
+    owners: list[dict[TopicIdPartition, int]] = [{} for _ in range(shape.metadata_partitions)]
+    for i, (begin, end) in enumerate(pairwise(ends)):
+        topic, partition = divmod(i, PARTITIONS_OF_A_TOPIC)
+        topic_id = Uuid.from_bytes(Random(f"topic {topic}").randbytes(16))
+        owner = TopicIdPartition(topic_id, f"{'topic.of.a.team'[: 5 + topic % 11]}-{topic:05d}", partition)
+        owners[metadata_partition(topic_id, partition, shape.metadata_partitions)][owner] = 1 + end - begin
+    for number, own in enumerate(owners):
+        yield _history(shape, own, Random(f"metadata partition {number}"))
+
+
+def _history(shape: Shape, owners: dict[TopicIdPartition, int], random: Random) -> list[Event]:
+    events: list[Event] = []
+    events_a_ms = 2 * sum(owners.values()) / LIFETIME_MS
+    for owner, count in owners.items():
+        copied: deque[RemoteLogSegmentMetadata] = deque()
+        interval_ms, number = LIFETIME_MS / count, 0
+        for index in range(count):
+            began_ms = FIRST_MS + int((index + random.random() / 2) * interval_ms)
+            took_ms = int(min(random.expovariate(events_a_ms / shape.between), 0.3 * interval_ms))
+            segment = _segment(owner, number, Uuid.from_bytes(random.randbytes(16)), began_ms, shape)
+            events.append((began_ms, STARTED, segment))
+            deleted = segment
+            # The last attempt never fails, so that the user partition has a segment.
+            if random.random() >= shape.failed or index == count - 1:
+                events.append((began_ms + took_ms, FINISHED, segment))
+                copied.append(segment)
+                number += 1
+                if len(copied) <= max(count * (1 - shape.deleted), 1):
+                    continue
+                deleted = copied.popleft()
+            events.append((began_ms + took_ms, DELETE_STARTED, deleted))
+            events.append((began_ms + 6 * took_ms // 5, DELETE_FINISHED, deleted))
+    events.sort(key=itemgetter(0))
+    # The log ends with an event STARTED, so that the last copies are unfinished.
+    while events and events[-1][1] is not STARTED:
+        events.pop()
+    return events[: len(events) - int(shape.lacking * len(events))]
+
+
+def _segment(
+    owner: TopicIdPartition, number: int, segment_id: Uuid, began_ms: int, shape: Shape
+) -> RemoteLogSegmentMetadata:
+    start = number * RECORDS_OF_A_SEGMENT
+    end = start + RECORDS_OF_A_SEGMENT - 1
+    return RemoteLogSegmentMetadata(
+        topic=owner.topic,
+        topic_id=owner.topic_id,
+        partition=owner.partition,
+        segment_id=segment_id,
+        start_offset=start,
+        end_offset=end,
+        broker_id=start % BROKERS,
+        max_timestamp_ms=began_ms - 60_000,
+        event_timestamp_ms=began_ms,
+        segment_leader_epochs=leader_epochs(start, end),
+        segment_size_in_bytes=shape.segment_bytes - number % 100,
+        txn_index_empty=True,
+    )
+
+
+def leader_epochs(first_offset: int, last_offset: int) -> tuple[tuple[int, int], ...]:
+    """Return the leader epochs between two offsets, each with its first offset there."""
+    half = RECORDS_OF_A_SEGMENT // 2
+    first, last = (max(at - half, 0) // RECORDS_OF_A_TERM for at in (first_offset, last_offset))
+    begins = (term * RECORDS_OF_A_TERM + half if term else 0 for term in range(first, last + 1))
+    return tuple((term, max(first_offset, begin)) for term, begin in enumerate(begins, first))
+
+
+def _write(folder: Path, base: int, events: list[Event], custom: float) -> None:
+    """Write a segment file and its indexes; the first event has the offset `base`."""
+    batches = []
+    for offset, (ms, state, segment) in enumerate(events, base):
+        broker = segment.start_offset % BROKERS
+        update = RemoteLogSegmentMetadataUpdate.of(segment, state, broker_id=broker, event_timestamp_ms=ms)
+        event = segment if state is STARTED else update
+        if state is FINISHED and segment.segment_id.bytes[0] < 256 * custom:
+            event = replace(event, custom_metadata=bytes(24))
+        record = Record(offset, ms, None, encode(event))
+        batches.append(encode_batch([record], producer_id=broker, producer_epoch=0, base_sequence=offset))
+    data = b"".join(batches)
+    offsets, times = build_indexes(walk(data), base)  # type: ignore[arg-type]
+    for suffix, content in {".log": data, ".index": offsets.data, ".timeindex": times.data}.items():
+        (folder / f"{base:020d}{suffix}").write_bytes(content)
+
+
+def _store(stem: Path, segment: RemoteLogSegmentMetadata) -> None:
+    """Write the five objects of a segment as layout `kafka` names them; only leader epochs have content."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    lineage = write_leader_epoch_checkpoint(leader_epochs(0, segment.end_offset))  # type: ignore[arg-type]
+    for suffix in OBJECTS:
+        with stem.with_suffix(suffix).open("wb") as file:
+            file.write(lineage if suffix == ".leader_epoch_checkpoint" else b"-")
+            file.truncate(segment.segment_size_in_bytes if suffix == ".log" else None)

@@ -1,19 +1,36 @@
-"""The README has the figures of bench.json."""
+"""The README and tierctl-speed(7) have the figures of bench.json, which come from pytest-benchmark."""
 
 import json
+from typing import Any
 
-from tests.bench import report
-from tests.bench.harness import ROWS
-from tests.bench.rows import load
+from tests.bench import figures
+from tests.bench.rows import ROWS
 
-
-def test_the_readme_has_the_figures_of_bench_json() -> None:
-    text, found = report.README.read_text(), json.loads(report.BENCH_JSON.read_text())
-    assert report.readme_section(found) in text, "run `python -m tests.bench --readme`"
+STORED = json.loads(figures.BENCH_JSON.read_text())
 
 
-def test_bench_json_has_only_rows_that_exist_and_says_what_limits_those_that_miss() -> None:
-    load()
-    rows = json.loads(report.BENCH_JSON.read_text())["rows"]
-    assert [row["key"] for row in rows if row["key"] not in ROWS] == []
-    assert [row["key"] for row in rows if row["missed"] and not row["limit"]] == []
+def test_the_readme_and_the_manual_have_the_figures_of_bench_json() -> None:
+    assert figures.readme_section(STORED) in figures.README.read_text()
+    assert figures.page(STORED, figures.PAGE.read_text()) == figures.PAGE.read_text()
+    assert set(STORED["rows"]) <= set(ROWS)
+
+
+def test_a_row_is_replaced_when_both_contestants_were_measured() -> None:
+    def result(key: str, contestant: str, seconds: float) -> dict[str, Any]:
+        params = {"contestant": contestant}
+        stats, more = {"median": seconds}, {"peak_mb": 7}
+        return {"group": key, "params": params, "stats": stats, "extra_info": more}
+
+    both = [result("format-kip", "tierctl", 2), result("format-kip", "rival", 9)]
+    results = {
+        "benchmarks": [*both, result("format-json", "tierctl", 1), result("large-sweep", "tierctl", 80)],
+        "datetime": "2030-01-02T03:04:05",
+        "commit_info": {"id": "f" * 40, "dirty": True},
+        "machine_info": {"cpu": {"brand_raw": "C"}, "system": "L", "release": "1", "python_version": "3"},
+    }
+    found = figures.merged(STORED, results)
+    changed = [key for key, row in found["rows"].items() if row != STORED["rows"].get(key)]
+    assert changed == ["format-kip", "large-sweep"]
+    assert "tierctl 2.0 s; rival kafka-dump-log: 9.0 s; ratio 4.50×; memory 7 MB : 7 MB" in figures.page(
+        found, ""
+    )

@@ -13,7 +13,7 @@ from tierctl.cli.docs.tree import Node, command_tree
 from tierctl.cli.docs.write import PICTURE, files
 from tierctl.report.formatters.records import Records
 
-from tests.bench import report
+from tests.bench import figures
 from tests.docs.documents import CONTRIBUTING, DOCUMENTS, README, Document
 from tests.docs.lines import in_spans
 from tests.wire.metadata.samples import golden
@@ -42,14 +42,15 @@ def manual_of_commands() -> list[Document]:
 
 @cache
 def measured() -> str:
-    """Return every figure that `make bench` wrote into the README's table."""
-    return report.readme_section(json.loads(report.BENCH_JSON.read_text()))
+    """Return the figures that `make bench` wrote."""
+    found = json.loads(figures.BENCH_JSON.read_text())
+    return figures.readme_section(found) + figures.page(found, "")
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, *manual_of_commands()], ids=lambda document: document.name)
 def test_figures_are_those_of_the_benchmark(document: Document) -> None:
-    before, _, rest = document.prose.partition(report.BEGIN)
-    stated = set(_FIGURE.findall(before + rest.partition(report.END)[2]))
+    before, _, rest = document.prose.partition(figures.BEGIN)
+    stated = set(_FIGURE.findall(before + rest.partition(figures.END)[2]))
     assert stated - set(_FIGURE.findall(measured())) == set()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tierctl.errors import UsageError
 
 MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
-MEASURED_BY: Final = "make bench ROWS=spark,pipeline"
+MEASURED_BY: Final = "make bench ROWS=pipeline"
 
 FOLD_US: Final = 2.7
 """Processor time to read, decode and fold one event on an executor."""

@@ -1,0 +1,67 @@
+"""Fixtures of rows. Without --benchmark-only each row runs once, with little data, to show that it can."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import cache
+from tests.bench.process import peak_mb, run
+from tests.bench.rows import Row
+
+HOURS_S = 4 * 3600
+"""The data of large rows are made once, which takes longer than a test may."""
+
+Measure = Callable[..., None]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give rows that are measured time."""
+    for item in items if config.option.benchmark_only else ():
+        item.add_marker(pytest.mark.timeout(HOURS_S))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep little data in a folder of the session."""
+    if not pytestconfig.option.benchmark_only:
+        cache.FOLDER = tmp_path_factory.mktemp("cache")
+
+
+def fresh(sources: Mapping[Path, Path | None]) -> Callable[[], None]:
+    """Return a function that makes each folder a copy of its source, or an empty one, before a run."""
+
+    def prepare() -> None:
+        for target, source in sources.items():
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir() if source is None else shutil.copytree(source, target)
+        # Otherwise the measured run waits until the bytes of the copy are on the disk.
+        os.sync()
+
+    return prepare
+
+
+@pytest.fixture
+def row(request: pytest.FixtureRequest) -> Row:
+    """Return the row, with little data unless it is measured."""
+    found: Row = request.param
+    return found if request.config.option.benchmark_only else found.small()
+
+
+@pytest.fixture
+def measure(benchmark: Any, row: Row) -> Measure:
+    """Return a function that measures a command: `measure(words, prepare=…)`, and the options of `run`.
+
+    `prepare` is called before each run. The first run, which finds the peak of its memory, is no round.
+    """
+
+    def measured(words: list[str], *, prepare: Callable[[], object] = lambda: None, **how: Any) -> None:
+        if benchmark.enabled:
+            prepare()
+            benchmark.extra_info["peak_mb"] = round(peak_mb(words, **how))
+        benchmark.pedantic(run, (words,), how, setup=prepare, rounds=row.rounds)
+
+    return measured

@@ -1,1 +1,0 @@
-"""Programs that rows run as separate processes; each times its work without its start-up."""

@@ -1,0 +1,98 @@
+"""Rows about the metadata topic, and about commands with little work."""
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tests.bench.conftest import Measure, fresh
+from tests.bench.metadata_log import NOW_MS, metadata_log, tier
+from tests.bench.process import run, tierctl
+from tests.bench.rivals import kafka_tool, segment_sizes
+from tests.bench.rows import RIVAL, SPARK, STATELESS, TIERCTL, Row, measures
+
+COMPARED = ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments")
+WORDS = {"start-version": ["--version"], "start-help": ["--help"], "start-completion": []}
+COMPLETION = {"_TIERCTL_COMPLETE": "complete_bash", "COMP_WORDS": "tierctl sweep --me", "COMP_CWORD": "2"}
+NEW = 0.01
+"""The share of events that are new in a run after the first."""
+
+
+def sizes(log: Path, *options: str) -> list[str]:
+    """Return the command line that sums up the segments of each topic."""
+    return tierctl("segments", "--metadata", log.as_uri(), "--sizes", "--output", "csv", *options)
+
+
+def pipeline(log: Path, warehouse: Path, *options: str) -> list[str]:
+    """Return the command line that updates the tables to the end of the topic."""
+    return tierctl("pipeline", "run", "--metadata", log.as_uri(), "--warehouse", warehouse.as_uri(), *options)
+
+
+def sums(printed: Path) -> list[tuple[str, ...]]:
+    """Return the sums of each topic."""
+    with printed.open(newline="") as file:
+        return sorted(tuple(each[name] for name in COMPARED) for each in csv.DictReader(file))
+
+
+@measures("segments-", "large-segments")
+def test_sizes(row: Row, contestant: str, measure: Measure, tmp_path: Path) -> None:
+    log, printed, expected = metadata_log(row.shape), tmp_path / "printed", tmp_path / "expected"
+    if contestant == TIERCTL:
+        measure(sizes(log))
+    else:
+        measure([*segment_sizes(), str(log)], stdout=printed)
+        run(sizes(log), stdout=expected)
+        assert sums(printed) == sums(expected)
+
+
+@measures("sweep-plan", "large-sweep")
+def test_sweep_plan(row: Row, contestant: str, measure: Measure) -> None:
+    """Plan a few thousand deletes, with settings for every topic; the rival reads the same events."""
+    log, newest = metadata_log(row.shape), tier(row.shape, newest_only=True)
+    words = ["--metadata", log.as_uri(), "--remote", (newest / "remote").as_uri(), "--allow-missing-objects"]
+    words += ["--topic-configs", str(newest / "topics.properties"), "--now", str(NOW_MS), "--output", "csv"]
+    measure(tierctl("sweep", *words) if contestant == TIERCTL else sizes(log), codes=(0, 7))
+
+
+@measures("state-", "large-state-")
+def test_state_directory(row: Row, contestant: str, measure: Measure, tmp_path: Path) -> None:
+    log, kept, used = metadata_log(row.shape), tmp_path / "kept", tmp_path / "used"
+    if contestant == RIVAL and row.rival == STATELESS:
+        measure(sizes(log))
+    elif contestant == RIVAL or "first" in row.key:
+        measure(sizes(log, "--state-dir", str(used)), prepare=fresh({used: None}))
+    else:
+        older = metadata_log(replace(row.shape, lacking=NEW)) if row.key == "state-new" else log
+        run(sizes(older, "--state-dir", str(kept)))
+        measure(sizes(log, "--state-dir", str(used)), prepare=fresh({used: kept}))
+
+
+@measures("pipeline-", "large-pipeline")
+def test_pipeline_run(row: Row, contestant: str, measure: Measure, tmp_path: Path) -> None:
+    log, kept, used = metadata_log(row.shape), tmp_path / "kept", tmp_path / "used"
+    engine = ("spark", "--master", "local[2]") if contestant == RIVAL and row.rival == SPARK else ("local",)
+    if is_new := contestant == TIERCTL and row.key == "pipeline-new":
+        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept))
+    measure(pipeline(log, used, "--engine", *engine), prepare=fresh({used: kept if is_new else None}))
+
+
+@measures("format-")
+def test_text(row: Row, contestant: str, measure: Measure) -> None:
+    """Print every record. kafka-dump-log has one style, and the heap of Kafka's scripts."""
+    log = metadata_log(row.shape)
+    if contestant == TIERCTL:
+        measure(tierctl("format", "--metadata", log.as_uri(), "--style", row.key.removeprefix("format-")))
+    else:
+        tool = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "-Xmx256m")
+        files = ",".join(map(str, log.glob("*/*.log")))
+        measure([*tool, "--remote-log-metadata-decoder", "--files", files])
+
+
+@measures("start-")
+def test_start(row: Row, contestant: str, measure: Measure) -> None:
+    if contestant == TIERCTL and row.shape is None:
+        measure(tierctl(*WORDS[row.key]), env=COMPLETION if row.key == "start-completion" else None)
+    elif contestant == TIERCTL:
+        measure(tierctl("segments", "--metadata", metadata_log(row.shape).as_uri()))
+    else:
+        measure([sys.executable, "-c", "pass"])
