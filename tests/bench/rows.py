@@ -45,7 +45,7 @@ FEW: Final = Shape(segments=1_000_000, user_partitions=500, deleted=0.4, failed=
 MANY: Final = Shape(segments=1_500_000, user_partitions=300_000, between=300, spread=1)
 """FEW and MANY have irregular histories: deletes, failed copies, other counts. Nothing is tuned to them."""
 RECORDS: Final = Shape(segments=500_000, user_partitions=200, metadata_partitions=1)
-EXPIRED: Final = Shape(segments=6_000, user_partitions=1, segment_bytes=1000)
+EXPIRED: Final = Shape(segments=6_000, user_partitions=1, spread=0, segment_bytes=1000)
 SPREAD: Final = replace(EXPIRED, user_partitions=300)
 TINY: Final = Shape(segments=20, user_partitions=4, metadata_partitions=5)
 LOGS: Final = Logs(segments=32)

@@ -1,9 +1,11 @@
 """The README and tierctl-speed(7) have the figures of bench.json, which come from pytest-benchmark."""
 
 import json
+import sys
 from typing import Any
 
 from tests.bench import figures
+from tests.bench.process import peak_mb
 from tests.bench.rows import ROWS
 
 STORED = json.loads(figures.BENCH_JSON.read_text())
@@ -34,3 +36,7 @@ def test_a_row_is_replaced_when_both_contestants_were_measured() -> None:
     assert "tierctl 2.0 s; rival kafka-dump-log: 9.0 s; ratio 4.50×; memory 7 MB : 7 MB" in figures.page(
         found, ""
     )
+
+
+def test_memory_is_that_of_the_command() -> None:
+    assert 200 < peak_mb([sys.executable, "-c", "held = bytearray(200_000_000)"]) < 250
