@@ -56,7 +56,7 @@ FAST = "≥ 1×, ≤ 250 MB"
 IN_README: Final = (
     Row("segments-50x200", SIZES, JVM, WIDE, "≥ 1.5×, ≤ 600 MB"),
     Row("segments-1x10000", SIZES, JVM, ONE, "≥ 1.5×"),
-    Row("segments-held-out-few", f"{SIZES}, 40 % deleted, 1 % failed", JVM, FEW, "≥ 1.5×"),
+    Row("segments-held-out-few", f"{SIZES}, 40% deleted, 1% failed copies", JVM, FEW, "≥ 1.5×"),
     Row("sweep-plan", "`sweep` plan", SIZES, WIDE, "≥ 0.67×"),
     Row("state-next", f"{STATE}, no new events", FIRST_RUN, WIDE, "≥ 20× or ≤ 1.5 s"),
     Row("pipeline-first", "`pipeline run`, first", SPARK, ONE, "≤ 40 s"),
