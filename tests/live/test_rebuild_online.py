@@ -136,6 +136,8 @@ def test_a_kill_leaves_no_record_of_the_log_start(cluster: Cluster, twin: Broker
     """The broker records log starts each minute: without a record, the local log is not all of the log."""
     before = tier(twin)
     twin.settings["replica.high.watermark.checkpoint.interval.ms"] = "200"
+    # On a slow machine the kill would come after the minute.
+    twin.settings["log.flush.start.offset.checkpoint.interval.ms"] = "3600000"
     twin.start()
     twin.create_topic("late", tiered=True)
     twin.produce("late", 2500)

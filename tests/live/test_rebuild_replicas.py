@@ -55,7 +55,7 @@ def test_a2r_the_checkpoints_of_every_replica_are_put_back(brokers: Brokers) -> 
     start(nodes)
     nodes[0].wait_for("a raised log start", lambda: nodes[0].offsets("earliest", TOPIC)[TOPIC, 0] > 0)
     nodes[0].await_idle()
-    time.sleep(1)  # The followers learn of the log start with their next fetch.
+    time.sleep(5)  # The followers learn of the log start with their next fetch.
     stop(nodes)
 
     logs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
