@@ -44,7 +44,7 @@ def test_each_host_applies_the_plan(brokers: Brokers, ran_without: bool) -> None
         start(nodes)
         nodes[0].wait_for("a raised log start", lambda: nodes[0].offsets("earliest", TOPIC)[TOPIC, 0] > 0)
         nodes[0].await_idle()
-        time.sleep(1)  # The followers learn of the log start with their next fetch.
+        time.sleep(5)  # The followers learn of the log start with their next fetch.
         stop(nodes)
         for node in nodes:
             lose_metadata(node)
