@@ -179,12 +179,10 @@ def restores(run: Run, capture: Capture, folder: Path) -> Any:
 
 
 def besides_spark(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of doctor or of config show without those about Spark, of which none may be a fault."""
-    about_spark = [each for each in rows if each.get("check", "").startswith("spark_")]
+    """Return rows of doctor without those about Spark, of which none may be a fault."""
+    about_spark = [each for each in rows if each["check"].startswith("spark_")]
     assert {each["outcome"] for each in about_spark} <= {"ok", "not_checked"}
-    of_session = [each for each in rows if each.get("scope") == "spark"]
-    options = [each for each in rows if each.get("setting") in {"engine", "master"}]
-    return [each for each in rows if each not in [*about_spark, *of_session, *options]]
+    return [each for each in rows if each not in about_spark]
 
 
 def checks_files(run: Run, capture: Capture, folder: Path) -> Any:
@@ -193,20 +191,6 @@ def checks_files(run: Run, capture: Capture, folder: Path) -> Any:
     where = (f"--metadata={root}/before", f"--remote={root}/before-remote", f"--log-dir={root}/before")
     ran = run("doctor", *where, "-o", "json")
     return ran.code, besides_spark(ran.json)
-
-
-def shows_settings(run: Run, capture: Capture, folder: Path) -> Any:
-    del capture
-    (folder / "topics.properties").write_text("clicks.retention.bytes=2097152\n")
-    ran = run("config", "show", "--topic-configs", "topics.properties", "-o", "json", cwd=folder)
-    return ran.code, besides_spark(ran.json)
-
-
-def checks_settings(run: Run, capture: Capture, folder: Path) -> Any:
-    del capture
-    (folder / "topics.properties").write_text("clicks.retention.byts=1\n")
-    ran = run("config", "check", "--topic-configs", "topics.properties", "-o", "json", cwd=folder)
-    return ran.code, ran.json
 
 
 SCENES: dict[str, Scene] = {
@@ -237,9 +221,7 @@ SCENES: dict[str, Scene] = {
     ),
     "pipeline run": writes_tables,
     "doctor": checks_files,
-    "config show": shows_settings,
-    "config check": checks_settings,
     "fetch --rebuild": reading("fetch", "--rebuild", "--remote={root}/before-remote", "-o", "jsonl"),
     **recovery.SCENES,
 }
-CODES = {"cache show": 7, "cache verify": 7, "cache compact": 7, "offsets check": 7, "config check": 2}
+CODES = {"cache show": 7, "cache verify": 7, "cache compact": 7, "offsets check": 7}

@@ -27,8 +27,8 @@ def test_every_command_has_a_scene() -> None:
     commands = {command for command in WORK_ON_EXECUTORS if EngineName.SPARK in engines_of(command)}
     scenes = {*SCENES, *test_engines_beside_brokers.SCENES}
     assert {command.partition(" --")[0] for command in scenes} == commands
-    # tests/spark/session/test_submit.py runs the other one.
-    assert commands | ONLY_LOCAL.keys() | {"submit"} == WORK_ON_EXECUTORS.keys()
+    # tests/spark/session/test_submit.py and tests/live/test_backup_config.py run the other two.
+    assert commands | ONLY_LOCAL.keys() | {"submit", "backup-config"} == WORK_ON_EXECUTORS.keys()
     assert not commands & ONLY_LOCAL.keys()
 
 

@@ -1,20 +1,17 @@
 """The cells of the table of engines that need a cluster, and faults of executors beside brokers."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands import BackupConfigRequest, DoctorRequest, backup_config, doctor
+from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import executors
 from tierctl.doctor.checks import Check
-from tierctl.errors import AuthenticationError
 from tierctl.kafka.acls import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
-from tierctl.spark.inspection import topic_settings
 
 from tests.doctor.cases import OK, PROBLEM, worst
 from tests.live.secured import allow, login
@@ -24,17 +21,6 @@ from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("engines-1", "engines-2", "engines-3")
-_SAVED_AT = re.compile(r"(?m)^saved.*$")
-
-
-def backs_up(run: Run, broker: Broker, folder: Path) -> Any:
-    file = folder / "topics.yaml"
-    where = ("--bootstrap-server", broker.bootstrap, "--topic", "engines-*")
-    ran = run("backup-config", *where, "--output-file", file, "-o", "json")
-    assert [row["topic"] for row in ran.json] == [*TOPICS]
-    text = file.read_text()
-    assert "604800000" in text
-    return ran.out, _SAVED_AT.sub("", text)
 
 
 def checks_a_cluster(run: Run, broker: Broker, folder: Path) -> Any:
@@ -44,7 +30,6 @@ def checks_a_cluster(run: Run, broker: Broker, folder: Path) -> Any:
 
 
 SCENES: dict[str, Callable[[Run, Broker, Path], Any]] = {
-    "backup-config": backs_up,
     "doctor --metadata kafka://": checks_a_cluster,
 }
 
@@ -63,8 +48,6 @@ def topics(broker: Broker) -> Broker:
 def test_both_engines_print_and_write_the_same(
     command: str, topics: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_settings, "TOPICS_PER_CHUNK", 1)
-
     def scene(run: Run, folder: Path) -> Any:
         return SCENES[command](run, topics, folder)
 
@@ -72,7 +55,7 @@ def test_both_engines_print_and_write_the_same(
 
 
 def rights(*operations_of_metadata: str) -> set[Right]:
-    """Return the rights on the topics that doctor and backup-config ask for; fewer on the metadata topic."""
+    """Return the rights on the topics that doctor asks for; fewer on the metadata topic."""
     of_topics = {
         Right(operation, name) for name in TOPICS for operation in ("Describe", "DescribeConfigs", "Read")
     }
@@ -108,12 +91,6 @@ def test_executors_without_a_right_and_without_the_file_of_credentials(
     refused = worst(found, Check.SPARK_METADATA)
     assert (refused.outcome, METADATA_TOPIC in refused.found) == (PROBLEM, True)
     assert "kafka-acls" in (refused.fix or "")
-
-    backup = BackupConfigRequest(output_file=tmp_path / "topics.yaml", topic=TOPICS, **on_spark)
-    backup_config(backup)
-    allow(guarded, rights() - {Right("DescribeConfigs", TOPICS[1])})
-    with pytest.raises(AuthenticationError, match=TOPICS[1]):
-        backup_config(backup)
 
     # The executors are on a machine without the file.
     elsewhere = TopicLocation(uri=f"kafka://{guarded.bootstrap_sasl}", command_config=str(tmp_path / "none"))

@@ -1,9 +1,9 @@
-"""`doctor` and `config` with Spark: faults of the session and of executors become results."""
+"""`doctor` with Spark: faults of the session and of executors become results."""
 
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tierctl.commands import DoctorRequest, doctor
@@ -15,15 +15,10 @@ from tierctl.errors import EngineError, ExitCode
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.transport import Executors
-from tierctl.spark.inspection import mistyped_names, session_settings
-from tierctl.spark.session import SparkSettings
 
 from tests.cli.shell import environment, tierctl, tierctl_process
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, worst
 from tests.support.servers import free_port
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Capture = Callable[[str], Path]
 ALL = [check for check in Check if check.startswith("spark_")]
@@ -135,84 +130,3 @@ def test_doctor_without_spark(tmp_path: Path) -> None:
     assert all(found[check].startswith("needs --engine spark") for check in ALL)
     wrong = tierctl("doctor", "--state-dir", tmp_path, "--engine", "spark", "--master", "nowhere")
     assert (wrong.code, "no master of Spark" in wrong.err) == (2, True)
-
-
-def test_names_that_spark_does_not_have(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    of_sql = ("spark.sql.shuffle.partition", "spark.sql.shuffle.partitions")
-    names = ["spark.executor.memry", of_sql[0], "spark.executor.memory", "spark.kubernetes.namespace"]
-    of_core = ("spark.executor.memry", "spark.executor.memory")
-    assert list(mistyped_names(spark, names)) == [of_core, of_sql]
-    # Over Spark Connect, and with another version of Spark, only the settings of Spark SQL are known.
-    monkeypatch.setattr("tierctl.spark.inspection.session._registry", lambda: None)
-    assert list(mistyped_names(spark, names)) == [of_sql]
-
-
-def test_settings_of_a_session_with_their_origins(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compare with the session of these tests, which has 1 core per executor, and 2 in total."""
-    secret = "spark.sql.my.secret.key"
-    lines = ["spark.cores.max 2", "spark.executor.cores = 7", f"{secret}=hunter2", "spark.unused 1"]
-    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    spark.conf.set(secret, "hunter2")
-    try:
-        settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-        found = session_settings(spark, settings, {})
-    finally:
-        spark.conf.unset(secret)
-    places = {name: (value, origin_text(found.origin(name))) for name, value in found.items()}
-    defaults = tmp_path / "spark-defaults.conf"
-    assert places["spark.cores.max"] == ("2", f"Spark defaults file {defaults}, line 1")
-    assert places["spark.executor.cores"] == ("1", "Spark None")
-    assert places[secret] == ("[hidden]", f"Spark defaults file {defaults}, line 3")
-    assert "spark.unused" not in places
-    assert places["spark.sql.shuffle.partitions"] == ("2", "option None")
-    assert places["spark.master"] == ("local[2]", "option None")
-    assert places["spark.sql.session.timeZone"] == ("UTC", "tierctl None")
-
-
-def origin_text(origin: Any) -> str:
-    return f"{origin.source} {origin.place}"
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_profile_states_the_spark_settings(tmp_path: Path) -> None:
-    (tmp_path / "tierctl.toml").write_text(
-        '[profiles.default]\nengine = "spark"\nmaster = "local[2]"\n'
-        'spark-conf = ["spark.executor.memry=1g"]\n'
-    )
-    # A profile alone does not start Spark.
-    assert not [row for row in tierctl("config", "show", "-o", "json", cwd=tmp_path).json if is_spark(row)]
-    assert tierctl("config", "check", cwd=tmp_path).code == 0
-    shown = tierctl("config", "show", "--engine", "spark", "-o", "json", cwd=tmp_path)
-    rows = {row["setting"]: row for row in shown.json if is_spark(row)}
-    assert (rows["spark.master"]["source"], rows["spark.master"]["line"]) == ("profile", 3)
-    assert rows["executor.python"]["value"] == Versions.here().python
-    assert rows["executor.python"]["place"].startswith("executor ")
-    checked = tierctl("config", "check", "--engine", "spark", "-o", "json", cwd=tmp_path)
-    assert checked.code == ExitCode.PARTIAL
-    (problem,) = checked.json
-    assert (problem["kind"], problem["severity"], problem["line"]) == ("unknown_setting", "warning", 4)
-    assert "spark.executor.memory" in problem["hint"]
-    # The engine of a COMMAND is a setting to show, and starts nothing.
-    of_command = ("sweep", "--engine", "local")
-    assert not [
-        r for r in tierctl("config", "show", "-o", "json", *of_command, cwd=tmp_path).json if is_spark(r)
-    ]
-
-
-def is_spark(row: dict[str, Any]) -> bool:
-    return bool(row["scope"] == "spark")
-
-
-@pytest.mark.usefixtures("spark")
-def test_faults_of_executors_are_problems_of_the_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "WAIT_S", 0.0)
-    ran = tierctl("config", "check", "--engine", "spark", "--master", MASTER, "-o", "json", cwd=tmp_path)
-    assert ran.code == ExitCode.USAGE
-    (problem,) = ran.json
-    assert (problem["kind"], problem["setting"]) == ("unusable", "master")
-    assert "no executor has finished a task" in problem["found"]

@@ -23,7 +23,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "sweep": "read the metadata topic; delete segments",
     "delete": "read the metadata topic; delete segments",
     "apply": "all that they do for the command that made the plan; store or delete segments",
-    "backup-config": "read the settings of topics",
+    "backup-config": None,
     "rebuild": "read the metadata topic; list the tier and derive metadata from its objects",
     "restore": "list the tier and derive metadata from its objects; fetch and write segments "
     "(--materialise); copy objects (--new-ids)",
@@ -31,8 +31,8 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "submit": None,
     "pipeline run": "read the metadata topic; write the tables' files",
     "pipeline plan": None,
-    "config show": "report their versions, beside the settings of the Spark session",
-    "config check": "report versions and disk space, after Spark accepted its settings",
+    "config show": None,
+    "config check": None,
     "cache show": "read and decode cache files",
     "cache verify": "read and check cache files",
     "cache build": "read the metadata topic",
@@ -47,6 +47,9 @@ Decisions, and writes to the metadata topic, to caches and to files of offsets, 
 """
 
 WITHOUT_ENGINE = {
+    "backup-config": "reads a few settings per topic",
+    "config show": "reads a few small files",
+    "config check": "reads a few small files",
     "schedule": "reads nothing of a tier but the names that it prints",
     "submit": "reads nothing of a tier but the names that it prints; starts a command by spark-submit",
     "pipeline plan": "reads nothing; calculates from measured costs",

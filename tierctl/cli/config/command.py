@@ -1,6 +1,6 @@
 """`tierctl config`: the settings in force with their origins, and checks of the files that state them."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -13,7 +13,6 @@ from tierctl.cli.config.options import (
     files_to_check,
     in_force,
     options_in_force,
-    spark_fields,
 )
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import Override
@@ -50,7 +49,7 @@ def settings_files(
 
 
 @app.command("show", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options(settings_files, ..., options.engine, output_options.rows)
+@with_options(settings_files, ..., output_options.rows)
 def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     """Print every setting in force and the origin of its value.
 
@@ -59,16 +58,11 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     files of --config, --command-config and --topic-configs, else they have Kafka's default; --override takes
     precedence. With a COMMAND, show prints the settings of that command line. Secrets are hidden in every
     format.
-
-    With its own --engine spark on the command line, show also starts Spark. It then prints the settings of
-    the session with their origins, and the versions that executors report. --master and --spark-conf of a
-    COMMAND have precedence.
     """
     settings: RunSettings = ctx.obj
     printer = Printer.of(ctx, tables.SETTINGS)
     found, typed, request = in_force(ctx, command or [])
     of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
-    request = replace(request, **spark_fields(ctx, settings, typed))
     rows = commands.show_config(request, of_options, console_of(ctx))
     printer.show(asdict(row) for row in rows)
     files = (settings.profiles_file, request.config, request.command_config, request.topic_configs)
@@ -78,7 +72,7 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
 
 
 @app.command("check", cls=Command)
-@with_options(settings_files, ..., options.engine, output_options.rows, needs_valid_settings=False)
+@with_options(settings_files, ..., output_options.rows, needs_valid_settings=False)
 def check(ctx: typer.Context) -> ExitCode:
     """Check tierctl.toml and files of broker, client and topic settings; report every problem.
 
@@ -86,22 +80,17 @@ def check(ctx: typer.Context) -> ExitCode:
     is no problem, 2 if a setting is wrong or a file can't be read, and 3 if there are only warnings. Problems
     are: unknown names, wrong types and values out of bounds, settings that exclude each other, duplicates,
     settings that --kafka-version does not have, and files with secrets that every user may read.
-
-    With --engine spark on the command line, check also checks --master and --spark-conf: values that tierctl
-    or Spark refuses, credentials, and mistyped names. It starts Spark, and checks Python, libraries and disk
-    space of the executors.
     """
     settings: RunSettings = ctx.obj
     printer = Printer.of(ctx, tables.SETTING_PROBLEMS)
     files = files_to_check(ctx, settings)
-    request = request_of(commands.ConfigRequest, ctx, **spark_fields(ctx, settings))
-    result = commands.check_config(request, files, console_of(ctx))
-    if not result.files and not result.problems and not result.is_spark_checked:
+    request = request_of(commands.ConfigRequest, ctx)
+    result = commands.check_config(request, files)
+    if not result.files and not result.problems:
         raise UsageError(
             "nothing to check: there is no tierctl.toml, and no option names a file",
             hint="name files: --config server.properties, --topic-configs topics.properties",
         )
     printer.show(result.table_rows()[1])
-    spark = ", and checked Spark" if result.is_spark_checked else ""
-    summarize(ctx, f"read {', '.join(map(str, result.files)) or 'no file'}{spark}: {printer.tally.text}")
+    summarize(ctx, f"read {', '.join(map(str, result.files)) or 'no file'}: {printer.tally.text}")
     return result.exit_code

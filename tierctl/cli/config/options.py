@@ -258,30 +258,6 @@ def contexts(ctx: typer.Context) -> Iterator[typer.Context]:
         yield context_of(ctx, words, command)
 
 
-def spark_fields(
-    ctx: typer.Context, settings: RunSettings, of_command: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the fields of ConfigRequest that state whether and with which settings Spark is started.
-
-    Only `--engine spark` on the command line of `config` itself starts Spark: the engine of a profile or of
-    a COMMAND is a setting to show. Options of the COMMAND, `of_command`, have precedence.
-    """
-    typed = of_command or {}
-    own = request_of(commands.ConfigRequest, ctx)
-    if not options.is_typed(ctx, "engine") or own.engine is EngineName.LOCAL:
-        return {"engine": EngineName.LOCAL}
-    fields: dict[str, Any] = {"engine": own.engine, "master": own.master, "spark_conf": own.spark_conf}
-    origins: dict[str, Origin] = {}
-    for param in _options(ctx):
-        name = str(param.name)
-        if name in {"master", "spark_conf"}:
-            source = getattr(ctx.get_parameter_source(name), "name", "DEFAULT")
-            if name in typed:
-                source, fields[name] = "COMMANDLINE", typed[name]
-            origins[name] = _origin(param, option_key(param.opts), source, settings)
-    return fields | {"origins": origins}
-
-
 def files_to_check(ctx: typer.Context, settings: RunSettings) -> commands.FilesToCheck:
     """Return the files that profiles name, and the problems of tierctl.toml and of the environment."""
     problems = list(settings.environment_problems())

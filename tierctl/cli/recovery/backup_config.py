@@ -39,7 +39,7 @@ def _where(
 
 
 @app.command("backup-config", cls=Command)
-@with_options(_where, ..., options.engine, rows)
+@with_options(_where, ..., rows)
 def backup_config(ctx: typer.Context, output_file: OutputFile) -> ExitCode:
     """Save what a tier lacks: the topic ids and settings of a running cluster.
 
@@ -48,9 +48,6 @@ def backup_config(ctx: typer.Context, output_file: OutputFile) -> ExitCode:
     lost, no other source has this data. Run the command from cron, and keep the file outside the cluster.
     Internal topics are left out. ACLs, quotas, users, delegation tokens, offsets of consumer groups and
     broker settings are not saved: back them up by other means.
-
-    With --engine spark, executors read the settings of the topics. They connect to the brokers themselves,
-    and need the file of --command-config under the same path.
     """
     printer = Printer.of(ctx, tables.SAVED_TOPICS)
     console = console_of(ctx)

@@ -1,18 +1,16 @@
 """`config show` and `config check`: show settings in force with their origins; check files of settings."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tierctl.commands.broker_settings import valid_in_file
-from tierctl.commands.insight.spark_settings import session_settings, spark_problems
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.doctor.brokers import is_tiering
 from tierctl.errors import ExitCode
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
 from tierctl.model.settings.kafka_version import LATEST
@@ -32,13 +30,7 @@ _DEFAULT = Origin(source=SettingSource.DEFAULT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRequest(Request):
-    """A request for the settings in force, or for a check of the files that state them.
-
-    With `engine` spark, also for those of the Spark session that `master` and `spark_conf` start; `origins`
-    has the origins of these two fields.
-    """
-
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """A request for the settings in force, or for a check of the files that state them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +66,10 @@ class SettingInForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsCheck(TableResult):
-    """The problems that a check found; `files` are the files that it read to their ends.
-
-    `is_spark_checked` is true if the Spark settings were checked.
-    """
+    """The problems that a check found; `files` are the files that it read to their ends."""
 
     problems: tuple[SettingProblem, ...]
     files: tuple[Path, ...]
-    is_spark_checked: bool = False
 
     @property
     def exit_code(self) -> ExitCode:
@@ -112,9 +100,8 @@ def show_config(
 ) -> SettingsInForce:
     """Return every setting in force: `options`, and what the files of the request and Kafka's defaults state.
 
-    Defaults of Kafka are in it for the settings that tierctl acts on. With engine=spark, the settings of the
-    session are added. Raise UsageError for a file with which no other command would begin, and EngineError if
-    Spark fails.
+    Defaults of Kafka are in it for the settings that tierctl acts on. Raise UsageError for a file with which
+    no other command would begin.
     """
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         settings = resources.broker_settings
@@ -150,8 +137,6 @@ def show_config(
                 _row(topic.TABLE, each.name, each.value, each.origin or Origin(source=each.source), name)
                 for each in values
             ]
-        if resources.is_on_spark:
-            rows += [_in_force("spark", *each) for each in session_settings(resources, request.origins)]
         return SettingsInForce(rows)
 
 
@@ -212,13 +197,8 @@ class FilesToCheck:
     profiles: Path | None = None
 
 
-def check_config(
-    request: ConfigRequest, files: FilesToCheck, progress: Progress | None = None
-) -> SettingsCheck:
-    """Check every file to its end; a file that can't be read is a problem of its own.
-
-    With engine=spark, check the Spark settings, too: start Spark, and examine its executors.
-    """
+def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
+    """Check every file to its end; a file that can't be read is a problem of its own."""
     version = request.kafka_version or LATEST
     brokers = BrokerDefaults(version=version)
     configs = _each(files.config, request.config)
@@ -235,23 +215,11 @@ def check_config(
         enabled = is_tiering(defaults.settings)
     for path in topics:
         problems += check_topics_file(path, defaults, is_tiering=enabled)
-    is_on_spark = request.engine is EngineName.SPARK
-    if is_on_spark:
-        # The files are those checked above: a fault in them must not keep Spark from being checked.
-        own = Request(
-            engine=request.engine,
-            master=request.master,
-            spark_conf=request.spark_conf,
-            verbose=request.verbose,
-        )
-        with Resources(request=own, progress=progress or SilentProgress()) as resources:
-            problems += spark_problems(resources, request.origins)
     unread = {each.file for each in problems if each.kind is ProblemKind.UNREADABLE and each.line is None}
     named = (*([files.profiles] if files.profiles else []), *configs, *clients, *topics)
     return SettingsCheck(
         problems=tuple(sorted(problems, key=_order)),
         files=tuple(path for path in named if path not in unread),
-        is_spark_checked=is_on_spark,
     )
 
 

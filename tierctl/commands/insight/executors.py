@@ -1,4 +1,4 @@
-"""Checks of the Spark session and its executors, for `doctor` and `config check`.
+"""Checks of the Spark session and its executors, for `doctor`.
 
 The session is started by the first check. An error of Spark becomes a result.
 """

@@ -1,13 +1,10 @@
 """`backup-config`: save the topic properties of a running cluster that are not in the tier's objects."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tierctl.commands.request import Request, cluster_location
+from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.errors import CorruptInputError, output_error
 from tierctl.files import write_durably
@@ -16,11 +13,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.spark import inspection
 from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
-
-if TYPE_CHECKING:
-    from tierctl.kafka.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +43,8 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
     """Write ids, partition counts and own settings of the selected topics of a cluster to a file.
 
     Internal topics are left out, since brokers create them. Raise NotFoundError if a selected topic does not
-    exist, AuthenticationError if a right is missing, MetadataError if no broker answers, UsageError if the
-    file can't be written, and EngineError if Spark fails.
+    exist, AuthenticationError if a right is missing, MetadataError if no broker answers, and UsageError
+    if the file can't be written.
     """
     required("--bootstrap-server", request.bootstrap_server)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
@@ -69,7 +62,7 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
             for name, facts in known.items()
             if any(partition in selection for partition in facts.topic_id_partitions)
         }
-        settings = _own_settings(resources, cluster, chosen)
+        settings = cluster.own_topic_settings(chosen)
         saved = SavedTopics(
             topics={
                 name: SavedTopic(
@@ -89,16 +82,6 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
     except OSError as e:
         raise output_error(f"--output-file {request.output_file}", e) from e
     return BackupConfig(saved=saved)
-
-
-def _own_settings(
-    resources: Resources, cluster: Cluster, names: Collection[str]
-) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic itself, which executors read if the work is done on Spark."""
-    location = cluster_location(resources.request)
-    if location is None or not resources.is_on_spark:
-        return cluster.own_topic_settings(names)
-    return inspection.own_topic_settings(resources.executors, location, names)
 
 
 def file_of(saved: SavedTopics, path: Path) -> bytes:

@@ -33,9 +33,6 @@ class ProblemKind(RowEnum):
     WRONG_VALUE = _Row("wrong_value", Severity.ERROR, "A value is of the wrong type, or out of its bounds.")
     CONTRADICTION = _Row("contradiction", Severity.ERROR, "Settings exclude each other.")
     REFUSED = _Row("refused", Severity.ERROR, "A command that reads the settings would end with this error.")
-    UNUSABLE = _Row(
-        "unusable", Severity.ERROR, "With these settings, executors of Spark can't do the work of tierctl."
-    )
     DUPLICATE = _Row(
         "duplicate",
         Severity.ERROR,
