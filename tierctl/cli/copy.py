@@ -53,9 +53,9 @@ def copy(
     finish a segment whose files change during the copy. If brokers tier the topics, copy exits with code 4.
     The metadata topic of a running broker is written only through the broker (--metadata kafka://...).
 
-    If --metadata is in the log directory of a stopped broker, its indexes are written at the end of the run.
-    If the run is killed before that, the broker rebuilds the indexes when it starts and logs "Could not find
-    offset index file" at ERROR; no data are lost.
+    If --metadata is in the log directory of a stopped broker, the broker rebuilds the indexes of the written
+    metadata partitions when it starts, and logs "Could not find offset index file" at ERROR; no data are
+    lost.
 
     With --from-remote, segments come from another tier: every finished segment of the current lineage,
     without gaps from the start of the log. The copies get new ids, and their metadata is published to

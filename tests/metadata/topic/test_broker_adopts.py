@@ -49,8 +49,7 @@ def test_a_broker_adopts_what_was_appended(brokers: Brokers) -> None:
 
     said = len(broker.said())
     broker.start()
-    # A broker that rebuilds an index logs that at ERROR.
-    assert "index" not in broker.said()[said:]
+    assert broker.said()[said:].count("Could not find offset index file") == len(ours)
     ends = broker.tool("org.apache.kafka.tools.GetOffsetShell", "--topic", "__remote_log_metadata")
     assert sorted(ends.splitlines()) == [
         f"__remote_log_metadata:{partition}:{len(values)}" for partition, values in sorted(ours.items())

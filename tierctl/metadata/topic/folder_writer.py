@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive, read_re
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.partition_folders import make_partitions
-from tierctl.metadata.topic.partition_indexes import INDEX, SegmentIndexes, write_indexes
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.metadata.topic.partition_writer import PartitionWriter
 from tierctl.metadata.topic.replicas import Replicas
@@ -80,8 +79,6 @@ class FolderWriter:
         self._has_begun = False
         self._replicas = Replicas(folder, settings.replicas, fs=settings.fs)
         self._writers: dict[int, PartitionWriter] = {}
-        self._unindexed: list[PartitionLog] = []
-        """Logs that get indexes at the end, also if an interrupted run removed them."""
         with ExitStack() as held, translated(f"opening {folder}"):
             settings.fs.make_folder(folder)
             held.enter_context(exclusive(folder, LOCK))
@@ -129,7 +126,6 @@ class FolderWriter:
                 write_durably(path, [data], fs=fs)
             if not log.segments():
                 write_durably(log.path(log.beginning_offset()), [], fs=fs)
-            self._unindexed.append(log)
 
     def _append(
         self, logs: Mapping[int, PartitionLog], values: Mapping[int, Sequence[bytes]]
@@ -173,10 +169,4 @@ class FolderWriter:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
-        # The records are on the disk: without indexes a broker rebuilds them.
-        with suppress(OSError):
-            for log in self._unindexed:
-                newest = log.segments()[-1]
-                if not log.path(newest).with_suffix(INDEX).exists():
-                    write_indexes(log.path(newest), SegmentIndexes.none(newest), fs=self._settings.fs)
         self._held.close()

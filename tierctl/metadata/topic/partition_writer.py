@@ -1,8 +1,8 @@
 """Appends to one `__remote_log_metadata-N` folder so that a broker can load it afterwards.
 
-A segment loses its `.index` and `.timeindex` before the first append, and gets new ones when the writer is
-closed or begins the next segment. After a crash between the two, a broker rebuilds both from the log
-(LogLoader.loadSegmentFiles, LogSegment.recover), and says so in its log at ERROR.
+A segment loses its `.index` and `.timeindex` before the first append. A broker that loads the segment
+rebuilds both from the log, and logs at ERROR "Could not find offset index file corresponding to log file"
+(LogLoader.loadSegmentFiles, LogSegment.recover).
 """
 
 import os
@@ -12,13 +12,6 @@ from pathlib import Path
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import FileSystem, read_regular, replace_durably, write_durably
-from tierctl.metadata.topic.partition_indexes import (
-    INDEX,
-    TIME_INDEX,
-    SegmentIndexes,
-    read_indexes,
-    write_indexes,
-)
 from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import EpochEntry
 from tierctl.wire.batches.record_batch import Record, encode_batch
@@ -28,7 +21,17 @@ from tierctl.wire.files.checkpoints import (
     write_leader_epoch_checkpoint,
 )
 
-_CHUNK_BYTES = 1 << 20
+
+def drop_indexes(log: Path, *, fs: FileSystem) -> None:
+    """Remove the indexes of a segment's log file, durably, before the file is changed. Raises OSError.
+
+    The offset index is removed first: a broker rebuilds both if it is missing.
+    """
+    for suffix in (".index", ".timeindex"):
+        stale = log.with_suffix(suffix)
+        if stale.exists():
+            fs.unlink(stale)
+            fs.sync_folder(stale.parent)
 
 
 class PartitionWriter:
@@ -42,8 +45,6 @@ class PartitionWriter:
         self._log = log
         self._segment_bytes = segment_bytes
         self._fs = fs
-        self._known_indexes: SegmentIndexes | None = None
-        """The indexes that the segment had before they were removed; None if they were not."""
         self._epoch = self._latest_epoch()
         tail = self._recovered(log.tail())
         self._next_offset = tail.next_offset
@@ -61,9 +62,7 @@ class PartitionWriter:
         )
         if self._size_bytes and self._size_bytes + len(batches) > self._segment_bytes:
             self._roll()
-        if self._known_indexes is None:
-            self._known_indexes = read_indexes(self._path, int(self._path.stem))
-            self._drop_indexes(self._path)
+        drop_indexes(self._path, fs=self._fs)
         self._durable_bytes = self._size_bytes
         os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
         self._fs.write(self._fd, batches, self._path)
@@ -86,16 +85,8 @@ class PartitionWriter:
             os.fsync(self._fd)
 
     def close(self) -> None:
-        """Write the indexes of the segment and close its file."""
-        self._write_indexes()
+        """Close the segment's file."""
         os.close(self._fd)
-
-    def _write_indexes(self) -> None:
-        if self._known_indexes is None:
-            return
-        # The records are on the disk: without indexes a broker rebuilds them.
-        with suppress(OSError):
-            write_indexes(self._path, self._known_indexes, fs=self._fs)
 
     def _latest_epoch(self) -> int:
         """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
@@ -129,8 +120,7 @@ class PartitionWriter:
         fd = self._open(path)
         try:
             # A broker that crashed may have indexed the bytes that are truncated here.
-            self._drop_indexes(path)
-            self._known_indexes = SegmentIndexes.none(tail.segment_base)
+            drop_indexes(path, fs=self._fs)
             torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
             if torn:
                 replace_durably(path.with_name(f"{path.name}.{tail.position}.bak"), torn, fs=self._fs)
@@ -148,17 +138,7 @@ class PartitionWriter:
         return path
 
     def _roll(self) -> None:
-        self._write_indexes()
         path = self._new_segment(self._next_offset)
         os.close(self._fd)
         self._fd, self._path = self._open(path), path
         self._size_bytes = self._durable_bytes = 0
-        self._known_indexes = None
-
-    def _drop_indexes(self, path: Path) -> None:
-        # The offset index is removed first: a broker rebuilds both indexes if it is missing.
-        for suffix in (INDEX, TIME_INDEX):
-            stale = path.with_suffix(suffix)
-            if stale.exists():
-                self._fs.unlink(stale)
-                self._fs.sync_folder(stale.parent)

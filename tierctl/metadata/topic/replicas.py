@@ -12,8 +12,8 @@ from pathlib import Path
 from tierctl.errors import SafetyRefusal
 from tierctl.files import FileBytes, FileSystem, read_regular, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
-from tierctl.metadata.topic.partition_indexes import INDEX, TIME_INDEX
 from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.metadata.topic.partition_writer import drop_indexes
 from tierctl.metadata.topic.stale_checkpoints import drop_stale_entries
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 
@@ -81,7 +81,7 @@ class Replicas:
     def _cut(self, path: Path, size_bytes: int) -> None:
         if path.stat().st_size <= size_bytes:
             return
-        self._drop_indexes(path)
+        drop_indexes(path, fs=self._fs)
         fd = _open(path)
         try:
             self._fs.truncate(fd, size_bytes, path)
@@ -94,7 +94,7 @@ class Replicas:
         size_bytes = target.stat().st_size if target.exists() else 0
         if target.exists() and size_bytes >= end_bytes:
             return
-        self._drop_indexes(target)
+        drop_indexes(target, fs=self._fs)
         if not target.exists():
             write_durably(target, [], fs=self._fs)
         fd = _open(target)
@@ -106,11 +106,6 @@ class Replicas:
             self._fs.sync(fd, target)
         finally:
             os.close(fd)
-
-    def _drop_indexes(self, path: Path) -> None:
-        for suffix in (INDEX, TIME_INDEX):
-            if path.with_suffix(suffix).exists():
-                self._fs.unlink(path.with_suffix(suffix))
 
 
 def _open(path: Path) -> int:

@@ -209,23 +209,17 @@ class TransactionIndex:
 
 
 def build_indexes(
-    heads: Iterable[BatchHead],
-    base_offset: int,
-    *,
-    interval_bytes: int = INDEX_INTERVAL_BYTES,
-    after: tuple[OffsetIndex, TimeIndex] | None = None,
+    heads: Iterable[BatchHead], base_offset: int, *, interval_bytes: int = INDEX_INTERVAL_BYTES
 ) -> tuple[OffsetIndex, TimeIndex]:
     """Build the offset and time index of a segment from its batch heads, as LogSegment.recover does.
 
     The offset index has an entry for the first batch after every `interval_bytes`; the time index ends with
-    the largest timestamp. With `after`, indexes of the segment's first batches, the result begins with their
-    entries, and `heads` begin at the position of the last offset entry.
+    the largest timestamp.
     """
-    known_offsets, known_times = after or (OffsetIndex(base_offset), TimeIndex(base_offset))
     offsets: list[OffsetPosition] = []
-    times = [known_times.last]
-    largest = known_times.last
-    indexed = known_offsets[-1].position if len(known_offsets) else 0
+    largest = TimeIndex(base_offset).last
+    times = [largest]
+    indexed = 0
     for head in heads:
         if head.max_timestamp_ms > largest.timestamp_ms:
             largest = TimestampOffset(head.max_timestamp_ms, head.last_offset)
@@ -234,10 +228,7 @@ def build_indexes(
             _append_time(times, largest)
             indexed = head.position
     _append_time(times, largest)
-    return (
-        OffsetIndex(base_offset, known_offsets.data + OffsetIndex.encode(base_offset, offsets).data),
-        TimeIndex(base_offset, known_times.data + TimeIndex.encode(base_offset, times[1:]).data),
-    )
+    return OffsetIndex.encode(base_offset, offsets), TimeIndex.encode(base_offset, times[1:])
 
 
 def _append_time(times: list[TimestampOffset], largest: TimestampOffset) -> None:
