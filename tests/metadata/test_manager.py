@@ -173,7 +173,7 @@ class TestQuarantine:
         manager.close()
         (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 2\n")
         state = manager_at(folder).refresh()
-        assert (state.is_complete(0), state.is_damaged(0)) == (False, False)
+        assert not state.is_damaged(0)
         assert state.missing == [MissingEvents(0, 0, 2)]
         assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [200, 300]
 
@@ -185,7 +185,7 @@ class TestQuarantine:
         topic.close()
         state = manager_at(folder).refresh()
         assert [(q.metadata_partition, q.metadata_offset) for q in state.quarantined] == [(home, 1)]
-        assert (state.is_complete(home), state.is_complete(1 - home)) == (False, True)
+        assert (state.is_damaged(home), state.is_damaged(1 - home)) == (True, False)
         path = folder / f"__remote_log_metadata-{home}" / f"{0:020d}.log"
         data = bytearray(path.read_bytes())
         data[70] ^= 0xFF
@@ -201,7 +201,7 @@ class TestQuarantine:
         topic.append([(1 - home, encode(started(0)))])
         topic.close()
         state = manager_at(folder).refresh()
-        assert (state.is_complete(home), state.is_complete(1 - home)) == (True, False)
+        assert (state.is_damaged(home), state.is_damaged(1 - home)) == (False, True)
 
     def test_a_log_that_was_cut_under_a_reader(self, tmp_path: Path) -> None:
         folder = tmp_path / "m"
@@ -209,9 +209,8 @@ class TestQuarantine:
         writer.publish([started(n) for n in range(4)])
         writer.close()
         reader = manager_at(folder)
-        assert reader.refresh().is_complete(0)
+        assert not reader.refresh().is_damaged(0)
         (folder / "__remote_log_metadata-0" / f"{0:020d}.log").write_bytes(b"")
-        assert not reader.refresh().is_complete(0)
         assert len(reader.refresh().quarantined) == 1
 
 

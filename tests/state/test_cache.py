@@ -175,13 +175,6 @@ def test_deleting_while_listing_leaves_out_what_went() -> None:
     assert len(cache) == 0
 
 
-def test_a_segment_takes_few_bytes() -> None:
-    cache = RemoteLogMetadataCache()
-    for number in range(10_000):
-        cache.add(started(number, number, number))
-    assert cache.nbytes / 10_000 < 80
-
-
 def test_partition_of_every_segment_is_kept() -> None:
     other = started(2, 10, 19, topic="renamed")
     cache = cache_of(started(1, 0, 9), other)

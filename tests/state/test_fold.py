@@ -249,8 +249,8 @@ def test_what_cannot_be_used_is_quarantined_and_the_rest_goes_on() -> None:
     assert [q.metadata_offset for q in state.quarantined] == [1, 3, 4, 5]
     assert [type(q.error) for q in state.quarantined[1:]] == [IllegalEventError] * 3
     assert [(a.metadata_offset, a.event.state) for a in state.anomalies] == [(6, S.COPY_SEGMENT_FINISHED)]
-    assert not state.is_complete(3)
-    assert state.is_complete(4)
+    assert state.is_damaged(3)
+    assert not state.is_damaged(4)
     assert state.read == {3: len(values)}
     (part,) = state.partitions.values()
     assert [m.state for m in part.cache.list_remote_log_segments()] == [S.COPY_SEGMENT_FINISHED]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from tierctl.errors import RemoteResourceNotFound
-from tierctl.model import RemoteLogSegmentState
+from tierctl.model import EpochEntry, RemoteLogSegmentState
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.follower_state import build, find_source, target_epoch
 from tierctl.state.lineage import Lineage, OffsetAndEpoch, find_highest_remote_offset, segments_in_lineage
@@ -107,7 +107,8 @@ def test_follower_builds_its_state_from_the_tier(case: Follower) -> None:
     assert first_batch_epoch is not None
     start = leader.entry(first_batch_epoch)
     assert start is not None
-    after = state.leader_epochs.assign(first_batch_epoch, max(start.start_offset, 0))
+    first_batch = EpochEntry(first_batch_epoch, max(start.start_offset, 0))
+    after = Lineage((*state.leader_epochs.entries, first_batch))
     assert [tuple(entry) for entry in after.entries] == case.after_first_batch
 
 

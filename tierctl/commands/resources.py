@@ -261,12 +261,6 @@ class Resources:
             log_start_offset=log_start_offset,
         )
 
-    def logs(self) -> list[LocalLog]:
-        """Read the selected logs of the log directories; UsageError if none is given."""
-        if not self.request.log_dir:
-            raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
-        return self.logs_if_given()
-
     def logs_if_given(self) -> list[LocalLog]:
         """Read the selected logs of the log directories; empty if none is given."""
         if not self.request.log_dir:

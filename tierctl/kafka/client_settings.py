@@ -15,7 +15,7 @@ from tierctl.errors import UsageError
 from tierctl.kafka.jaas import parse_jaas
 from tierctl.kafka.key_stores import KeyPair, pem_certificates, pem_key_pair, read_keystore, read_truststore
 from tierctl.model.settings import client
-from tierctl.model.settings.stated import StatedSettings, place_of
+from tierctl.model.settings.stated import StatedSettings
 from tierctl.wire.files.properties import read_client_file
 
 _BEARER_LOGIN = "OAuthBearerLoginModule"
@@ -82,7 +82,7 @@ class Tls:
 class ClientSettings:
     """A client's settings; `repr` omits the secrets.
 
-    `notes` has a message for each ignored setting. `request_timeout_ms` limits the wait for one response,
+    `request_timeout_ms` limits the wait for one response,
     `delivery_timeout_ms` the wait for acknowledgements, `stall_timeout_ms` the time that reading makes no
     progress. `more` are settings that librdkafka takes unchanged.
     """
@@ -97,7 +97,6 @@ class ClientSettings:
     delivery_timeout_ms: int = 120_000
     stall_timeout_ms: int = 60_000
     more: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     @property
     def bootstrap(self) -> str:
@@ -125,12 +124,11 @@ class ClientSettings:
     def from_properties(cls, settings: Mapping[str, str], source: str = "client settings") -> Self:
         """Return the settings among Kafka's names and values; `source` names their origin in errors.
 
-        Raises UsageError for an invalid or unsupported value. Unknown settings go to `notes`.
+        Raises UsageError for an invalid or unsupported value. Unknown settings are ignored.
         """
         given = StatedSettings.of(settings).stripped()
         protocol = _protocol(given, source)
         _refuse_references(given, source)
-        unknown = sorted(key for key in given if key not in client.UNDERSTOOD)
         return cls(
             bootstrap_servers=split_servers(given.get(client.BOOTSTRAP_SERVERS.name, ""), source),
             servers_from=f"{client.BOOTSTRAP_SERVERS.name} in {source}",
@@ -141,7 +139,6 @@ class ClientSettings:
             delivery_timeout_ms=client.DELIVERY_TIMEOUT_MS.value(given, source),
             stall_timeout_ms=client.DEFAULT_API_TIMEOUT_MS.value(given, source),
             more={key: given[key] for key in client.PASSED_ON if key in given},
-            notes=tuple(f"{place_of(given, key, source)}: {key} is not used" for key in unknown),
         )
 
 

@@ -54,15 +54,12 @@ class ServerSettings:
     """A broker's settings of remote log metadata.
 
     `expected_partitions` is the number of metadata partitions, None if the file does not set it.
-    `task_interval_ms` is remote.log.manager.task.interval.ms. `clients` have no
-    servers if the file names none.
+    `clients` have no servers if the file names none.
     """
 
     clients: MetadataClients
     topic: MetadataTopicSettings
     expected_partitions: int | None
-    task_interval_ms: int
-    remote_storage_enabled: bool
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -79,20 +76,11 @@ class ServerSettings:
             retention_ms=manager.TOPIC_RETENTION_MS.value(given, source),
             min_isr=manager.TOPIC_MIN_ISR.value(given, source),
         )
-        enabled = given.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name, "")
         return cls(
             clients=_clients(given, source),
             topic=topic,
             expected_partitions=manager.TOPIC_PARTITIONS.given(given, source),
-            task_interval_ms=broker.TASK_INTERVAL_MS.value(given, source),
-            remote_storage_enabled=enabled.lower() == "true",
         )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return a message for each client setting that tierctl ignores."""
-        clients = (self.clients.admin, self.clients.producer, self.clients.consumer)
-        return tuple(dict.fromkeys(note for client in clients for note in client.notes))
 
 
 def broker_file(path: Path) -> StatedSettings:

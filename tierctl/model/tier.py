@@ -73,8 +73,7 @@ class SegmentObjectName:
 class ListedSet:
     """The objects in a tier that have one segment id: their sizes by part, as a listing showed them.
 
-    `modified_ms` is the newest object's; None if the store does not report it. `archive_class` is the storage
-    class of an object that can't be read before it is restored; None if the listing shows no such object.
+    `modified_ms` is the newest object's; None if the store does not report it.
     """
 
     partition: TopicIdPartition
@@ -83,7 +82,6 @@ class ListedSet:
     sizes_bytes: Mapping[int, int]
     """Size of each object by the number of its `ObjectPart`."""
     modified_ms: int | None = None
-    archive_class: str | None = None
 
     @property
     def parts(self) -> ObjectPart:

@@ -26,9 +26,6 @@ class Evidence:
     stored_ids: frozenset[Uuid] | None = None
 
 
-NO_EVIDENCE = Evidence()
-
-
 def decide_histories(
     state: TierState, evidence: Mapping[TopicIdPartition, Evidence]
 ) -> dict[TopicIdPartition, str]:

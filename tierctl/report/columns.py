@@ -18,7 +18,6 @@ class Kind(Enum):
     CONTENT = "string", "content"
     """A key or value of a record, of any length; a terminal shows as much of it as fits on a line."""
     NUMBER = "integer"
-    DECIMAL = "number"
     COST = "number", "cost"
     """An amount of money; a terminal shows two decimals."""
     AMOUNT = "number", "amount"

@@ -97,11 +97,6 @@ class RemoteLogMetadataCache:
         """
         return bool(self._reshaped or self._dangling)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes that columns and epoch indexes hold, without the room they have to grow."""
-        return self._columns.nbytes + sum(4 * len(index.rows) for index in self._epochs.values())
-
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
         """Return the segment with that id in any state; None if it is unknown or deleted."""
         row = self._columns.ids.find(segment_id.bytes)

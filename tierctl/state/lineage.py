@@ -97,10 +97,6 @@ class Lineage:
         floor = next((entry.epoch for entry in reversed(self.entries) if entry.epoch <= epoch), epoch)
         return EpochEndOffset(floor, higher.start_offset)
 
-    def assign(self, epoch: int, start_offset: int) -> Self:
-        """Return the lineage with one more entry, as the first batch of a new epoch adds it."""
-        return type(self)((*self.entries, EpochEntry(epoch, start_offset)))
-
     def truncate_from_end(self, end_offset: int) -> Self:
         """Return the lineage without epochs that start at or after `end_offset`, unless it is negative."""
         if end_offset < 0:

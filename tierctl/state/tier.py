@@ -203,10 +203,6 @@ class TierState:
         """Return the missing events of that metadata partition; empty if all, from offset 0 on, were read."""
         return [missing for missing in self.missing if missing.metadata_partition == metadata_partition]
 
-    def is_complete(self, metadata_partition: int) -> bool:
-        """Return whether all records of that metadata partition, from offset 0 on, were read and used."""
-        return not self.is_damaged(metadata_partition) and not self.missing_of(metadata_partition)
-
     def add_missing(self, missing: MissingEvents) -> None:
         """Add missing events; no history is known to be complete then, until `plan.history` decides again."""
         self.missing.append(missing)

@@ -41,8 +41,7 @@ _TYPES = {suffix: index_type for index_type, suffix in INDEX_SUFFIXES.items()}
 class RemoteIndexCache:
     """Fetches each index of a remote segment once; safe to use from several threads and processes.
 
-    If the cache's own disk fails, `get` fetches the index without caching it, and counts it in
-    `write_failures`. `fetches` counts the requests to the store.
+    If the cache's own disk fails, `get` fetches the index without caching it.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class RemoteIndexCache:
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._size_bytes = 0
         self.fetches = 0
-        self.write_failures = 0
         self._load_existing()
 
     @property
@@ -85,12 +83,6 @@ class RemoteIndexCache:
             _check(data, index_type, metadata.start_offset, source=name)
             self._write(name, data)
             return data
-
-    def remove(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Evict the indexes of a segment that is being deleted."""
-        with self._lock:
-            for suffix in INDEX_SUFFIXES.values():
-                self._evict_file(f"{metadata.start_offset}_{metadata.segment_id}{suffix}")
 
     def _load_existing(self) -> None:
         """Account for the files of earlier runs; delete truncated and damaged files."""
@@ -176,7 +168,6 @@ class RemoteIndexCache:
             write_durably(self._folder / name, [data], fs=self._fs)
         except OSError:
             with self._lock:
-                self.write_failures += 1
                 self._evict_file(name)
             return
         with self._lock:

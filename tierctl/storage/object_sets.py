@@ -52,11 +52,9 @@ class _Growing:
     topic: str
     sizes_bytes: dict[int, int] = field(default_factory=dict)
     modified_ms: int | None = None
-    archive_class: str | None = None
 
     def add(self, suffix: str, found: RemoteObject) -> None:
         self.sizes_bytes[self.stem.parts[suffix]] = found.size_bytes
-        self.archive_class = self.archive_class or found.archive_class
         if found.modified_ms is not None:
             self.modified_ms = max(found.modified_ms, self.modified_ms or 0)
 
@@ -67,7 +65,6 @@ class _Growing:
             start_offset=self.stem.start_offset,
             sizes_bytes=self.sizes_bytes,
             modified_ms=self.modified_ms,
-            archive_class=self.archive_class,
         )
 
 

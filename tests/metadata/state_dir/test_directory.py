@@ -199,7 +199,7 @@ class TestUnreadable:
         checkpoint = place.metadata / "log-start-offset-checkpoint"
         checkpoint.write_bytes(b"0\n1\n__remote_log_metadata %d 4\n" % HOME)
         for _ in range(2):
-            assert not place.run().state.is_complete(HOME)
+            assert place.run().state.missing_of(HOME)
 
     def test_a_beginning_that_was_read_before_it_went_is_complete(self, place: Place) -> None:
         whole = place.run()
@@ -207,7 +207,7 @@ class TestUnreadable:
         checkpoint.write_bytes(b"0\n1\n__remote_log_metadata %d 4\n" % HOME)
         later = place.run()
         assert summary(later.state) == summary(whole.state)
-        assert later.state.is_complete(HOME)
+        assert not later.state.missing_of(HOME)
 
 
 class TestMissingEvents:
@@ -337,7 +337,7 @@ class TestRefusals:
         place.run()
         (place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log").write_bytes(b"")
         for _ in range(2):
-            assert not place.run().state.is_complete(HOME)
+            assert place.run().state.is_damaged(HOME)
 
     def test_one_writer_readers_go_without_keeping(self, place: Place) -> None:
         with StateDirectoryHeld(place.state):

@@ -10,7 +10,6 @@ from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.wire.batches.record_batch import scan
 from tierctl.wire.files.indexes import (
-    AbortedTxn,
     OffsetIndex,
     OffsetPosition,
     TimeIndex,
@@ -182,28 +181,6 @@ def test_offsets_that_no_index_can_hold() -> None:
         OffsetIndex.encode(10, [OffsetPosition(9, 1)])
     with pytest.raises(ValueError, match="relative"):
         TimeIndex.encode(10, [TimestampOffset(1, 10 + (1 << 31))])
-
-
-def test_aborted_transactions_of_a_range() -> None:
-    """The cases of TransactionIndexTest.testCollectAbortedTransactions."""
-    txns = [
-        AbortedTxn(0, 0, 10, 11),
-        AbortedTxn(1, 5, 15, 13),
-        AbortedTxn(2, 18, 35, 25),
-        AbortedTxn(3, 32, 50, 40),
-    ]
-    index = TransactionIndex(tuple(txns))
-    cases: list[tuple[int, int, list[int], bool]] = [
-        (0, 100, [0, 1, 2, 3], False),
-        (0, 32, [0, 1, 2], True),
-        (0, 35, [0, 1, 2, 3], True),
-        (10, 35, [0, 1, 2, 3], True),
-        (11, 35, [1, 2, 3], True),
-        (20, 41, [2, 3], False),
-        (0, 40, [0, 1, 2, 3], True),
-    ]
-    for start, end, expected, complete in cases:
-        assert index.collect(start, end) == ([txns[n] for n in expected], complete), (start, end)
 
 
 def test_producer_entries() -> None:

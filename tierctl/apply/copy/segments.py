@@ -50,10 +50,6 @@ class _Attempt:
     result: SideEffectResult = field(default_factory=SideEffectResult)
 
     @property
-    def key(self) -> _Key:
-        return self.step.topic_id_partition.key
-
-    @property
     def error(self) -> TierctlError | None:
         return self.result.error
 

@@ -20,7 +20,6 @@ from tierctl.state.log_start import KnownTier, extended_below, log_start_in_forc
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState
 
-FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 

@@ -4,6 +4,6 @@ An entry point of that group is called with the properties of the user (a mappin
 returns a `Formatter`; it raises UsageError for an unknown property.
 """
 
-from tierctl.report.formatters.records import Formatter, FormatterFactory, Record, Records
+from tierctl.report.formatters.records import Formatter, Record, Records
 
-__all__ = ["Formatter", "FormatterFactory", "Record", "Records"]
+__all__ = ["Formatter", "Record", "Records"]

@@ -200,14 +200,6 @@ class Formatter(Protocol):
         ...
 
 
-class FormatterFactory(Protocol):
-    """The callable that an entry point of the group `tierctl.formatters` names."""
-
-    def __call__(self, properties: Mapping[str, str]) -> Formatter:
-        """Return a formatter with these properties; raise UsageError for an unknown property."""
-        ...
-
-
 def json_text(value: Any) -> str:
     """Return `value` as JSON in ASCII."""
     return json.dumps(value)

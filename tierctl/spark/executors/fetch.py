@@ -72,10 +72,9 @@ class RenderInput(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A part of the output: the lines of `rows` records of a topic, then problems and a note for stderr."""
+    """A part of the output: the lines of records of a topic, then problems and a note for stderr."""
 
     text: str = ""
-    rows: int = 0
     topic_id: Uuid | None = None
     problems: tuple[TierctlError, ...] = ()
     note: str | None = None
@@ -239,7 +238,7 @@ class _Printer:
                 continue
             size_bytes += len(data)
             topic_id = task.topic_id_partition.topic_id
-            yield Output(text=data.decode(), rows=count, topic_id=topic_id, problems=tuple(problems))
+            yield Output(text=data.decode(), topic_id=topic_id, problems=tuple(problems))
             if self._left is not None:
                 self._left -= count
             if self._left == 0:

@@ -81,11 +81,6 @@ def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
     return _started[0]
 
 
-def running() -> Jvm | None:
-    """Return the JVM that `started` has started in this process; None without one."""
-    return _started[0] if _started else None
-
-
 def last_errors() -> list[str]:
     """Return the last errors that Spark logged while its output was not printed."""
     return [line for jvm in _started for line in list(jvm.lines) if line.startswith(("ERROR ", _NO_MEMORY))]

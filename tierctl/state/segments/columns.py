@@ -102,13 +102,6 @@ class SegmentColumns:
     def __len__(self) -> int:
         return len(self.starts)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the number of bytes in use in the columns, without reserved space."""
-        columns: list[array[Any]] = [getattr(self, name) for name in (*ROW_COLUMNS, "pool")]
-        columns += [] if self.customs is None else [self.customs]
-        return self.ids.nbytes + len(self.blob) + sum(len(column) * column.itemsize for column in columns)
-
     def state(self, row: int) -> RemoteLogSegmentState:
         """Return the state of the segment in `row`."""
         return STATES[self.flags[row] & STATE_MASK]

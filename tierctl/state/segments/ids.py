@@ -74,11 +74,6 @@ class SegmentIds:
     def __len__(self) -> int:
         return len(self.words) // 2
 
-    @property
-    def nbytes(self) -> int:
-        """Return the number of bytes in use for ids, without reserved space."""
-        return 8 * len(self.words) + 4 * len(self._table)
-
     def id_of(self, row: int) -> bytes:
         """Return the id in `row`."""
         return _pack_id(self.words[2 * row], self.words[2 * row + 1])

@@ -34,7 +34,6 @@ class LifecycleRule:
     expires_after: str | None = None
     transitions: tuple[str, ...] = ()
     expires_noncurrent: bool = False
-    aborts_uploads: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,3 @@ class BatchHead(NamedTuple):
     def is_control(self) -> bool:
         """Return whether the records are control records, which consumers do not receive."""
         return bool(self.attributes & CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """Return the time from which compaction may remove tombstones and abort markers; None if not set."""
-        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None

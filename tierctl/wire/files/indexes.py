@@ -193,20 +193,6 @@ class TransactionIndex:
         """Return the bytes of the file."""
         return b"".join(_ABORTED.pack(0, *entry) for entry in self.entries)
 
-    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Return the aborted transactions that overlap [fetch_offset, upper_bound_offset).
-
-        The second value is False if later segments may have more of them
-        (TransactionIndex.collectAbortedTxns).
-        """
-        found = []
-        for entry in self.entries:
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
-                found.append(entry)
-            if entry.last_stable_offset >= upper_bound_offset:
-                return found, True
-        return found, False
-
 
 def build_indexes(
     heads: Iterable[BatchHead], base_offset: int, *, interval_bytes: int = INDEX_INTERVAL_BYTES

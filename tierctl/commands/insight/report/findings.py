@@ -42,11 +42,6 @@ class ReportFindings:
                 yield finding
 
     @property
-    def total(self) -> int:
-        """The number of all findings."""
-        return self.counts.total()
-
-    @property
     def problems(self) -> int:
         """The number of findings that are more than information."""
         return sum(count for (_, severity), count in self.counts.items() if severity is not Severity.INFO)

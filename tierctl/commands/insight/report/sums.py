@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
-import numpy.typing as npt
 
 from tierctl.commands.insight.explain import Location
 from tierctl.commands.insight.report.rows import EXPIRATIONS_MAX, AgeSize, DayGrowth, Expiration
@@ -21,7 +20,6 @@ HOUR_MS = 60 * 60 * 1000
 _LIMITS_MS = (HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 90 * DAY_MS, 365 * DAY_MS)
 
 Topic = tuple[str, Uuid]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

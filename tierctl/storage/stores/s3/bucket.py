@@ -90,5 +90,4 @@ def _rule(raw: Mapping[str, Any]) -> LifecycleRule:
         expires_after=after,
         transitions=tuple(each["StorageClass"] for each in raw.get("Transitions", ())),
         expires_noncurrent="NoncurrentVersionExpiration" in raw,
-        aborts_uploads="AbortIncompleteMultipartUpload" in raw,
     )
