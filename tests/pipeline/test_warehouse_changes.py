@@ -1,7 +1,5 @@
 """The warehouse with other writers and readers, and changes of its files from commit to commit."""
 
-import re
-import shlex
 import subprocess
 import sys
 import threading
@@ -137,23 +135,6 @@ def test_damage_is_found(topic: Path, tmp_path: Path) -> None:
         path.write_bytes(data)
     with pytest.raises(CorruptInputError, match="state"):
         run(topic, warehouse)
-
-
-def test_a_warehouse_of_an_earlier_format(topic: Path, tmp_path: Path) -> None:
-    """The error has the command that rebuilds the tables; `report --tables` refuses the folder, too."""
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "_warehouse.json").write_text('{"format": 1}')
-    run(topic, tmp_path / "expected")
-    ran = tierctl(
-        "pipeline", "run", "--metadata", topic, "--warehouse", tmp_path / "old", "--engine", "local"
-    )
-    assert ran.code == 2, ran.err
-    (line,) = re.findall(r"tables: tierctl (pipeline run .+); then delete", ran.err)
-    assert tierctl(*shlex.split(line)).code == 0
-    assert rows_of(tmp_path / "old-delta") == rows_of(tmp_path / "expected")
-    what_if = ("report", "--what-if", "*.retention.ms=30d", "--tables")
-    ran = tierctl(*what_if, tmp_path / "old", cwd=tmp_path)
-    assert (ran.code, "the tables of an earlier version" in ran.err) == (2, True), ran.err
 
 
 def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """`pipeline`: update tables of the metadata topic, and predict the time and memory that this takes."""
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,7 @@ from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
 from tierctl.pipeline.predictions import MEASURED_BY, MEASURED_ON, Cluster, predictions
 from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
-from tierctl.pipeline.warehouse.open import FormerWarehouseError, WarehouseSpec
+from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import store_uri
@@ -85,9 +83,8 @@ def run_pipeline(
 
     With `follow`, `on_commit` receives each new commit until the process or Spark's stream is stopped;
     otherwise it receives the last commit. A run that was killed has no effect on the tables: the next run
-    continues after the last commit. Raise LockedError if another run has the warehouse, SafetyRefusal if it
-    has the tables of another metadata topic, and FormerWarehouseError if the tables are of an earlier version
-    of tierctl; its hint is the command that rebuilds them.
+    continues after the last commit. Raise LockedError if another run has the warehouse, and SafetyRefusal if
+    it has the tables of another metadata topic.
     """
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         if request.follow and resources.is_on_spark:
@@ -98,7 +95,7 @@ def run_pipeline(
             if on_commit is not None:
                 on_commit(_commit(pipeline, done))
 
-        with _hinting(request), pipeline.opened() as opened:
+        with pipeline.opened() as opened:
             for missing in opened.missing():
                 resources.progress.note(f"{missing}; the tables lack them")
             if not request.follow:
@@ -111,26 +108,6 @@ def run_pipeline(
             else:
                 follow_here(opened, report, interval_s=request.interval_s)
             return _commit(pipeline, pipeline_run.StepResult(opened.latest.number))
-
-
-@contextmanager
-def _hinting(request: RunPipelineRequest) -> Iterator[None]:
-    """State in the hint of a FormerWarehouseError which command rebuilds the tables in a new folder."""
-    try:
-        yield
-    except FormerWarehouseError as e:
-        stated: list[tuple[str, object]] = [
-            *(("--metadata", request.metadata), ("--command-config", request.command_config)),
-            *(("--config", request.config), ("--engine", request.engine), ("--master", request.master)),
-            *(("--spark-conf", each) for each in request.spark_conf),
-            ("--warehouse", f"{(request.warehouse or '').rstrip('/')}-delta"),
-        ]
-        words = [str(word) for option in stated if option[1] is not None for word in option]
-        e.hint = (
-            f"this command reads the whole metadata topic into new tables: tierctl pipeline run "
-            f"{shlex.join(words)}; then delete the old folder"
-        )
-        raise
 
 
 def _commit(pipeline: Pipeline, done: pipeline_run.StepResult) -> PipelineCommit:

@@ -31,16 +31,12 @@ class WarehouseContents:
 
 
 def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
-    """Return the last commit; raise NotFoundError if there is none. Create nothing.
-
-    Raise FormerWarehouseError if the location has tables of an earlier version of tierctl.
-    """
+    """Return the last commit; raise NotFoundError if there is none. Create nothing."""
     require_deltalake()
     warehouse = spec.open()
     place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
     state, partitions = LakeTable(place, STATE, STATE_SCHEMA), LakeTable(place, _PARTITIONS, PARTITIONS)
     if not state.refresh() or not partitions.refresh() or not state.number():
-        warehouse.require_no_former_tables()
         raise NotFoundError(
             f"no tables in {spec.uri}", hint="tierctl pipeline run --warehouse ... writes them"
         )

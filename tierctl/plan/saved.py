@@ -16,7 +16,7 @@ from tierctl.plan.rebuild.hosts import HostsPlan
 from tierctl.plan.steps import Plan
 
 PLAN_VERSION = 2
-"""The version of the file's format; plans of version 1 had no identity."""
+"""The version of the file's format."""
 
 _PLAN_AGAIN = "make the plan again with --plan-out"
 

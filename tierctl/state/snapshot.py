@@ -133,7 +133,7 @@ def _state_of(facts: dict[str, Any]) -> TierState:
     return TierState(
         read={partition: facts["read"]},
         quarantined=[_quarantined_of(partition, raw) for raw in facts["quarantined"]],
-        missing=[MissingEvents(partition, *offsets) for offsets in facts.get("missing", [])],
+        missing=[MissingEvents(partition, *offsets) for offsets in facts["missing"]],
         anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],
         anomaly_count=facts["anomaly_count"],
     )

@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -252,17 +251,6 @@ class TestMissingEvents:
         (place.state / CACHE).write_bytes(b"nonsense")
         self.cut(place, read + 3)
         assert place.run().state.missing == [MissingEvents(HOME, read, read + 3)]
-
-    def test_a_manifest_of_an_earlier_release_is_read_anew_only_if_events_were_missing(
-        self, place: Place
-    ) -> None:
-        place.run()
-        manifest = place.state / MANIFEST
-        raw = json.loads(manifest.read_text())
-        del raw["missing"]
-        for began_at, is_kept in (({}, True), ({str(HOME): 4}, False)):
-            manifest.write_text(json.dumps(raw | {"began_at": began_at}))
-            assert (place.run().records_read == 0) == is_kept
 
 
 class TestDamage:

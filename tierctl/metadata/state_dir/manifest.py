@@ -26,8 +26,7 @@ class CacheEntry:
     last_offset: int
     events: int
     crc: int
-    size_bytes: int = -1
-    """The size of the file; -1 if an earlier release wrote the manifest."""
+    size_bytes: int
     modified_ns: int = -1
     """The file's time of last modification when the manifest was written."""
 
@@ -84,14 +83,12 @@ class Manifest:
         try:
             raw = json.loads(data)
             _require(raw["version"] == VERSION, f"version {raw['version']}")
-            # Earlier releases did not record which of the events before this offset were read.
-            _require(not raw.get("began_at"), f"events that are missing before {raw.get('began_at')}")
             return cls(
                 topic_id=raw["topic_id"],
                 metadata_partitions=int(raw["metadata_partitions"]),
                 read=_numbers(raw["read"]),
-                missing=[MissingEvents(*map(int, each)) for each in raw.get("missing", [])],
-                snapshots={int(n): SnapshotEntry(*map(int, e)) for n, e in raw.get("snapshots", {}).items()},
+                missing=[MissingEvents(*map(int, each)) for each in raw["missing"]],
+                snapshots={int(n): SnapshotEntry(*map(int, e)) for n, e in raw["snapshots"].items()},
                 caches={str(name): _entry(entry) for name, entry in raw["caches"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -110,8 +107,7 @@ def _numbers(raw: dict[str, Any]) -> dict[int, int]:
 
 
 def _entry(raw: list[Any]) -> CacheEntry:
-    partition, last_offset, events, crc, *file = (int(value) for value in raw)
-    size_bytes, modified_ns = file or (-1, -1)
+    partition, last_offset, events, crc, size_bytes, modified_ns = (int(value) for value in raw)
     return CacheEntry(
         metadata_partition=partition,
         last_offset=last_offset,

@@ -74,8 +74,7 @@ class Commits:
     def begin(self) -> None:
         """Open the tables; create those that do not exist.
 
-        Raise FormerWarehouseError if the location has tables of an earlier version of tierctl, and UsageError
-        if it has other content.
+        Raise UsageError if the location has other content.
         """
         if not self._state.refresh():
             self._require_free()
@@ -91,7 +90,6 @@ class Commits:
         table.refresh()
 
     def _require_free(self) -> None:
-        self._warehouse.require_no_former_tables()
         others = [key for key in self._warehouse.keys("") if not key.startswith(f"{STATE}/_delta_log/")]
         if others:
             raise UsageError(

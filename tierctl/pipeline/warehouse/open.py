@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 LOCK: Final = ".tierctl-pipeline.lock"
 LEASE: Final = "_lease.json"
-_FORMER_MARKER: Final = "_warehouse.json"
-
-
-class FormerWarehouseError(UsageError):
-    """The tables in the folder of `--warehouse` are of an earlier version of tierctl, and no Delta tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +124,6 @@ class Warehouse:
         for found in self._store.list_objects(prefix):
             if found.key not in {LOCK, LEASE}:
                 yield found.key
-
-    def require_no_former_tables(self) -> None:
-        """Raise FormerWarehouseError if the folder has the tables of an earlier version of tierctl."""
-        if _FORMER_MARKER in self.keys(_FORMER_MARKER):
-            raise FormerWarehouseError(
-                f"{self._spec.uri} has the tables of an earlier version of tierctl, which are no Delta "
-                "tables",
-                hint="tierctl pipeline run with this warehouse prints the command that rebuilds them",
-            )
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the sizes of the existing files among `keys`."""
