@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import object_tier
 
 from tests.cli.shell import Ran

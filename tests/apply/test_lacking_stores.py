@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import ExitCode, StoreRefused
 from tierctl.model import RemoteLogSegmentState
-from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import object_tier
 
 from tests.apply.conftest import Ran

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.apply.labels import observe
-from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.s3.store import S3Store
 

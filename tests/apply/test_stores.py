@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.lease import open_lease
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores import registry
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.stores.schemes import StoreKind

@@ -16,8 +16,8 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.tier import TierState
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.open import TierSpec, open_tier
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran

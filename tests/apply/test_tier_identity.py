@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tierctl.apply import tier_check
 from tierctl.errors import ExitCode
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.lease import open_lease
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import object_tier
 
 from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, body, copied, keys

@@ -21,8 +21,8 @@ from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.topic import open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.serialization import decoded_result, dumps
-from tierctl.spark.inspection import Sources, executor_facts, reach_sources
-from tierctl.storage import TierSpec
+from tierctl.spark.inspection.executor import Sources, executor_facts, reach_sources
+from tierctl.storage.open import TierSpec
 
 from tests.doctor.cases import OK, PROBLEM, WARNING
 

@@ -64,7 +64,7 @@ def test_storage_alone_constructs(what: str) -> None:
     assert classes
     openers = {str(STORAGE / name) for name in OPENERS[what]}
     others = {
-        f"{path.relative_to(ROOT)} constructs {name}: use tierctl.storage.open_tier or open_store"
+        f"{path.relative_to(ROOT)} constructs {name}: use tierctl.storage.open.open_tier or open_store"
         for path, tree in modules().items()
         if str(path) not in openers
         for name in constructed(tree, classes)

@@ -15,9 +15,9 @@ from tierctl.read.partition_reader import FetchedRecord, PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.state.fold import fold
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import batches
-from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import decode_column
 
 
 def metadata_values(folder: Path) -> list[tuple[int, int, bytes | None]]:

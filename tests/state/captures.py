@@ -9,7 +9,7 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import decode_column
 
 
 def read_state(broker: Path) -> TierState:

@@ -14,7 +14,8 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import fold, fold_event
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.wire.metadata import decode, decode_column, encode
+from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.decode_columns import decode_column
 
 from tests.state.histories import S
 

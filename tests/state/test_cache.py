@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import IllegalEventError, RemoteResourceNotFound, TierctlError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
-from tierctl.state import RemoteLogMetadataCache
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.metadata import decode
 
 from tests.conftest import vectors
@@ -97,14 +97,6 @@ def test_columns_and_dictionaries_agree(
         if compacting:
             full.compact()
     assert_same_answers(full, reference)
-
-
-def test_is_exported_by_its_room() -> None:
-    import tierctl.state
-
-    assert tierctl.state.RemoteLogMetadataCache is RemoteLogMetadataCache
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = tierctl.state.nonsense
 
 
 def cache_of(*events: MetadataEvent) -> RemoteLogMetadataCache:

@@ -14,11 +14,11 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import LogSegmentData
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage import open as open_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import RetryingStorage, RetrySettings
 from tierctl.storage.tier import ObjectTier
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tierctl.files import PLAIN, FileSystem
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.tier import ObjectTier
 
 

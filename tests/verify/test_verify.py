@@ -18,8 +18,8 @@ from tierctl.model import (
     Selection,
     Uuid,
 )
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.verify.cross_check import Verification
 from tierctl.verify.objects import StoreAudit
 

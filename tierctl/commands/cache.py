@@ -22,7 +22,7 @@ from tierctl.model.stored import HeaderForm
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
-from tierctl.spark import executors as spark_jobs
+from tierctl.spark.executors import cache_files as spark_files
 
 T = TypeVar("T")
 
@@ -184,7 +184,7 @@ def each_file(
     """
     if resources.is_on_spark:
         # Spark's own bar shows the tasks.
-        yield from spark_jobs.read_files(resources.executors, function, paths)
+        yield from spark_files.read_files(resources.executors, function, paths)
         return
     with resources.progress.bar(title, unit="files", total=len(paths)) as advance:
         for path in paths:

@@ -46,8 +46,9 @@ from tierctl.plan.steps import Plan, Skip
 from tierctl.plan.tier_identity import TierContents
 from tierctl.report.metrics import Scope
 from tierctl.state.tier import TierState
-from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage import RemoteStorageManager
 from tierctl.storage.lease import open_lease
+from tierctl.storage.open import TierSpec
 from tierctl.storage.retry import RetrySettings
 
 

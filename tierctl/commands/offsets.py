@@ -24,7 +24,7 @@ from tierctl.metadata.state_dir import require_own_state
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.spark import executors as spark_jobs
+from tierctl.spark.executors import cache_files as spark_files
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"
@@ -221,7 +221,7 @@ def _find_missing(resources: Resources) -> FindMissing | None:
     """Return the search for events on executors; None on the local engine."""
     if not resources.is_on_spark:
         return None
-    return partial(spark_jobs.find_missing, resources.executors, resources.metadata_location)
+    return partial(spark_files.find_missing, resources.executors, resources.metadata_location)
 
 
 def _caches(resources: Resources) -> list[CacheCoverage]:

@@ -10,12 +10,22 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from tierctl import locallog, storage
+from tierctl import locallog
 from tierctl.apply.stop import calling_on_signals
 from tierctl.commands.request import Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
-from tierctl.metadata.topic import IfMissing, open_topic, topic_location
-from tierctl.model import Selection, SelectionRequest, TopicIdPartition, is_legal_topic_name
+from tierctl.metadata import RemoteLogMetadataManager, open_metadata
+from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
+from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.model import (
+    LocalLog,
+    Selection,
+    SelectionRequest,
+    TopicConfig,
+    TopicIdPartition,
+    is_legal_topic_name,
+)
+from tierctl.model.configs import BrokerDefaults
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
@@ -23,22 +33,18 @@ from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.stated import StatedSettings
 from tierctl.read.tolerated_errors import ToleratedErrors
+from tierctl.storage import RemoteStorageManager, store_uri
+from tierctl.storage.open import TierSpec, open_tier
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.metadata import RemoteLogMetadataManager
     from tierctl.metadata.fold.parallel import FoldRunner
-    from tierctl.metadata.topic import MetadataTopic
-    from tierctl.metadata.topic.folder_writer import FolderSettings
-    from tierctl.model import LocalLog, TopicConfig
-    from tierctl.model.configs import BrokerDefaults
     from tierctl.read.index_lookup import IndexFetcher
     from tierctl.read.partitions import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.open import Session
     from tierctl.state.tier import TierState
-    from tierctl.storage import RemoteStorageManager, TierSpec
     from tierctl.storage.retry import RetrySettings
 
 
@@ -134,8 +140,6 @@ class Resources:
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
         if writable and (make_topic if self.is_on_cluster else may_be_new):
             if_missing = IfMissing.CREATE
-        from tierctl.metadata.open import open_metadata
-
         manager = self._closing(
             open_metadata(
                 self.metadata_location,
@@ -209,7 +213,7 @@ class Resources:
         """Open a tier and close it with the other resources."""
         meter = self.request.meter
         observer = None if meter is None else meter.fetches
-        remote = self._closing(storage.open_tier(spec, throttle=self.request.throttle, observer=observer))
+        remote = self._closing(open_tier(spec, throttle=self.request.throttle, observer=observer))
         if spec.throttle.is_limited:
             self._open.enter_context(calling_on_signals(self.request.throttle.stop))
         return remote
@@ -219,8 +223,8 @@ class Resources:
 
         Failed calls are repeated as `retry` says (default: as the settings say, and not at all for a folder).
         """
-        uri = storage.store_uri("--remote", required("--remote", self.request.remote))
-        return storage.TierSpec.from_settings(
+        uri = store_uri("--remote", required("--remote", self.request.remote))
+        return TierSpec.from_settings(
             uri,
             self.broker_settings,
             layout=self.request.layout,
@@ -282,8 +286,6 @@ class Resources:
 
     def broker_defaults(self) -> BrokerDefaults:
         """Return the defaults of topic settings that a broker with the broker settings has."""
-        from tierctl.model.configs import BrokerDefaults
-
         return BrokerDefaults(version=self.kafka_version, settings=self.broker_settings)
 
     @cached_property
@@ -313,7 +315,8 @@ class Resources:
         """
         if not self.is_on_spark:
             raise UsageError("this needs Spark", hint="add --engine spark")
-        from tierctl.spark.session import SparkSettings, opened_session
+        from tierctl.spark.session.open import opened_session
+        from tierctl.spark.session.settings import SparkSettings
 
         request = self.request
         settings = SparkSettings.of(

@@ -14,7 +14,8 @@ from tierctl.errors import UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
 from tierctl.model.uris import canonical_uri
-from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.open import TierSpec
 from tierctl.storage.spool import spool_folder
 
 

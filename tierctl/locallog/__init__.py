@@ -3,39 +3,20 @@
 Exports the functions that read log directories, their locks, and .properties files.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.locallog.cluster_metadata import read_registration
-    from tierctl.locallog.folders import (
-        FolderKind,
-        LeftOutFolder,
-        is_log_dir,
-        left_out_folders,
-        require_folder,
-        require_log_dirs,
-    )
-    from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
-    from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
-    from tierctl.locallog.locks import ensure_stopped, is_locked
-    from tierctl.locallog.topic_configs import read_topic_configs
-    from tierctl.locallog.topic_ids import read_log_dir_facts, require_own_log_dirs
-else:
-    __getattr__ = exports(
-        __name__,
-        cluster_metadata=("read_registration",),
-        folders=(
-            *("FolderKind", "LeftOutFolder", "is_log_dir", "left_out_folders", "require_folder"),
-            "require_log_dirs",
-        ),
-        formatted_node=("FormattedNode", "read_formatted_node"),
-        loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
-        locks=("ensure_stopped", "is_locked"),
-        topic_configs=("read_topic_configs",),
-        topic_ids=("read_log_dir_facts", "require_own_log_dirs"),
-    )
+from tierctl.locallog.cluster_metadata import read_registration
+from tierctl.locallog.folders import (
+    FolderKind,
+    LeftOutFolder,
+    is_log_dir,
+    left_out_folders,
+    require_folder,
+    require_log_dirs,
+)
+from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
+from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
+from tierctl.locallog.locks import ensure_stopped, is_locked
+from tierctl.locallog.topic_configs import read_topic_configs
+from tierctl.locallog.topic_ids import read_log_dir_facts, require_own_log_dirs
 
 __all__ = [
     "FolderKind",

@@ -3,18 +3,7 @@
 Other packages open a manager with `open_metadata`, the topic alone with `tierctl.metadata.topic.open_topic`.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.metadata.base import RemoteLogMetadataManager
-    from tierctl.metadata.open import open_metadata
-else:
-    __getattr__ = exports(
-        __name__,
-        base=("RemoteLogMetadataManager",),
-        open=("open_metadata",),
-    )
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.open import open_metadata
 
 __all__ = ["RemoteLogMetadataManager", "open_metadata"]

@@ -15,8 +15,7 @@ from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_columns
 from tierctl.state.segments.columns import STATES
 from tierctl.state.segments.ids import SegmentIds
-from tierctl.wire.metadata import decode_column
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 
 DAY_MS = 24 * 60 * 60 * 1000
 DAY_MAX = 2_932_896

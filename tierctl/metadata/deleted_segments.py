@@ -10,8 +10,7 @@ from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.metadata import decode_column
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 
 
 def deleted_segments(

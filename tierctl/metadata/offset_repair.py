@@ -8,8 +8,7 @@ from tierctl.metadata.cache_files.coverage import CacheCoverage
 from tierctl.metadata.cache_files.files import Form
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
-from tierctl.wire.metadata import decode_column
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 
 Key = tuple[Uuid, int]
 

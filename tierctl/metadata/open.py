@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.state_dir import StateDirectory
 from tierctl.metadata.topic import IfMissing, open_topic
+from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import Reading, unwatched
 
 if TYPE_CHECKING:
     from tierctl.metadata.fold.parallel import FoldRunner
-    from tierctl.metadata.topic.folder_writer import FolderSettings
 
 
 def open_metadata(
@@ -53,8 +54,6 @@ def open_metadata(
         opened.callback(topic.close)
         kept = None
         if state_dir is not None:
-            from tierctl.metadata.state_dir.directory import StateDirectory
-
             kept = StateDirectory(state_dir, writable=writable or stores_state)
             opened.callback(kept.close)
         manager = TopicBasedRemoteLogMetadataManager(

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import decode_column
 
 _WINDOW_RECORDS = 256
 

@@ -3,65 +3,31 @@
 Exports the entities; the settings registry is `model.settings`, progress reports are `model.progress`.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.model.configs import TopicConfig
-    from tierctl.model.events import (
-        Dialect,
-        MetadataEvent,
-        RemoteLogSegmentMetadata,
-        RemoteLogSegmentMetadataSnapshot,
-        RemoteLogSegmentMetadataUpdate,
-        RemotePartitionDeleteMetadata,
-    )
-    from tierctl.model.identity import ClusterIdentity, TierIdentity
-    from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
-    from tierctl.model.isolation import IsolationLevel
-    from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
-    from tierctl.model.selection import Selection, SelectionRequest
-    from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
-    from tierctl.model.tier import (
-        HashedFile,
-        IndexType,
-        ListedSet,
-        LogEnd,
-        LogSegmentData,
-        ObjectPart,
-        ObjectSet,
-        SegmentObjectName,
-    )
-else:
-    __getattr__ = exports(
-        __name__,
-        configs=("TopicConfig",),
-        events=(
-            "Dialect",
-            "MetadataEvent",
-            "RemoteLogSegmentMetadata",
-            "RemoteLogSegmentMetadataSnapshot",
-            "RemoteLogSegmentMetadataUpdate",
-            "RemotePartitionDeleteMetadata",
-        ),
-        identity=("ClusterIdentity", "TierIdentity"),
-        ids=("TopicIdPartition", "TopicPartition", "Uuid", "is_legal_topic_name"),
-        isolation=("IsolationLevel",),
-        local=("EpochEntry", "LocalLog", "LocalSegment", "LogDirFacts", "OpenTransaction"),
-        selection=("Selection", "SelectionRequest"),
-        states=("RemoteLogSegmentState", "RemotePartitionDeleteState", "is_valid_transition"),
-        tier=(
-            "HashedFile",
-            "IndexType",
-            "ListedSet",
-            "LogEnd",
-            "LogSegmentData",
-            "ObjectPart",
-            "ObjectSet",
-            "SegmentObjectName",
-        ),
-    )
+from tierctl.model.configs import TopicConfig
+from tierctl.model.events import (
+    Dialect,
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierctl.model.identity import ClusterIdentity, TierIdentity
+from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
+from tierctl.model.isolation import IsolationLevel
+from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
+from tierctl.model.selection import Selection, SelectionRequest
+from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
+from tierctl.model.tier import (
+    HashedFile,
+    IndexType,
+    ListedSet,
+    LogEnd,
+    LogSegmentData,
+    ObjectPart,
+    ObjectSet,
+    SegmentObjectName,
+)
 
 __all__ = [
     "ClusterIdentity",

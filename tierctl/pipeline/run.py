@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline import warehouse as warehouses
 from tierctl.pipeline.partition_task import Task, do_task
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse.layout import Commit, Effect, PartState, no_op
 from tierctl.pipeline.warehouse.open import WarehouseSpec, require_deltalake
 from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier import MissingEvents
+
+if TYPE_CHECKING:
+    from tierctl.pipeline.warehouse.commits import Commits
 
 LEAST_EVENTS = 20_000
 """The number of events that are processed in the time that a task takes to start."""
@@ -85,12 +87,15 @@ class Pipeline:
         another topic, and UsageError if the folder has other content.
         """
         require_deltalake()
+        # It imports deltalake, which is optional, and not needed on executors.
+        from tierctl.pipeline.warehouse.commits import Commits, require_same_topic
+
         warehouse = self.warehouse.open()
         with closing(open_topic(self.location)) as topic, warehouse.held():
-            commits = warehouses.Commits(warehouse, SCHEMAS, self.effect)
+            commits = Commits(warehouse, SCHEMAS, self.effect)
             commits.begin()
             latest = commits.latest()
-            warehouses.require_same_topic(latest, _topic_id(topic), topic.partition_count)
+            require_same_topic(latest, _topic_id(topic), topic.partition_count)
             commits.finish(latest)
             yield PipelineRun(self, topic, commits, latest)
 
@@ -98,9 +103,7 @@ class Pipeline:
 class PipelineRun:
     """A run that holds the lock of the warehouse; `latest` is its last commit."""
 
-    def __init__(
-        self, pipeline: Pipeline, topic: MetadataTopic, commits: warehouses.Commits, latest: Commit
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, topic: MetadataTopic, commits: Commits, latest: Commit) -> None:
         self._pipeline = pipeline
         self._topic = topic
         self._commits = commits

@@ -12,7 +12,7 @@ from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageErro
 from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
 from tierctl.model.cluster import SavedTopic, SavedTopics
 from tierctl.model.progress import SilentProgress
-from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,

@@ -8,7 +8,7 @@ import pytest
 from tierctl.commands.recovery.fresh_node.proof import require_objects_are_safe
 from tierctl.errors import AuthenticationError, RemoteStorageError, SafetyRefusal
 from tierctl.model.progress import SilentProgress
-from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store

@@ -24,8 +24,8 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.plan.copy.from_logs import plan_copy
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 

@@ -12,7 +12,8 @@ from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of
 from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.registry import load, names
-from tierctl.wire.metadata import decode, decode_column, encode
+from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.decode_columns import decode_column
 from tierctl.wire.metadata.json_fields import json_fields
 
 from tests.conftest import vectors

@@ -30,8 +30,8 @@ from tierctl.spark.executors.engine import (
 )
 from tierctl.spark.executors.task import TASKS, SparkTask
 from tierctl.spark.executors.transport import Executors, input_results
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.open import TierSpec, open_tier
 
 from tests.spark import doings
 from tests.spark.doings import POISON, piece

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 RUN = """
 import signal, sys
 from tests.spark.clusters import SMALL
-from tierctl.spark.session import SparkSettings, jvm, opened_session
+from tierctl.spark.session import jvm
+from tierctl.spark.session.open import opened_session
+from tierctl.spark.session.settings import SparkSettings
 from tests.spark.session.test_session import python_of
 settings = SparkSettings(master="local[1]", conf=SMALL, verbose=sys.argv[1] == "loud")
 with opened_session(settings) as session:
@@ -114,7 +116,8 @@ def fake_java(folder: Path, text: str) -> Path:
 
 OPEN = """
 from tierctl.errors import TierctlError
-from tierctl.spark.session import SparkSettings, open_session
+from tierctl.spark.session.open import open_session
+from tierctl.spark.session.settings import SparkSettings
 try:
     open_session(SparkSettings(master="local[1]"))
 except TierctlError as e:

@@ -18,11 +18,11 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, main_path
 from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.aiven.chunks import sizes_from_text

@@ -11,10 +11,10 @@ from tierctl.errors import (
     RemoteStorageError,
     UsageError,
 )
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores import registry
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.stores.s3 import client

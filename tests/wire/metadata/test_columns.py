@@ -13,10 +13,10 @@ from tests.wire.metadata.samples import columns, golden
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
-from tierctl.wire.metadata import decode, decode_column, encode
+from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata import decode_columns as columns_module
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UUID
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.encode_columns import encode_column, event_at
 from tierctl.wire.metadata.schema import FIELD_NAMES
 

@@ -33,7 +33,9 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.json_lines import JsonFormatter
 from tierctl.spark.sources.metadata.rows import SCHEMA
-from tierctl.wire.metadata import decode, decode_column, encode, encode_column
+from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.decode_columns import decode_column
+from tierctl.wire.metadata.encode_columns import encode_column
 from tierctl.wire.metadata import decode_columns
 from tierctl.wire.metadata.encode_columns import event_at
 from tierctl.wire.metadata.json_fields import json_fields

@@ -6,8 +6,9 @@ from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome
 from tierctl.errors import CustomMetadataTooLarge
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
-from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
+from tierctl.storage.open import TierSpec
 
 
 def custom_metadata_layout(remote: RemoteStorageManager, spec: TierSpec) -> str:

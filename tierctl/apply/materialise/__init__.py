@@ -3,13 +3,6 @@
 `segments` writes the files of one segment; `partition` writes a whole log and renames it to its final name.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.apply.materialise.partition import groups, materialise_partitions
-else:
-    __getattr__ = exports(__name__, partition=("groups", "materialise_partitions"))
+from tierctl.apply.materialise.partition import groups, materialise_partitions
 
 __all__ = ["groups", "materialise_partitions"]

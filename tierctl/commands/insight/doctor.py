@@ -42,8 +42,8 @@ from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.stated import StatedSettings
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.spark import inspection
-from tierctl.spark.session import SparkSettings
+from tierctl.spark.inspection.writers import newest_events
+from tierctl.spark.session.settings import SparkSettings
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.schemes import store_uri
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
@@ -339,7 +339,7 @@ class _Run:
         begins, resources = read.beginning_offsets(), self.resources
         if resources.is_on_spark:
             location = resources.metadata_location
-            return inspection.newest_events(resources.executors, location, begins, ends, since_ms)
+            return newest_events(resources.executors, location, begins, ends, since_ms)
         return (recent_writers(read, each, begins[each], end, since_ms) for each, end in sorted(ends.items()))
 
     # The store

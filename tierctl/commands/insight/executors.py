@@ -18,7 +18,7 @@ from tierctl.doctor.examination import Examination, Result, fault, not_checked, 
 from tierctl.doctor.executors import ExecutorFacts, Versions, check_reached, check_scratch, check_versions
 from tierctl.doctor.result import Outcome
 from tierctl.errors import EngineError, TierctlError
-from tierctl.spark import inspection
+from tierctl.spark.inspection import executor as inspection
 from tierctl.storage.retry import object_tier
 
 if TYPE_CHECKING:

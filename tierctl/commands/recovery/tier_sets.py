@@ -12,7 +12,7 @@ from tierctl.commands.recovery.unsound import why_unsound
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.tier_identity import WRONG_TIER
-from tierctl.spark import executors as spark_jobs
+from tierctl.spark.executors import tier as spark_tier
 from tierctl.storage.end_offsets import checked_end, end_claims
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import (
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from tierctl.commands.mutation import Mutation
     from tierctl.commands.resources import Resources
     from tierctl.model.progress import Advance
-    from tierctl.storage import RemoteStorageManager, TierSpec
+    from tierctl.storage import RemoteStorageManager
     from tierctl.storage.base import RemoteObject
+    from tierctl.storage.open import TierSpec
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -169,7 +170,7 @@ class TierSets:
         threads = self.threads if threads is None else threads
         if not self.resources.is_on_spark:
             return read_each(self.remote, read, items, threads=threads)
-        return spark_jobs.read_each(
+        return spark_tier.read_each(
             self.resources.executors,
             self.spec.resolved(self.remote),
             read,
@@ -188,7 +189,7 @@ class TierSets:
         if not self.resources.is_on_spark:
             return list_object_sets(self.remote, advance, partitions, others=others)
         executors, spec = self.resources.executors, self.spec.resolved(self.remote)
-        return spark_jobs.list_object_sets(executors, spec, self.remote, advance, partitions, others=others)
+        return spark_tier.list_object_sets(executors, spec, self.remote, advance, partitions, others=others)
 
     def _derive(self, listed: Sequence[ListedSet]) -> Iterator[ObjectSet]:
         total = len(listed)

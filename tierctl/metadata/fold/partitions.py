@@ -12,8 +12,7 @@ from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
 from tierctl.state.tier import MissingEvents, Quarantined, TierState
 from tierctl.wire.batches.chunks import RecordChunk, joined
-from tierctl.wire.metadata import decode_column
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 

@@ -20,8 +20,7 @@ from tierctl.metadata.user_partitions import rows_by_user_partition
 from tierctl.state.joined import joined_states
 from tierctl.wire.arrays import Int64s, array_of, large_binary, numbers, take
 from tierctl.wire.batches.chunks import RecordChunk, joined
-from tierctl.wire.metadata import decode_column
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
 
 _RECORDS: Final = pa.schema(

@@ -3,16 +3,7 @@
 Other packages use `StateDirectory`, and `require_own_state` or `require_private` where they only read it.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.metadata.state_dir.checks import require_own_state, require_private
-    from tierctl.metadata.state_dir.directory import StateDirectory
-else:
-    __getattr__ = exports(
-        __name__, checks=("require_own_state", "require_private"), directory=("StateDirectory",)
-    )
+from tierctl.metadata.state_dir.checks import require_own_state, require_private
+from tierctl.metadata.state_dir.directory import StateDirectory
 
 __all__ = ["StateDirectory", "require_own_state", "require_private"]

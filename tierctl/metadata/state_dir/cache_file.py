@@ -15,7 +15,7 @@ from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.wire.crc import crc32c
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile_values import decode_values
-from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import decode_column
 
 SUFFIX = ".rlmcache"
 REWRITE_BYTES_MAX = 1 << 18

@@ -3,21 +3,9 @@
 Other packages use `open_topic` and its contract `MetadataTopic`; executors read by `MetadataSplit`s.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
-    from tierctl.metadata.topic.open import IfMissing, open_topic, topic_location
-    from tierctl.metadata.topic.splits import MetadataSplit, cut, read_chunks
-else:
-    __getattr__ = exports(
-        __name__,
-        base=("METADATA_TOPIC", "MetadataTopic"),
-        open=("IfMissing", "open_topic", "topic_location"),
-        splits=("MetadataSplit", "cut", "read_chunks"),
-    )
+from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
+from tierctl.metadata.topic.open import IfMissing, open_topic, topic_location
+from tierctl.metadata.topic.splits import MetadataSplit, cut, read_chunks
 
 __all__ = [
     "METADATA_TOPIC",

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, MetadataTopic
+from tierctl.metadata.topic.creation import make_topic
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.folder import FolderTopic, partitions_in
+from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
+from tierctl.metadata.topic.segment_file import SegmentFile
+from tierctl.metadata.topic.store_files import StoreFiles
 from tierctl.model.location import TopicLocation
 from tierctl.model.uris import require_no_credentials
 from tierctl.storage import stores
 from tierctl.storage.stores.schemes import SCHEMES, store_uri
-
-if TYPE_CHECKING:
-    from tierctl.metadata.topic.folder_writer import FolderSettings
 
 
 class IfMissing(StrEnum):
@@ -100,17 +100,12 @@ def open_topic(
             f"{path} is one segment file: this command needs all partitions of the metadata topic",
             hint="name the folder that contains the __remote_log_metadata-N folders",
         )
-    from tierctl.metadata.topic.segment_file import SegmentFile
-
     return FolderTopic(path.parent, files=SegmentFile(path), on_torn=on_torn)
 
 
 def _writable_folder(
     folder: Path, given: FolderSettings | None, if_missing: IfMissing, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
-    from tierctl.metadata.topic.creation import make_topic
-    from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
-
     settings = FolderSettings() if given is None else given
     if if_missing is not IfMissing.CREATE:
         # Raises NotFoundError before the writer makes a folder for its lock.
@@ -132,8 +127,6 @@ def _writable_folder(
 def _in_store(
     location: TopicLocation, *, complete: bool, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
-    from tierctl.metadata.topic.store_files import StoreFiles
-
     with ExitStack() as opened:
         files = StoreFiles(stores.open_store(location.uri, named_by="--metadata"))
         opened.callback(files.close)

@@ -4,22 +4,9 @@ Exports `topic_conflicts`, `broker_conflicts` and `metadata_topic_conflicts`, wh
 kinds in the table `ConflictKind`.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.model.conflicts.brokers import broker_conflicts
-    from tierctl.model.conflicts.metadata_topic import metadata_topic_conflicts
-    from tierctl.model.conflicts.table import Conflict, ConflictKind
-    from tierctl.model.conflicts.topics import topic_conflicts
-else:
-    __getattr__ = exports(
-        __name__,
-        brokers=("broker_conflicts",),
-        metadata_topic=("metadata_topic_conflicts",),
-        table=("Conflict", "ConflictKind"),
-        topics=("topic_conflicts",),
-    )
+from tierctl.model.conflicts.brokers import broker_conflicts
+from tierctl.model.conflicts.metadata_topic import metadata_topic_conflicts
+from tierctl.model.conflicts.table import Conflict, ConflictKind
+from tierctl.model.conflicts.topics import topic_conflicts
 
 __all__ = ["Conflict", "ConflictKind", "broker_conflicts", "metadata_topic_conflicts", "topic_conflicts"]

@@ -3,14 +3,7 @@
 Exports `SETTINGS` (all rows) and one module per scope with its rows: `topic.RETENTION_MS.given(settings)`.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.model.settings.registry import SETTINGS, TABLES
-    from tierctl.model.settings.table import Scope, Setting, Table
-else:
-    __getattr__ = exports(__name__, registry=("SETTINGS", "TABLES"), table=("Scope", "Setting", "Table"))
+from tierctl.model.settings.registry import SETTINGS, TABLES
+from tierctl.model.settings.table import Scope, Setting, Table
 
 __all__ = ["SETTINGS", "TABLES", "Scope", "Setting", "Table"]

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tierctl.report import arrow
 from tierctl.report.columns import Columns
 
 if TYPE_CHECKING:
@@ -32,5 +31,8 @@ class TableResult(ABC):
         strings. Lists of [leader epoch, offset] are lists of structs with these two fields, and other lists
         are JSON. A value that a row does not have is null. The metadata of each field has its `meaning`.
         """
+        # Commands that print need no pyarrow for that.
+        from tierctl.report.arrow.table import arrow_table
+
         columns, rows = self.table_rows()
-        return arrow.arrow_table(rows, columns)
+        return arrow_table(rows, columns)

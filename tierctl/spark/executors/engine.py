@@ -36,7 +36,7 @@ from tierctl.spark.executors.task import Advance
 from tierctl.spark.executors.transport import Executors, InputResult, Tasks
 from tierctl.spark.session.settings import SPECULATION
 from tierctl.spark.session.shipping import is_connect
-from tierctl.storage import TierSpec
+from tierctl.storage.open import TierSpec
 from tierctl.storage.spool import spool_folder
 
 P = TypeVar("P")

@@ -26,7 +26,7 @@ from tierctl.report.tables import RECORDS
 from tierctl.report.view import View
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.executors.transport import Executors
-from tierctl.storage import TierSpec
+from tierctl.storage.open import TierSpec
 
 SPLIT_BYTES = 8 << 20
 """The bytes of a log per task: rendered in about the time that two tasks take to start."""

@@ -13,9 +13,9 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.server_properties import cluster_client
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.observed import FetchCounts, Transfers
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.retry import object_tier
 from tierctl.storage.throttle import Direction, Throttle, Waits
 from tierctl.wire.metadata.decode_columns import KnownLayouts

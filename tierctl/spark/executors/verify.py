@@ -16,9 +16,9 @@ from tierctl.spark.executors.resources import shared_tier, shared_topic
 from tierctl.spark.executors.tier import REQUEST_US, folders_to_list
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.segments.ids import SegmentIds
-from tierctl.storage import TierSpec
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import owner_of_folder
+from tierctl.storage.open import TierSpec
 from tierctl.storage.spool import spool_folder
 from tierctl.verify.findings import Finding
 from tierctl.verify.objects import Expected, Found, PartitionKey, Tally

@@ -11,7 +11,7 @@ from tierctl.errors import EngineError, TierctlError
 from tierctl.model.location import TopicLocation
 from tierctl.report.summary import counted
 from tierctl.spark.executors.resources import shared_cluster, shared_tier, shared_topic
-from tierctl.storage import TierSpec
+from tierctl.storage.open import TierSpec
 from tierctl.storage.retry import object_tier
 
 _SAME_FILES = "executors must see the same files as the driver: use a shared file system"

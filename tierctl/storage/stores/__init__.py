@@ -3,20 +3,8 @@
 Other packages use `open_store`, the contract `ObjectStore`, and `Endpoint`.
 """
 
-from typing import TYPE_CHECKING
-
-from tierctl.lazy import exports
-
-if TYPE_CHECKING:
-    from tierctl.storage.stores.base import Endpoint, ObjectStore
-    from tierctl.storage.stores.registry import open_store
-    from tierctl.storage.stores.schemes import SCHEMES, store_uri
-else:
-    __getattr__ = exports(
-        __name__,
-        base=("Endpoint", "ObjectStore"),
-        registry=("open_store",),
-        schemes=("SCHEMES", "store_uri"),
-    )
+from tierctl.storage.stores.base import Endpoint, ObjectStore
+from tierctl.storage.stores.registry import open_store
+from tierctl.storage.stores.schemes import SCHEMES, store_uri
 
 __all__ = ["SCHEMES", "Endpoint", "ObjectStore", "open_store", "store_uri"]

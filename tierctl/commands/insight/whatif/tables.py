@@ -31,7 +31,8 @@ from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.state.lineage import find_highest_remote_offset
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.storage import RemoteStorageManager, TierSpec, store_uri
+from tierctl.storage import RemoteStorageManager, store_uri
+from tierctl.storage.open import TierSpec
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 _Key = tuple[Uuid, int]

@@ -1,11 +1,12 @@
 """Check that the tier's objects survive a mistake: brokers delete unexpected segments within seconds."""
 
-from tierctl import storage
 from tierctl.commands.mutation import Mutation
 from tierctl.errors import AuthenticationError, SafetyRefusal
 from tierctl.model.uris import canonical_uri
+from tierctl.storage import store_uri
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.identity import tier_name
+from tierctl.storage.open import TierSpec
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.inspection import InspectableStore, Versioning
 from tierctl.storage.stores.local import LocalStore
@@ -74,8 +75,8 @@ def _denies_deletes(remote: RemoteStorageManager) -> bool:
 
 def _require_copy(run: Mutation, uri: str) -> None:
     """Raise SafetyRefusal unless the tier at `uri` has every object with the same size."""
-    spec = storage.TierSpec.from_settings(
-        storage.store_uri("--copy-of-objects", uri),
+    spec = TierSpec.from_settings(
+        store_uri("--copy-of-objects", uri),
         run.resources.broker_settings,
         layout=run.request.layout,
     )

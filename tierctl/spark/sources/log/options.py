@@ -12,7 +12,8 @@ from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
-from tierctl.storage import LAYOUTS, store_uri
+from tierctl.storage import store_uri
+from tierctl.storage.open import LAYOUTS
 from tierctl.storage.throttle import parse_rate
 
 _NAMES = frozenset(

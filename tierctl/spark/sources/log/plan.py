@@ -26,8 +26,8 @@ from tierctl.spark.sources.log.rows import PARTITION_COLUMNS, SCHEMA, LogTask, w
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushed_window import Window
 from tierctl.state.tier import TierState
-from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.index_cache import RemoteIndexCache
+from tierctl.storage.open import TierSpec, open_tier
 from tierctl.verify.tier_contents import tier_contents
 
 # Each task takes Spark's Python worker about 50 ms, which is the time of 25 MB.

@@ -12,7 +12,7 @@ from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.sources.log.options import Mode
 from tierctl.spark.sources.predicates import Predicate, mask_of
-from tierctl.storage import TierSpec
+from tierctl.storage.open import TierSpec
 from tierctl.wire.batches import record_columns
 
 SCHEMA = pa.schema(

@@ -13,7 +13,7 @@ from tierctl.metadata.user_partitions import first_rows, misplaced
 from tierctl.model import Uuid
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushed_window import Window
-from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import decode_column
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 _TRIED_PARTITIONS = 8

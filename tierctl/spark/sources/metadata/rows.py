@@ -13,9 +13,8 @@ from tierctl.report.formatters.column_texts import id_text
 from tierctl.spark.sources.metadata.splits import EventSplit, EventTask
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
-from tierctl.wire.metadata import decode_column
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UuidType
-from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.schema import FIELD_NAMES
 
 EPOCH = pa.struct([("leader_epoch", pa.int32()), ("offset", pa.int64())])
