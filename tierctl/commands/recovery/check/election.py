@@ -1,17 +1,17 @@
 """Check that consumers keep their positions over a leader election (KIP-320)."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.expected import ExpectedLog
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import MetadataError, TierctlError
-from tierctl.kafka.record_consumer import HeldPositions, NotServedError, ServedRecord
+from tierctl.kafka.cluster import Cluster
+from tierctl.kafka.record_consumer import HeldPositions, NotServedError, RecordConsumer, ServedRecord
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import Progress
 from tierctl.model.times import duration_text
@@ -19,38 +19,6 @@ from tierctl.model.times import duration_text
 _CONSUMERS_MAX = 4
 """Maximum number of consumers; each one holds one position per partition, each in another epoch."""
 _PAUSE_S = 0.5
-
-
-class HoldingConsumer(Protocol):
-    """The methods of `kafka.record_consumer.RecordConsumer` that this check calls."""
-
-    def hold(self, offsets: Mapping[TopicPartition, int], /) -> HeldPositions:
-        """Read one record of each partition, then pause and keep the position."""
-        ...
-
-    def poll(self) -> None:
-        """Poll the client, so that it processes responses."""
-        ...
-
-    def resume(self, partitions: Set[TopicPartition], /) -> HeldPositions:
-        """Return the next record of each partition."""
-        ...
-
-    def close(self) -> None:
-        """Disconnect."""
-        ...
-
-
-class Electing(Protocol):
-    """The methods of `kafka.cluster.Cluster` that this check calls."""
-
-    def consumer(self, isolation: IsolationLevel, /) -> HoldingConsumer:
-        """Return a new consumer."""
-        ...
-
-    def current_epochs(self, topics: Collection[str], /) -> Mapping[TopicPartition, int]:
-        """Return the leader epochs of the partitions that have a leader."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +31,7 @@ class _Position:
 
 
 def check_election(
-    results: Results, logs: Sequence[ExpectedLog], cluster: Electing, progress: Progress, *, timeout_ms: int
+    results: Results, logs: Sequence[ExpectedLog], cluster: Cluster, progress: Progress, *, timeout_ms: int
 ) -> None:
     """Hold positions in several epochs of each partition until its leader epoch rises; then read on.
 
@@ -103,7 +71,7 @@ class _Holding:
     def __init__(
         self,
         results: Results,
-        cluster: Electing,
+        cluster: Cluster,
         progress: Progress,
         positions: Mapping[TopicPartition, Sequence[_Position]],
     ) -> None:
@@ -136,7 +104,7 @@ class _Holding:
         self._conclude(before, after)
 
     def _await_election(
-        self, before: Mapping[TopicPartition, int], consumers: Sequence[HoldingConsumer], timeout_ms: int
+        self, before: Mapping[TopicPartition, int], consumers: Sequence[RecordConsumer], timeout_ms: int
     ) -> dict[TopicPartition, int]:
         """Return the new epochs of the partitions that elected a leader; poll the consumers meanwhile."""
         deadline = time.monotonic() + timeout_ms / 1000

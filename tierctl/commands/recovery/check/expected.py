@@ -2,14 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Self
 
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.materialise import until_offset
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.kafka.cluster import Cluster
 from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.cluster import PartitionOffsets, TopicFacts
+from tierctl.model.cluster import TopicFacts
 from tierctl.plan.materialise import Until
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.partition import PartitionDecision
@@ -64,20 +65,6 @@ class ExpectedLog:
         return PartitionReader(self.log, self.resources.indexes, self.problems.append, isolation=isolation)
 
 
-class AskedLeaders(Protocol):
-    """The methods of `kafka.cluster.Cluster` that `LeaderLog.asked` calls."""
-
-    def partition_offsets(
-        self, partitions: Sequence[TopicPartition], /
-    ) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the offsets that leaders report."""
-        ...
-
-    def leader_epochs(self, partition: TopicPartition, /) -> tuple[EpochEntry, ...]:
-        """Return the leader epochs from the log start on."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LeaderLog:
     """What a leader reports of a log, as `log_start_in_force` needs it."""
@@ -88,7 +75,7 @@ class LeaderLog:
     log_end_offset: int
 
     @classmethod
-    def asked(cls, leaders: AskedLeaders | None, name: TopicPartition) -> Self | None:
+    def asked(cls, leaders: Cluster | None, name: TopicPartition) -> Self | None:
         """Return the log of `name` on its leader; None if it can't be asked, which other checks report."""
         if leaders is None:
             return None

@@ -1,16 +1,16 @@
 """Check the offsets and leader epochs that leaders report, and the leader epochs in log directories."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.expected import ExpectedLog
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import TierctlError
 from tierctl.files import read_regular
-from tierctl.model import EpochEntry, TopicConfig, TopicPartition
+from tierctl.kafka.cluster import Cluster
+from tierctl.model import EpochEntry
 from tierctl.model.cluster import PartitionOffsets
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.state.lineage import Lineage
@@ -22,29 +22,7 @@ _FIRST_WITH_LATEST_TIERED = KafkaVersion(3, 9)
 """The first version whose brokers report the latest tiered offset (KIP-1005)."""
 
 
-class Leaders(Protocol):
-    """The methods of `kafka.cluster.Cluster` that these checks call."""
-
-    def partition_offsets(
-        self, partitions: Sequence[TopicPartition], /
-    ) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the offsets that leaders report."""
-        ...
-
-    def leader_epochs(self, partition: TopicPartition, /) -> tuple[EpochEntry, ...]:
-        """Return the leader epochs from the log start on."""
-        ...
-
-    def topic_configs(self, names: Sequence[str], /) -> Mapping[str, TopicConfig]:
-        """Return the settings of topics."""
-        ...
-
-    def kafka_version(self) -> KafkaVersion:
-        """Return the version of the brokers."""
-        ...
-
-
-def check_offsets(results: Results, logs: Sequence[ExpectedLog], leaders: Leaders) -> None:
+def check_offsets(results: Results, logs: Sequence[ExpectedLog], leaders: Cluster) -> None:
     """Compare the offsets that leaders report with the tier's; wait while brokers still read the metadata."""
     deadline = time.monotonic() + _SETTLED_S
     waiting = list(logs)
@@ -103,7 +81,7 @@ def _text(found: PartitionOffsets) -> str:
     )
 
 
-def check_epochs(results: Results, logs: Sequence[ExpectedLog], leaders: Leaders) -> None:
+def check_epochs(results: Results, logs: Sequence[ExpectedLog], leaders: Cluster) -> None:
     """Compare the leader epochs in the leaders' OffsetForLeaderEpoch responses with the tier's epochs."""
     for each in logs:
         with results.making(RestoreCheck.LEADER_EPOCHS, each.name):

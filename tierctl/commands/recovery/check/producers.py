@@ -1,14 +1,13 @@
 """Check that new producers, one idempotent and one transactional, can write to a restored topic."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 from uuid import uuid4
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
-from tierctl.commands.recovery.check.records import Consumer
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import AuthenticationError, TierctlError
+from tierctl.kafka.cluster import Cluster
 from tierctl.model import IsolationLevel, TopicPartition
 
 VALUE = b"written by tierctl restore --check"
@@ -16,21 +15,7 @@ _READABLE_S = 30
 _PAUSE_S = 0.5
 
 
-class Producing(Protocol):
-    """The methods of `kafka.cluster.Cluster` that this check calls."""
-
-    def produce(
-        self, partitions: Collection[TopicPartition], value: bytes, *, transactional_id: str | None = None
-    ) -> Mapping[TopicPartition, int]:
-        """Append one record to each partition by a new producer."""
-        ...
-
-    def consumer(self, isolation: IsolationLevel, /) -> Consumer:
-        """Return a new consumer."""
-        ...
-
-
-def check_producers(results: Results, partitions: Sequence[TopicPartition], cluster: Producing) -> None:
+def check_producers(results: Results, partitions: Sequence[TopicPartition], cluster: Cluster) -> None:
     """Write two records to each partition, by two producers, and read them with read_committed."""
     for transactional_id in (None, f"tierctl-restore-check-{uuid4()}"):
         kind = "an idempotent producer" if transactional_id is None else "a transaction"
@@ -52,7 +37,7 @@ def check_producers(results: Results, partitions: Sequence[TopicPartition], clus
                 results.decided(RestoreCheck.PRODUCERS, each, faults, text)
 
 
-def _faults(cluster: Producing, partition: TopicPartition, offset: int, kind: str) -> list[str]:
+def _faults(cluster: Cluster, partition: TopicPartition, offset: int, kind: str) -> list[str]:
     """Return why the record is not served; wait first, because brokers write markers after the commit."""
     consumer = cluster.consumer(IsolationLevel.READ_COMMITTED)
     deadline = time.monotonic() + _READABLE_S

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Protocol
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.expected import ExpectedLog
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError
-from tierctl.kafka.record_consumer import NotServedError, ServedRecord
-from tierctl.model import IsolationLevel, TopicPartition
+from tierctl.kafka.cluster import Cluster
+from tierctl.kafka.record_consumer import NotServedError, RecordConsumer, ServedRecord
+from tierctl.model import IsolationLevel
 from tierctl.model.progress import Advance, Progress
 from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.read.partition_reader import FetchedRecord
@@ -21,37 +21,7 @@ _TRIES = 3
 _COUNTED = 1000
 
 
-class Consumer(Protocol):
-    """The methods of `kafka.record_consumer.RecordConsumer` that these checks call."""
-
-    def read(
-        self, partition: TopicPartition, start_offset: int, end_offset: int, /
-    ) -> Iterator[ServedRecord]:
-        """Yield the records in [start_offset, end_offset)."""
-        ...
-
-    def first(self, partition: TopicPartition, offset: int, /) -> ServedRecord | None:
-        """Return the first record at or after an offset."""
-        ...
-
-    def close(self) -> None:
-        """Disconnect."""
-        ...
-
-
-class RecordServer(Protocol):
-    """The methods of `kafka.cluster.Cluster` that these checks call."""
-
-    def consumer(self, isolation: IsolationLevel, /) -> Consumer:
-        """Return a new consumer."""
-        ...
-
-    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int, /) -> int | None:
-        """Return the offset of the first record at or after a time."""
-        ...
-
-
-def check_records(results: Results, log: ExpectedLog, server: RecordServer, progress: Progress) -> None:
+def check_records(results: Results, log: ExpectedLog, server: Cluster, progress: Progress) -> None:
     """Compare every record of the tier with the records that a consumer of each isolation level receives."""
     for isolation in IsolationLevel:
         if log.is_cut and isolation is IsolationLevel.READ_COMMITTED:
@@ -80,7 +50,11 @@ def check_records(results: Results, log: ExpectedLog, server: RecordServer, prog
 
 
 def _scan(
-    results: Results, log: ExpectedLog, isolation: IsolationLevel, consumer: Consumer, progress: Progress
+    results: Results,
+    log: ExpectedLog,
+    isolation: IsolationLevel,
+    consumer: RecordConsumer,
+    progress: Progress,
 ) -> None:
     reader = log.reader(isolation)
     start, end = log.start_offset, min(log.end_offset, reader.end_offset)
@@ -152,7 +126,7 @@ def seek_offsets(log: ExpectedLog) -> list[int]:
     return sorted(each for each in wanted if log.start_offset <= each < log.end_offset)
 
 
-def check_seeks(results: Results, log: ExpectedLog, server: RecordServer) -> None:
+def check_seeks(results: Results, log: ExpectedLog, server: Cluster) -> None:
     """Compare the first record after each seek, by offset and by time, with the tier's record."""
     consumer = server.consumer(IsolationLevel.READ_UNCOMMITTED)
     faults: list[str] = []
@@ -189,7 +163,7 @@ def _some(faults: list[str]) -> list[str]:
     return faults if len(faults) <= _TRIES else [*faults[:_TRIES], f"and {len(faults) - _TRIES} more seeks"]
 
 
-def _seek(log: ExpectedLog, consumer: Consumer, offset: int, mine: FetchedRecord | None) -> str | None:
+def _seek(log: ExpectedLog, consumer: RecordConsumer, offset: int, mine: FetchedRecord | None) -> str | None:
     try:
         its = consumer.first(log.name, offset)
     except NotServedError as e:
@@ -199,7 +173,7 @@ def _seek(log: ExpectedLog, consumer: Consumer, offset: int, mine: FetchedRecord
     return None if found == wanted else f"a seek to {offset} found {found}, expected {wanted}"
 
 
-def _seek_time(log: ExpectedLog, server: RecordServer, timestamp_ms: int) -> str | None:
+def _seek_time(log: ExpectedLog, server: Cluster, timestamp_ms: int) -> str | None:
     mine = log.reader().offset_for_time(timestamp_ms)
     if mine is None or mine.offset >= log.end_offset:
         return None

@@ -11,36 +11,20 @@ epoch above 0 before tierctl's first event is no proof, because a lost session o
 raises it, too.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.recovery.check.published import SegmentEvent
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import CorruptInputError
+from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
-from tierctl.model import EpochEntry, TopicPartition
+from tierctl.model import TopicPartition
 from tierctl.model.cluster import TopicFacts
 from tierctl.wire.metadata import decode
 
 _RESTARTS = RestoreCheck.RESTARTS
-
-
-class MetadataLeaders(Protocol):
-    """The methods of `kafka.cluster.Cluster` that this check calls."""
-
-    def topics(self, names: Collection[str], /) -> Mapping[str, TopicFacts]:
-        """Return the topics of these names."""
-        ...
-
-    def current_epochs(self, topics: Collection[str], /) -> Mapping[TopicPartition, int]:
-        """Return the leader epoch of each partition that has a leader."""
-        ...
-
-    def leader_epochs(self, partition: TopicPartition, /) -> tuple[EpochEntry, ...]:
-        """Return the leader epochs from the log start on."""
-        ...
 
 
 @dataclass(slots=True)
@@ -52,9 +36,7 @@ class _Filled:
     unknown: list[int]
 
 
-def check_restarts(
-    results: Results, topic: MetadataTopic, leaders: MetadataLeaders, *, own_broker_id: int
-) -> None:
+def check_restarts(results: Results, topic: MetadataTopic, leaders: Cluster, *, own_broker_id: int) -> None:
     """Compare the leader epoch of tierctl's first event in each metadata partition with the present one."""
     with results.making(_RESTARTS, None):
         facts = leaders.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
@@ -104,7 +86,7 @@ def _is_own(value: bytes | None, own_broker_id: int) -> bool:
     return isinstance(event, SegmentEvent) and event.broker_id == own_broker_id
 
 
-def _compare(firsts: Mapping[int, int], leaders: MetadataLeaders) -> _Filled:
+def _compare(firsts: Mapping[int, int], leaders: Cluster) -> _Filled:
     current = leaders.current_epochs([METADATA_TOPIC])
     found = _Filled(0, [], [])
     for number, offset in firsts.items():

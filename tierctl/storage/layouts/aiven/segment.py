@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, SafetyRefusal, UnsupportedFormatError
 from tierctl.model import IndexType
@@ -14,6 +14,9 @@ from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
 from tierctl.wire.aiven.manifest import IndexRange, Manifest
 from tierctl.wire.limits import at_most, limits
+
+if TYPE_CHECKING:
+    from tierctl.storage.layouts.aiven.crypto import SegmentCipher
 
 INDEX_MAX_BYTES = 1 << 28
 """Limit of one index; Kafka's are 10 MiB by default."""
@@ -55,14 +58,6 @@ class ChunkCache:
                 self._bytes -= len(self._chunks.pop(key))
 
 
-class Cipher(Protocol):
-    """Decrypts stored chunks and indexes of one segment."""
-
-    def decrypt(self, stored: bytes) -> bytes:
-        """Return the plain bytes; raise CorruptInputError if `stored` is damaged."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenSegment:
     """The objects of one segment; `stem` is their key without suffix."""
@@ -70,7 +65,7 @@ class AivenSegment:
     store: ObjectStore
     stem: str
     manifest: Manifest
-    cipher: Cipher | None
+    cipher: "SegmentCipher | None"
     chunk_cache: ChunkCache
 
     def require_at_most(self, known_bytes: int) -> None:
