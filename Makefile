@@ -7,6 +7,7 @@ ROWS ?= not large
 KAFKA_VERSIONS ?= 3.9.1 4.3.0 4.4.0
 BIN := .venv/bin
 READY := .venv/.installed
+DEMO := .venv/.installed-demo
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test matrix lint bench docs formatter wheel
@@ -14,8 +15,8 @@ READY := .venv/.installed
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured broker's data
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.demo
+demo: $(DEMO) ## copy, segments, format, sweep, delete and fetch on a captured broker's data, in the folder demo
+	@$(BIN)/python -m tests.demo demo
 
 test: lint ## Lint, then every test, on both cores
 	$(BIN)/pytest -q -n $(JOBS)
@@ -50,8 +51,19 @@ wheel: formatter ## dist/*.whl with the jar, man pages, completions and the file
 docs: $(READY) ## Write completions/ and man/ from the commands
 	$(BIN)/python -m tierctl.cli.docs.write
 
-$(READY): pyproject.toml
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "Making the virtual environment .venv"
+	@$(PYTHON) -m venv .venv
+
+# The packages that every command needs, without extras: about half a minute.
+$(DEMO): pyproject.toml | $(BIN)/python
+	@echo "Installing tierctl and the packages that it needs into .venv"
+	@$(BIN)/python -m pip install --disable-pip-version-check -e .
 	@touch $@
+
+# All extras, PySpark among them, and the tools of tests: several minutes.
+$(READY): pyproject.toml | $(BIN)/python
+	@echo "Installing tierctl, all extras and the tools of development into .venv: several minutes"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(DEMO) $@

@@ -1,6 +1,7 @@
-"""`make demo`: all commands on a captured broker's log directory, in a temporary folder.
+"""`make demo`: the main commands on a captured broker's log directory.
 
-Each command is run as it is shown; the demo fails if a command ends with an unexpected exit code.
+`python -m tests.demo FOLDER`. Each command is run as it is shown; the demo fails if a command ends with an unexpected
+exit code. FOLDER stays, and three commands to try on it are printed at the end. Another run makes FOLDER again.
 """
 
 import os
@@ -9,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import textwrap
 import time
 from dataclasses import dataclass
@@ -108,6 +108,22 @@ STEPS = (
     ),
 )
 
+NEXT = (
+    "explain ledger 0 --metadata {0}/metadata --log-dir {0}/broker --topic-configs {0}/topics.properties",
+    "verify --deep --metadata {0}/metadata --remote {0}/tier --log-dir {0}/broker",
+    "report --html {0}/tier.html --metadata {0}/metadata --remote {0}/tier",
+)
+"""The commands to try next, in which {0} stands for the folder."""
+
+
+def _make(folder: Path) -> None:
+    """Make an empty folder instead of that of an earlier run. Raises FileExistsError if it is another's."""
+    if folder.exists():
+        if not (folder / "topics.properties").is_file():
+            raise FileExistsError(f"{folder} exists, and the demo did not make it")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+
 
 def _unpack(folder: Path) -> None:
     with (
@@ -147,21 +163,30 @@ def _delete_topic(folder: Path, topic: str) -> None:
         shutil.rmtree(path)
 
 
-def main() -> int:
-    """Run every step; return 1 if one of them failed."""
+def _show_next(folder: Path) -> None:
+    """Print the commands of `NEXT` so that a shell of any folder runs them."""
+    program = shlex.quote(str(Path(sys.executable).with_name("tierctl")))
+    for command in NEXT:
+        words = f"{program} {command.format(shlex.quote(str(folder)))}"
+        _show(f"\n   {words.replace(' --', ' \\\n       --')}")
+
+
+def main(folder: Path) -> int:
+    """Run every step in `folder`; return 1 if one of them failed."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="tierctl-demo-") as name:
-        folder = Path(name)
-        _unpack(folder)
-        _show("tierctl on the files of a real broker, captured and unpacked into a folder of its own.")
-        for number, step in enumerate(STEPS, start=1):
-            if step.title.startswith("delete: a topic"):
-                _delete_topic(folder, "bills")
-            if not _run(number, step, folder):
-                return 1
-    _show(f"\nThat was everything, in {time.monotonic() - began:.0f} seconds; the folder is gone again.")
+    _make(folder)
+    _unpack(folder)
+    _show(f"tierctl on the files of a real broker, captured and unpacked into {folder}.")
+    for number, step in enumerate(STEPS, start=1):
+        if step.title.startswith("delete: a topic"):
+            _delete_topic(folder, "bills")
+        if not _run(number, step, folder):
+            return 1
+    _show(f"\nThat was everything, in {time.monotonic() - began:.0f} seconds. {folder} is yours to play with.")
+    _show("Three commands to try next:")
+    _show_next(folder)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]).absolute()))
