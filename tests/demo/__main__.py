@@ -1,7 +1,8 @@
 """`make demo`: the main commands on a captured broker's log directory.
 
-`python -m tests.demo FOLDER`. Each command is run as it is shown; the demo fails if a command ends with an unexpected
-exit code. FOLDER stays, and three commands to try on it are printed at the end. Another run makes FOLDER again.
+`python -m tests.demo FOLDER`. Each command is run as it is shown; the demo fails if a command ends with an
+unexpected exit code. FOLDER stays, and three commands to try on it are printed at the end. Another run makes
+FOLDER again.
 """
 
 import os
@@ -164,11 +165,11 @@ def _delete_topic(folder: Path, topic: str) -> None:
 
 
 def _show_next(folder: Path) -> None:
-    """Print the commands of `NEXT` so that a shell of any folder runs them."""
+    """Print the commands of `NEXT` so that a shell runs them in any folder."""
     program = shlex.quote(str(Path(sys.executable).with_name("tierctl")))
     for command in NEXT:
-        words = f"{program} {command.format(shlex.quote(str(folder)))}"
-        _show(f"\n   {words.replace(' --', ' \\\n       --')}")
+        words = command.format(shlex.quote(str(folder))).replace(" --", " \\\n      --")
+        _show(f"\n   {program} {words}")
 
 
 def main(folder: Path) -> int:
@@ -182,8 +183,8 @@ def main(folder: Path) -> int:
             _delete_topic(folder, "bills")
         if not _run(number, step, folder):
             return 1
-    _show(f"\nThat was everything, in {time.monotonic() - began:.0f} seconds. {folder} is yours to play with.")
-    _show("Three commands to try next:")
+    _show(f"\nThat was everything, in {time.monotonic() - began:.0f} seconds.")
+    _show(f"{folder} stays, to play with. Three commands to try next:")
     _show_next(folder)
     return 0
 
