@@ -12,16 +12,13 @@ from tests.bench import cache
 from tests.bench.process import peak_mb, run
 from tests.bench.rows import Row
 
-HOURS_S = 4 * 3600
-"""The data of large rows are made once, which takes longer than a test may."""
-
 Measure = Callable[..., None]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give rows that are measured time."""
+    """Give rows that are measured four hours: the data of large ones are made once."""
     for item in items if config.option.benchmark_only else ():
-        item.add_marker(pytest.mark.timeout(HOURS_S))
+        item.add_marker(pytest.mark.timeout(4 * 3600))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,8 +35,6 @@ def fresh(sources: Mapping[Path, Path | None]) -> Callable[[], None]:
         for target, source in sources.items():
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir() if source is None else shutil.copytree(source, target)
-        # Otherwise the measured run waits until the bytes of the copy are on the disk.
-        os.sync()
 
     return prepare
 
@@ -59,9 +54,15 @@ def measure(benchmark: Any, row: Row) -> Measure:
     """
 
     def measured(words: list[str], *, prepare: Callable[[], object] = lambda: None, **how: Any) -> None:
-        if benchmark.enabled:
+        def ready() -> None:
             prepare()
+            if benchmark.enabled:
+                # Otherwise the run waits until bytes that were written before it are on the disk.
+                os.sync()
+
+        if benchmark.enabled:
+            ready()
             benchmark.extra_info["peak_mb"] = round(peak_mb(words, **how))
-        benchmark.pedantic(run, (words,), how, setup=prepare, rounds=row.rounds)
+        benchmark.pedantic(run, (words,), how, setup=ready, rounds=row.rounds)
 
     return measured

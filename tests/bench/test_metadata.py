@@ -72,7 +72,7 @@ def test_pipeline_run(row: Row, contestant: str, measure: Measure, tmp_path: Pat
     log, kept, used = metadata_log(row.shape), tmp_path / "kept", tmp_path / "used"
     engine = ("spark", "--master", "local[2]") if contestant == RIVAL and row.rival == SPARK else ("local",)
     if is_new := contestant == TIERCTL and row.key == "pipeline-new":
-        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept))
+        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept, "--engine", *engine))
     measure(pipeline(log, used, "--engine", *engine), prepare=fresh({used: kept if is_new else None}))
 
 
