@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.cli.completion import NAMES_MAX, read_topics, store_topics
+from tierctl.commands.completion import NAMES_MAX, read_topics, store_topics
 from tierctl.model import Uuid
 from tierctl.wire.metadata import encode
 

@@ -1,66 +1,97 @@
-"""Options that commands share: their order, which declaration wins, and values with parsers and bounds."""
+"""Options made from the fields of requests: their order, which declaration wins, parsers and bounds."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 import typer
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.options import with_options
+from tierctl.commands.shared_options import TYPED_ONLY
+from tierctl.errors import UsageError
 from typer.main import get_command
 from typer.testing import CliRunner
 
-Number = Annotated[int, typer.Option("--number", help="A number.")]
-Word = Annotated[str, typer.Option("--word", help="A word.")]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The fields that commands share: each command names those that it has."""
+
+    number: Annotated[int, typer.Option("--number", help="A number.")] = 1
+    other: Annotated[int, typer.Option("--other", help="Another number.")] = 2
+    folders: Annotated[Sequence[Path], typer.Option("--folder", help="Folders.")] = ()
+    clock: int = 5
+    """No option."""
 
 
-def numbers(
-    number: Number = 1, other: Annotated[int, typer.Option("--other", help="Another number.")] = 2
-) -> None:
-    """A group."""
+def halved(text: str) -> int:
+    if not text.isdigit():
+        raise UsageError(f"not a number: {text!r}")
+    return int(text) // 2
 
 
-def words(word: Word = "a") -> None:
-    """Another group."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRequest(Request):
+    """A request of one command, with an option of its own and another default of a shared one."""
+
+    own: Annotated[bool, typer.Option("--own", help="A flag."), TYPED_ONLY] = False
+    half: Annotated[int, typer.Option("--half", help="Half.", parser=halved, min=2, max=4)] = 3
+    number: Annotated[int, typer.Option("--number", help="At most 5.", max=5)] = 4
 
 
-def made(function: Any, *groups: Any) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Options that belong to no request."""
+
+    word: Annotated[str, typer.Option("--word", help="A word.")] = "a"
+
+
+def made(function: Any, *parts: Any) -> Any:
     app = new_app()
-    app.command("command", cls=Command)(with_options(*groups)(function))
+    app.command("command", cls=Command)(with_options(OwnRequest, *parts)(function))
     return app
 
 
 @pytest.mark.parametrize(
-    ("groups", "expected"),
+    ("parts", "expected"),
     [
-        ((numbers, words), ["number", "other", "word", "own"]),
-        ((numbers, ..., words), ["number", "other", "own", "word"]),
-        ((..., words), ["own", "word"]),
-        ((), ["own"]),
+        (("other", Words), ["other", "word", "extra", "number", "own", "half"]),
+        ((("number", "other"), ..., Words), ["number", "other", "extra", "own", "half", "word"]),
+        ((), ["extra", "number", "own", "half"]),
     ],
 )
-def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -> None:
+def test_the_order_of_options(parts: tuple[Any, ...], expected: list[str]) -> None:
     def command(
-        ctx: typer.Context, own: Annotated[bool, typer.Option("--own", help="A flag.")] = False
+        ctx: typer.Context,
+        request: OwnRequest,
+        extra: Annotated[bool, typer.Option("--extra", help="A flag.")] = False,
     ) -> None:
         """What it does."""
 
-    found: Any = get_command(made(command, *groups))
-    assert [
-        param.name for param in found.params if param.name in {"number", "other", "word", "own"}
-    ] == expected
+    found: Any = get_command(made(command, *parts))
+    names = [option.name for option in found.options]
+    assert names[: names.index("profile")] == expected
     assert found.help == "What it does."
+    assert found.typed_only == {"own", "help_all"}
 
 
-def test_a_command_gets_its_own_and_the_context_has_all() -> None:
-    seen = {}
+def test_a_command_gets_the_request_of_its_options() -> None:
+    seen: list[OwnRequest] = []
 
-    def command(
-        ctx: typer.Context, number: Annotated[int, typer.Option("--number", help="", max=5)] = 3
-    ) -> None:
-        seen.update(ctx.params, number=number)
+    def command(ctx: typer.Context, request: OwnRequest) -> None:
+        seen.append(request)
 
-    app, runner = made(command, numbers, words), CliRunner()
-    assert runner.invoke(app, ["--word", "b", "--other", "7"]).exit_code == 0
-    assert seen == {"number": 3, "other": 7, "word": "b"}
-    # If a group and the command declare an option, the command's declaration is used.
+    app, runner = made(command, "other", "folders", Words), CliRunner()
+    given = ["--word", "b", "--other", "7", "--folder", "x", "--folder", "y", "--half", "8"]
+    assert runner.invoke(app, given).exit_code == 0
+    assert runner.invoke(app, []).exit_code == 0
+    assert seen == [OwnRequest(other=7, folders=(Path("x"), Path("y")), half=4), OwnRequest()]
+    # The request's own declaration of a shared field is used, with its bounds.
     assert runner.invoke(app, ["--number", "6"]).exit_code == 2
+    for value in ("10", "2"):
+        assert runner.invoke(app, ["--half", value]).exit_code == 2
+    wrong = runner.invoke(app, ["--half", "x"]).exception
+    assert isinstance(wrong, UsageError)
+    assert wrong.message == "--half: not a number: 'x'"

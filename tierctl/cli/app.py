@@ -14,8 +14,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from tierctl.cli.settings.keys import TYPED_ONLY, option_key
+from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.run import RunSettings
+from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError
 from tierctl.model.uris import require_no_credentials
 

@@ -1,81 +1,45 @@
 """`tierctl apply` PLAN: carries out a plan that was saved."""
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import replace
 
 import typer
 
 from tierctl import commands
-from tierctl.cli import mutation_options as own
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.confirm import confirmation
-from tierctl.cli.display import console_of, show_mutation
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
-from tierctl.cli.settings.keys import TYPED_ONLY
-from tierctl.model.times import DURATION_FORMS, parse_duration_ms
-
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
-
-MaxAge = Annotated[
-    int | None,
-    typer.Option(
-        "--max-age",
-        metavar="DURATION",
-        parser=parse_duration_ms,
-        help=f"Refuse a plan that is older than this: {DURATION_FORMS}. Default: 24h.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-
-
-Digest = Annotated[
-    str | None,
-    typer.Option(
-        "--digest",
-        metavar="SHA256",
-        help="Refuse a plan with another digest than this one, which --plan-out printed.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-
+from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.options import (
+    CHANGING,
+    ENGINE,
+    PRIVATE_KEYS,
+    SELECTION,
+    STATE,
+    THROTTLES,
+    WHERE,
+    Yes,
+    with_options,
+)
 
 app = new_app()
 
 
 @app.command("apply", cls=Command)
 @with_options(
+    commands.ApplyRequest,
     ...,
-    options.where,
-    options.private_keys,
-    options.state,
-    options.selection,
-    rows,
-    own.changing,
-    options.engine,
-    options.throttles,
+    "topic_configs",
+    "kafka_version",
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
+    Rows,
+    CHANGING,
+    Display,
+    ENGINE,
+    THROTTLES,
 )
-def apply_plan(
-    ctx: typer.Context,
-    plan: PlanFile,
-    topic_configs: options.TopicConfigs = None,
-    digest: Digest = None,
-    max_age_ms: MaxAge = None,
-    from_remote: own.FromRemote = None,
-    from_layout: own.FromLayout = None,
-    to_metadata: own.ToMetadata = None,
-    to_command_config: own.ToCommandConfig = None,
-    all_log_dirs: own.AllLogDirs = False,
-    i_know_it_is_deleted: own.IKnowItIsDeleted = None,
-    kafka_version: options.KafkaVersionOption = None,
-    max_deletes: own.MaxDeletes = None,
-    max_fraction: own.MaxFraction = None,
-    custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
-    yes: own.Yes = False,
-) -> int:
+def apply_plan(ctx: typer.Context, request: commands.ApplyRequest, yes: Yes = False) -> int:
     """Carry out a plan of copy, sweep, delete, rebuild, restore or verify.
 
     apply decides each step again from the current metadata, settings and logs. If a step is no longer
@@ -97,5 +61,5 @@ def apply_plan(
     --digest. apply prints the options that are saved in the plan. With --apply, the exit code is also 4 if no
     step remains, and 0 if all steps were already done.
     """
-    request = request_of(commands.ApplyRequest, ctx, confirm=confirmation(is_given=yes))
+    request = replace(request, confirm=confirmation(is_given=yes))
     return show_mutation(ctx, lambda: commands.apply(request, console_of(ctx)))

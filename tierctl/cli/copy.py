@@ -3,43 +3,41 @@
 import typer
 
 from tierctl import commands
-from tierctl.cli import mutation_options as own
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import console_of, show_mutation
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
+from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.options import (
+    CHANGING,
+    ENGINE,
+    PRIVATE_KEYS,
+    SELECTION,
+    STATE,
+    THROTTLES,
+    WHERE,
+    with_options,
+)
 
 app = new_app()
 
 
 @app.command("copy", cls=Command)
 @with_options(
-    options.where,
-    options.private_keys,
-    options.state,
-    options.selection,
+    commands.CopyRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
     ...,
-    rows,
-    own.changing,
-    options.engine,
-    options.throttles,
+    "topic_configs",
+    "kafka_version",
+    "now_ms",
+    "metadata_partitions",
+    Rows,
+    CHANGING,
+    Display,
+    ENGINE,
+    THROTTLES,
 )
-def copy(
-    ctx: typer.Context,
-    from_remote: own.FromRemote = None,
-    from_layout: own.FromLayout = None,
-    to_metadata: own.ToMetadata = None,
-    to_command_config: own.ToCommandConfig = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    assume_enabled: own.AssumeEnabled = False,
-    now_ms: options.Now = None,
-    clean_dangling: own.CleanDangling = False,
-    create_metadata_topic: own.CreateMetadataTopic = False,
-    metadata_partitions: own.MetadataPartitions = None,
-    custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
-) -> int:
+def copy(ctx: typer.Context, request: commands.CopyRequest) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker does.
 
     Only topics with remote.storage.enable=true are copied. The setting comes from the cluster, or else from
@@ -65,5 +63,4 @@ def copy(
     With --engine spark, executors read, check and store the segments. They need the same folders and the same
     private key files under the same paths, and use the credentials of their own environment.
     """
-    request = request_of(commands.CopyRequest, ctx)
     return show_mutation(ctx, lambda: commands.copy(request, console_of(ctx)))

@@ -1,19 +1,34 @@
 """`tierctl delete`: KIP-405's RemotePartitionRemover."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import typer
 
 from tierctl import commands
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
-from tierctl.cli import mutation_options as own
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.confirm import confirmation
-from tierctl.cli.display import Printer, console_of, display_of, print_mutation, show_mutation, view_of
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
+from tierctl.cli.display import (
+    Display,
+    Printer,
+    Rows,
+    console_of,
+    display_of,
+    print_mutation,
+    show_mutation,
+    view_of,
+)
+from tierctl.cli.options import (
+    CHANGING,
+    ENGINE,
+    SELECTION,
+    STATE,
+    WHERE,
+    Yes,
+    with_options,
+)
 from tierctl.report import tables
 from tierctl.report.plans import check_view
 
@@ -38,16 +53,8 @@ app = new_app()
 
 
 @app.command("delete", cls=_Delete)
-@with_options(options.where, options.state, options.selection, ..., rows, own.changing, options.engine)
-def delete(
-    ctx: typer.Context,
-    find: own.Find = False,
-    mark: own.Mark = False,
-    all_log_dirs: own.AllLogDirs = False,
-    i_know_it_is_deleted: own.IKnowItIsDeleted = None,
-    interval: own.Interval = None,
-    yes: own.Yes = False,
-) -> int:
+@with_options(commands.DeleteRequest, WHERE, STATE, SELECTION, ..., Rows, CHANGING, Display, ENGINE)
+def delete(ctx: typer.Context, request: commands.DeleteRequest, yes: Yes = False) -> int:
     """Delete the segments of deleted topics (RemotePartitionRemover); --find lists them.
 
     KIP-405 describes this flow, and no broker implements it: only leaders that run while a topic is deleted
@@ -62,15 +69,15 @@ def delete(
     --find lists the topic ids that the metadata has and the cluster's controller does not know. No broker
     deletes the segments of such topics, so deleting them is safe while brokers run.
     """
-    request = request_of(commands.DeleteRequest, ctx, confirm=confirmation(is_given=yes))
-    if find and not mark:
+    request = replace(request, confirm=confirmation(is_given=yes))
+    if request.find and not request.mark:
         printer = Printer.of(ctx, tables.LEAKED_TOPICS)
         leaked = commands.find_leaked_topics(request, console_of(ctx))
         printer.show(leaked.topics)
         printer.finish(following="tierctl delete --find --mark" if leaked.topics else None)
         return leaked.exit_code
-    if interval is None:
-        following = "tierctl delete --find" if request.has_cluster and not mark else None
+    if request.interval is None:
+        following = "tierctl delete --find" if request.has_cluster and not request.mark else None
         return show_mutation(ctx, lambda: commands.delete(request, console_of(ctx)), if_empty=following)
     check_view(display_of(ctx).output, view_of(ctx))
     runs = commands.delete_repeatedly(request, console_of(ctx))

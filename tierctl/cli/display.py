@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 
 import typer
 
-from tierctl.cli import options
 from tierctl.cli.app import Command, named_command
-from tierctl.cli.mutation_options import FROM_TIER
-from tierctl.cli.options import OutputFormat, request_of
+from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.run import RunSettings
+from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
@@ -29,7 +28,7 @@ from tierctl.report.plans import (
 )
 from tierctl.report.rows import show_rows, show_texts
 from tierctl.report.summary import Tally
-from tierctl.report.view import View
+from tierctl.report.view import SHOW, View
 
 if TYPE_CHECKING:
     from tierctl.apply.outcome import Outcome
@@ -42,9 +41,19 @@ _THROTTLED_FROM_S = 0.5
 APPLY_IT = "the same command with --apply"
 _PROGRAM = "tierctl"
 _CHOOSE_PROFILE = ("config_file", "profile")
-_PANELS = (options.WHERE, FROM_TIER)
+_PANELS = (WHERE, FROM_TIER)
 _TARGET = "to_"
 """Begins the keys of options of copy about its target, which other commands have without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows(View):
+    """The options about the rows that a command prints."""
+
+    output: Annotated[
+        OutputFormat,
+        typer.Option("--output", "-o", help="Format of the rows on stdout.", rich_help_panel=SHOW),
+    ] = OutputFormat.TABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +61,7 @@ class Display:
     """The options about output."""
 
     output: OutputFormat = OutputFormat.TABLE
-    detailed_exitcode: bool = False
+    detailed_exitcode: DetailedExitcode = False
     plan_out: Path | None = None
 
     def exit_code(self, code: int, *, is_pending: bool) -> int:
@@ -195,7 +204,7 @@ def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
         for param in part.command.get_params(part):
             name = param.name or ""
             is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in _CHOOSE_PROFILE
-            if is_place and options.is_typed(part, name):
+            if is_place and is_typed(part, name):
                 # The values of options with a callback are in the settings of the run.
                 value = part.params.get(name, getattr(ctx.obj, name, None))
                 values = value if isinstance(value, list | tuple) else [value]

@@ -1,57 +1,32 @@
 """`tierctl doctor`: conditions under which tiering fails, before it fails."""
 
-from typing import Annotated
-
 import typer
 
 from tierctl import commands
-from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import request_of, with_options
+from tierctl.cli.display import Printer, Rows, console_of
+from tierctl.cli.options import ENGINE, PRIVATE_KEYS, WHERE, request_of, with_options
 from tierctl.cli.settings.run import RunSettings
-from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode
 from tierctl.report import tables
-
-ProbeWrites = Annotated[
-    bool,
-    typer.Option(
-        "--probe-writes",
-        help="Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of "
-        "--remote. Only this shows whether tierctl may write and delete, and whether the store "
-        "supports conditional writes and leases. A bucket with versioning keeps these objects as "
-        "noncurrent versions.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-Skip = Annotated[
-    list[Check] | None,
-    typer.Option(
-        "--skip",
-        metavar="CHECK",
-        help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-
 
 app = new_app()
 
 
-def _narrowed(topic: options.Topics = None, state_dir: options.StateDir = None) -> None:
-    """Group: the topics whose settings and rights are checked, and the state directory."""
-
-
 @app.command("doctor", cls=Command)
-@with_options(options.where, options.private_keys, _narrowed, ..., options.engine, output_options.rows)
-def doctor(
-    ctx: typer.Context,
-    probe_writes: ProbeWrites = False,
-    skip: Skip = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-) -> ExitCode:
+@with_options(
+    commands.DoctorRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    "topic",
+    "state_dir",
+    ...,
+    "topic_configs",
+    "kafka_version",
+    ENGINE,
+    Rows,
+)
+def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
     """Find conditions that would make tiering fail.
 
     For each check, doctor prints what it found, why it matters, and how to fix it. The worst problems are

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from tierctl.cli import completion
-from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.cli.settings.run import RunSettings
 from tierctl.cli.unattended import (
     EVERYWHERE,
@@ -16,6 +14,8 @@ from tierctl.cli.unattended import (
     LogFormatOption,
     MetricsFile,
 )
+from tierctl.commands import completion
+from tierctl.commands.shared_options import TYPED_ONLY
 
 HELP_ALL = "tierctl.help_all"
 """The key in a context's `meta` that --help-all sets."""

@@ -5,13 +5,17 @@ from typing import Annotated
 import typer
 
 from tierctl import commands
-from tierctl.cli import completion, options, output_options
-from tierctl.cli import mutation_options as own
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import request_of, with_options
+from tierctl.cli.display import Printer, Rows, console_of
+from tierctl.cli.options import (
+    ENGINE,
+    STATE,
+    WHERE,
+    request_of,
+    with_options,
+)
+from tierctl.commands import completion
 from tierctl.errors import ExitCode
-from tierctl.model.times import parse_time_ms
 from tierctl.report import tables
 
 _FIND = "Which segments"
@@ -25,51 +29,29 @@ TopicName = Annotated[
 PartitionNumber = Annotated[
     int, typer.Argument(metavar="PARTITION", help="Number of the partition.", show_default=False)
 ]
-Offset = Annotated[
-    int | None,
-    typer.Option(
-        "--offset", metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND
-    ),
-]
-Segment = Annotated[
-    str | None,
-    typer.Option(
-        "--segment", metavar="ID", help="Explain only the remote segment with this id.", rich_help_panel=_FIND
-    ),
-]
-Time = Annotated[
-    int | None,
-    typer.Option(
-        "--time",
-        metavar="TIME",
-        parser=parse_time_ms,
-        help="Explain only the first segment of the tier, and the first of the log, with a record of this "
-        f"time or later; {options.TIME_FORMS}.",
-        rich_help_panel=_FIND,
-    ),
-]
 
 
 app = new_app()
 
 
-def _by_id(topic_id: options.TopicIds = None) -> None:
-    """Group: the topic id, for a name that several topics have had."""
-
-
 @app.command("explain", cls=Command)
-@with_options(options.where, options.state, _by_id, ..., output_options.rows, options.engine)
+@with_options(
+    commands.ExplainRequest,
+    WHERE,
+    STATE,
+    "topic_id",
+    ...,
+    "topic_configs",
+    "kafka_version",
+    "now_ms",
+    Rows,
+    ENGINE,
+)
 def explain(
     ctx: typer.Context,
+    request: commands.ExplainRequest,
     topic_name: TopicName,
     partition_number: PartitionNumber,
-    offset: Offset = None,
-    segment: Segment = None,
-    time_ms: Time = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    now_ms: options.Now = None,
-    custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> ExitCode:
     """Explain what brokers do next with each segment of a partition, and why.
 

@@ -12,7 +12,7 @@ from typer.main import get_command
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, LazyGroup, leaves
 from tierctl.cli.everywhere import ConfigFile, HelpAll, Profile, Quiet, Verbose
-from tierctl.cli.settings.keys import TYPED_ONLY, OptionKeys
+from tierctl.cli.settings.keys import OptionKeys
 from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.cli.unattended import (
@@ -26,6 +26,7 @@ from tierctl.cli.unattended import (
     record_success,
     until_unlocked,
 )
+from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
 from tierctl.wire.limits import use_limit_factor

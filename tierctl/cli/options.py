@@ -1,222 +1,71 @@
-"""Options with the same meaning in every command, groups of them, and `with_options` to use the groups.
+"""Make the options of a command from the fields of its request, and the request from a command line.
 
-    def selection(topic: Topics = None, partition: Partitions = None) -> None: ...
+    @app.command("segments", cls=Command)
+    @with_options(SegmentsRequest, WHERE, STATE, SELECTION, ..., Rows, ENGINE)
+    def segments(ctx: typer.Context, request: SegmentsRequest) -> ExitCode: ...
 
-    @with_options(options.where, options.selection, ..., output_options.rows)
-    def segments(ctx: typer.Context, check: Check = False) -> ExitCode: ...
-
-`main` gives each option an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
+A field of the request is the one declaration of its option. `app` gives each option an environment variable,
+TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
-from enum import StrEnum
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature
-from pathlib import Path
 from types import EllipsisType
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
-from typer.models import OptionInfo
+from typer.models import ParameterInfo
 
-from tierctl.cli import completion
 from tierctl.cli.everywhere import everywhere, help_of_all
-from tierctl.cli.settings.keys import TYPED_ONLY
 from tierctl.cli.settings.run import RunSettings
 from tierctl.cli.unattended import EVERYWHERE
+from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
+from tierctl.commands.shared_options import WHERE as PLACES
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
-from tierctl.model.location import TruncatedMetadata
-from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.model.times import parse_time_ms
-from tierctl.storage.throttle import parse_rate
+from tierctl.report.view import SHOW
 
 _Command = Callable[..., Any]
 R = TypeVar("R")
 
-WHERE = "Where things are"
-NARROW = "Which partitions"
-DECIDE = "How to decide"
-APPLY = "Changing things"
-SHOW = "Output"
-RUN = "Where the work is done"
+
+class Fields(NamedTuple):
+    """Fields of another request, which are options that need not be given."""
+
+    request: type
+    names: tuple[str, ...]
 
 
-TIME_FORMS = "as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970"
-"""Text for the help of options: the forms that `parse_time_ms` accepts."""
+Part = str | tuple[str, ...] | Fields | type | EllipsisType
+"""A field of the request, a group of fields, a dataclass whose fields are options, or other own fields."""
 
+METADATA_TOPIC: Final = ("metadata", "command_config", "config")
+WHERE: Final = ("metadata", "bootstrap_server", "command_config", "config", "remote", "layout", "log_dir")
+PRIVATE_KEYS: Final = ("aiven_private_key",)
+STATE: Final = ("state_dir", "truncated_metadata")
+FOLDERS: Final = ("state_dir", "log_dir")
+SELECTION: Final = ("topic", "partition", "topic_id")
+ENGINE: Final = ("engine", "master", "spark_conf")
+THROTTLES: Final = ("throttle_copy", "throttle_fetch")
+PUBLISHING: Final = ("plan_out", "apply", "broker_id", "wave_size", "threads", "attempts")
+"""How a plan that changes no object of the tier is printed or carried out."""
+CHANGING: Final = (
+    *("plan_out", "apply", "allow_live_brokers", "allow_missing_objects", "adopt_tier", "no_lease"),
+    *("broker_id", "wave_size", "threads", "attempts", "override"),
+)
+"""How a plan is printed or carried out."""
 
-def _now_ms(text: str) -> int:
-    """Return the time of --now in milliseconds since 1970; UsageError for one before 1970."""
-    at_ms = parse_time_ms(text)
-    if at_ms < 0:
-        raise UsageError(f"--now {text} is before 1970", hint=f"expected {TIME_FORMS}")
-    return at_ms
-
-
-class OutputFormat(StrEnum):
-    """The format of the rows on stdout."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-class Layout(StrEnum):
-    """The layout of a tier: names and encoding of a segment's objects."""
-
-    KAFKA = "kafka"
-    AIVEN = "aiven"
-
-
-Metadata = Annotated[
-    str | None,
+DetailedExitcode = Annotated[
+    bool,
     typer.Option(
-        "--metadata",
-        metavar="URI",
-        help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
-        "__remote_log_metadata-N/ (file:///dir or a plain path). Commands that only read also accept a "
-        "copy of such a folder in a store: s3://bucket/folder or any other URI that --remote accepts.",
-        rich_help_panel=WHERE,
+        "--detailed-exitcode",
+        help="Exit with code 9 instead of 0 if the plan has steps.",
+        rich_help_panel=APPLY,
     ),
-]
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT[,...]",
-        help="The cluster that has the topics. Default: the cluster of --metadata kafka://...",
-        rich_help_panel=WHERE,
-    ),
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Properties file for the connection to a cluster (SASL, TLS), in the format of Kafka's own "
-        "tools.",
-        rich_help_panel=WHERE,
-    ),
-]
-ServerProperties = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="A broker's server.properties. Its settings remote.log.metadata.* and rlmm.config.* apply to "
-        "the metadata topic; the help of a command names other settings that it uses.",
-        rich_help_panel=WHERE,
-    ),
-]
-Remote = Annotated[
-    str | None,
-    typer.Option(
-        "--remote",
-        metavar="URI",
-        help="The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., "
-        "file:///dir or a plain path. For S3, the endpoint, region and credentials come from the usual "
-        "AWS environment variables and files.",
-        rich_help_panel=WHERE,
-    ),
-]
-RemoteLayout = Annotated[
-    Layout | None,
-    typer.Option(
-        "--layout",
-        help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in "
-        "Aiven's plugin with the rsm.config.* settings of --config. Default: the layout found in the "
-        "tier, otherwise kafka for folders and aiven for other stores.",
-        rich_help_panel=WHERE,
-    ),
-]
-AivenPrivateKeys = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--aiven-private-key",
-        metavar="[ID=]FILE",
-        help="Private key (RSA, PEM) that decrypts segments of Aiven's plugin, in addition to the keys that "
-        "--config names. Repeatable.",
-        rich_help_panel=WHERE,
-    ),
-]
-LogDirs = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--log-dir",
-        metavar="DIR",
-        help="A broker's log directory. Repeatable.",
-        rich_help_panel=WHERE,
-    ),
-]
-ThrottleCopy = Annotated[
-    int | None,
-    typer.Option(
-        "--throttle-copy",
-        metavar="RATE",
-        parser=parse_rate,
-        help="Maximum bytes per second that the run stores in the tier, all threads together: 50M, 800K "
-        "(powers of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --config "
-        "(KIP-956), otherwise unlimited.",
-        rich_help_panel=RUN,
-    ),
-]
-ThrottleFetch = Annotated[
-    int | None,
-    typer.Option(
-        "--throttle-fetch",
-        metavar="RATE",
-        parser=parse_rate,
-        help="Maximum bytes per second that the run reads from the tier, all threads together: 50M, 800K "
-        "(powers of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --config "
-        "(KIP-956), otherwise unlimited.",
-        rich_help_panel=RUN,
-    ),
-]
-TopicConfigs = Annotated[
-    Path | None,
-    typer.Option(
-        "--topic-configs",
-        metavar="FILE",
-        help="Properties file with topic settings: <topic>.retention.bytes=... On a cluster, the topics' "
-        "own settings take precedence.",
-        rich_help_panel=WHERE,
-    ),
-]
-KafkaVersionOption = Annotated[
-    KafkaVersion | None,
-    typer.Option(
-        "--kafka-version",
-        metavar="VERSION",
-        parser=KafkaVersion.parse,
-        help="Decide, and print, as brokers of this version: 3.6 to 4.4. Default: the version of the "
-        "cluster, otherwise 4.4.",
-        rich_help_panel=DECIDE,
-    ),
-]
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        metavar="DIR",
-        help="Directory that keeps the state between runs, so that the next run reads only new events.",
-        rich_help_panel=WHERE,
-    ),
-]
-Truncated = Annotated[
-    TruncatedMetadata,
-    typer.Option(
-        "--truncated-metadata",
-        help="What to do if the retention of the metadata topic deleted the oldest events of a partition. "
-        "refuse: decide nothing for the partition, unless --state-dir, its log start offset or the "
-        "objects in the tier show that its remaining events are complete. accept: decide from the "
-        "remaining events, as a broker does; objects without events stay in the tier.",
-        rich_help_panel=DECIDE,
-    ),
-    TYPED_ONLY,
 ]
 NoCheck = Annotated[
     bool,
@@ -226,142 +75,131 @@ NoCheck = Annotated[
         "another machine, or not reachable from this one.",
     ),
 ]
-Topics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        metavar="NAME",
-        help="Select this topic, or the topics that exist now and match a glob such as 'orders-*'. "
-        "Repeatable.",
-        autocompletion=completion.topics,
-        rich_help_panel=NARROW,
-    ),
-]
-Partitions = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--partition", metavar="N", min=0, help="Only this partition. Repeatable.", rich_help_panel=NARROW
-    ),
-]
-TopicIds = Annotated[
-    list[str] | None,
-    typer.Option("--topic-id", metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW),
-]
-Now = Annotated[
-    int | None,
-    typer.Option(
-        "--now",
-        metavar="TIME",
-        parser=_now_ms,
-        help=f"Decide as of this time; {TIME_FORMS}. Default: the current time.",
-        rich_help_panel=DECIDE,
-    ),
-    TYPED_ONLY,
-]
-Output = Annotated[
-    OutputFormat,
-    typer.Option("--output", "-o", help="Format of the rows on stdout.", rich_help_panel=SHOW),
-]
-Apply = Annotated[
+Yes = Annotated[
     bool,
     typer.Option(
-        "--apply",
-        help="Carry out the plan. Without this option the plan is only printed.",
+        "--yes",
+        "-y",
+        help="Do not ask for confirmation. Without this option, --apply at a terminal asks for the topic's "
+        "name before it carries out a plan of delete.",
         rich_help_panel=APPLY,
     ),
     TYPED_ONLY,
 ]
-PlanOut = Annotated[
-    Path | None,
-    typer.Option(
-        "--plan-out",
-        metavar="FILE",
-        help="Write the plan as JSON to this file, for 'tierctl apply'.",
-        rich_help_panel=APPLY,
-    ),
-]
-DetailedExitcode = Annotated[
-    bool,
-    typer.Option(
-        "--detailed-exitcode",
-        help="Exit with code 9 instead of 0 if the plan has steps.",
-        rich_help_panel=APPLY,
-    ),
-]
-Engine = Annotated[
-    EngineName,
-    typer.Option(
-        "--engine",
-        help="local: threads of this process. spark: executors of Apache Spark; this process still makes "
-        "the decisions and writes to the metadata topic.",
-        rich_help_panel=RUN,
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for Spark "
-        "Connect. Default: the master of spark-submit or of Spark's configuration, otherwise local[*].",
-        rich_help_panel=RUN,
-    ),
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-conf",
-        metavar="KEY=VALUE",
-        help="With --engine spark: a Spark setting. Credentials are refused. Repeatable.",
-        rich_help_panel=RUN,
-    ),
-]
+_REPEATED = frozenset({PLACES, SHOW, RUN, EVERYWHERE})
+"""The titles of groups of options that most commands have, whose help only names them."""
 
 
-def metadata_topic(
-    metadata: Metadata = None, command_config: CommandConfig = None, config: ServerProperties = None
-) -> None:
-    """Group: the metadata topic."""
+def with_options(
+    request: type | None, *parts: Part, needs_valid_settings: bool = True
+) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command options; it calls the command with the request of their values.
+
+    The options are fields of the class `request`: those that `parts` name, in this order, and in place of
+    `...` the fields that neither Request nor MutationRequest declares. A dataclass in `parts` adds its own
+    fields, and the parameters of the command that are annotated with an option are options, too. With
+    `needs_valid_settings` the command raises UsageError for a wrong tierctl.toml or environment.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        own = inspect.signature(command).parameters
+        taken = {"ctx": own["ctx"]}
+        repeated = set()
+        for part in parts if ... in parts else (*parts, ...):
+            for option in _options(request, part, own):
+                taken.setdefault(option.name, option)
+                if not isinstance(part, str | EllipsisType) and _panel(option) in _REPEATED:
+                    repeated.add(option.name)
+        for group in (everywhere, help_of_all):
+            taken |= inspect.signature(group).parameters
+            repeated |= {each.name for each in taken.values() if _panel(each) == EVERYWHERE}
+
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            ctx = given["ctx"]
+            if isinstance(ctx.obj, RunSettings):
+                ctx.obj.announce()
+                if needs_valid_settings:
+                    ctx.obj.require_valid()
+            if request is not None and "request" in own:
+                given["request"] = request_of(request, ctx)
+            return command(**{name: given[name] for name in own})
+
+        named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken.values()]
+        called.__signature__ = Signature(named)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in named}
+        called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
+        called.repeated = repeated  # type: ignore[attr-defined]
+        return called
+
+    return decorate
 
 
-def where(
-    metadata: Metadata = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    config: ServerProperties = None,
-    remote: Remote = None,
-    layout: RemoteLayout = None,
-    log_dir: LogDirs = None,
-) -> None:
-    """Group: the metadata topic, the cluster, the tier and the log directories."""
+def _options(request: type | None, part: Part, own: Mapping[str, Parameter]) -> Iterator[Parameter]:
+    """Yield the options of one part of a command's options."""
+    if isinstance(part, EllipsisType):
+        yield from (each for each in own.values() if _info(each.annotation) is not None)
+        if request is not None:
+            yield from (_option(request, each) for each in fields(request) if _is_own(request, each.name))
+    elif isinstance(part, Fields):
+        for option in _options(part.request, part.names, own):
+            yield option.replace(default=None) if option.default is Parameter.empty else option
+    elif isinstance(part, type):
+        yield from (_option(part, each) for each in fields(part) if _info(_annotation(part, each.name)))
+    else:
+        assert request is not None
+        by_name = {each.name: each for each in fields(request)}
+        yield from (_option(request, by_name[name]) for name in ((part,) if isinstance(part, str) else part))
 
 
-def private_keys(aiven_private_key: AivenPrivateKeys = None) -> None:
-    """Group: keys of encrypted segments."""
+def _is_own(request: type, name: str) -> bool:
+    """Return whether a field is an option that not every command of its kind has."""
+    shared = {"Request", "MutationRequest"}
+    declares = _declaring(request, name)
+    return declares.__name__ not in shared and _info(_annotation(request, name)) is not None
 
 
-def state(state_dir: StateDir = None, truncated_metadata: Truncated = TruncatedMetadata.REFUSE) -> None:
-    """Group: the state directory, and how to handle partitions whose oldest events are missing."""
+def _declaring(kind: type, name: str) -> type:
+    """Return the class that declares a field: the first one that annotates it."""
+    return next(each for each in kind.__mro__ if name in inspect.get_annotations(each))
 
 
-def reading_throttle(throttle_fetch: ThrottleFetch = None) -> None:
-    """Group: the limit for reads from the tier."""
+def _annotation(kind: type, name: str) -> Any:
+    """Return the annotation of a field; it is text in modules with postponed annotations."""
+    declares = _declaring(kind, name)
+    found = inspect.get_annotations(declares)[name]
+    if isinstance(found, str):
+        try:
+            return eval(found, vars(sys.modules[declares.__module__]))
+        except NameError:  # Imported for type checkers only: no option.
+            return None
+    return found
 
 
-def throttles(throttle_copy: ThrottleCopy = None, throttle_fetch: ThrottleFetch = None) -> None:
-    """Group: the limits for writes to the tier and reads from it."""
+def _option(kind: type, field: Field[Any]) -> Parameter:
+    """Return the field of a dataclass as a parameter that Typer reads; Typer takes lists, not sequences."""
+    annotation = _annotation(kind, field.name)
+    value, info, *more = get_args(annotation)
+    if get_origin(value) is tuple:  # Its parser makes it of one text.
+        value = str
+    elif get_origin(value) is Sequence:
+        value = list[get_args(value)]  # type: ignore[misc]
+    default = Parameter.empty if field.default is MISSING else field.default
+    default = None if default == () else default
+    return Parameter(
+        field.name, Parameter.KEYWORD_ONLY, annotation=Annotated[value, info, *more], default=default
+    )
 
 
-def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:
-    """Group: the folders with flat files."""
+def _info(annotation: Any) -> ParameterInfo | None:
+    """Return Typer's description of an option or argument in its annotation; None for another parameter."""
+    return next((each for each in get_args(annotation) if isinstance(each, ParameterInfo)), None)
 
 
-def selection(topic: Topics = None, partition: Partitions = None, topic_id: TopicIds = None) -> None:
-    """Group: the selected partitions."""
-
-
-def applying(detailed_exitcode: DetailedExitcode = False, apply: Apply = False) -> None:
-    """Group: whether a plan is carried out, and the exit code of a plan."""
+def _panel(option: Parameter) -> str | None:
+    """Return the title under which the help lists an option."""
+    info = _info(option.annotation)
+    return None if info is None else info.rich_help_panel
 
 
 def is_typed(ctx: Any, name: str) -> bool:
@@ -374,62 +212,6 @@ def typed_option(ctx: typer.Context, names: Iterable[str]) -> str | None:
     """Return the first option of the parameters `names` that the command line has, as --log-dir, or None."""
     written = {param.name: max(param.opts, key=len) for param in ctx.command.get_params(ctx)}
     return next((written[name] for name in names if is_typed(ctx, name)), None)
-
-
-def engine(engine: Engine = EngineName.LOCAL, master: Master = None, spark_conf: SparkConf = None) -> None:
-    """Group: the engine."""
-
-
-_REPEATED = frozenset({WHERE, SHOW, RUN, EVERYWHERE})
-"""The titles of groups of options that most commands have, whose help only names them."""
-
-
-def with_options(
-    *groups: Callable[..., None] | EllipsisType, needs_valid_settings: bool = True
-) -> Callable[[_Command], _Command]:
-    """Return a decorator that gives a command the options of `groups` and its own; all are in `ctx.params`.
-
-    The help lists them in this order; `...` stands for the command's own options, which are last without it.
-    An option that a group and the command both declare is used as the command declares it. The decorator
-    calls the command with the parameters of its own signature only. With `needs_valid_settings` it raises
-    UsageError for a wrong tierctl.toml or environment before that.
-    """
-
-    def decorate(command: _Command) -> _Command:
-        own = inspect.signature(command).parameters
-
-        @functools.wraps(command)
-        def called(**given: Any) -> Any:
-            settings = given["ctx"].obj
-            if isinstance(settings, RunSettings):
-                settings.announce()
-                if needs_valid_settings:
-                    settings.require_valid()
-            return command(**{name: given[name] for name in own})
-
-        taken: dict[str, Parameter] = {}
-        listed = groups if ... in groups else (*groups, ...)
-        for group in (*listed, everywhere, help_of_all):
-            taken |= own if isinstance(group, EllipsisType) else inspect.signature(group).parameters
-        taken |= own
-        named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken.values()]
-        called.__signature__ = Signature(named)  # type: ignore[attr-defined]
-        called.__annotations__ = {each.name: each.annotation for each in named}
-        called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
-        called.repeated = {  # type: ignore[attr-defined]
-            each.name for each in named if each.name not in own and _panel(each) in _REPEATED
-        }
-        return called
-
-    return decorate
-
-
-def _panel(parameter: Parameter) -> str | None:
-    """Return the title under which the help lists an option."""
-    return next(
-        (each.rich_help_panel for each in get_args(parameter.annotation) if isinstance(each, OptionInfo)),
-        None,
-    )
 
 
 def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:

@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 import typer
 
 import tierctl
-from tierctl.cli import options
 from tierctl.cli.app import Command, named_command, new_app
 from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import console_of, summarize
-from tierctl.cli.options import with_options
+from tierctl.cli.options import (
+    NoCheck,
+    with_options,
+)
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 
@@ -61,7 +63,7 @@ app = new_app()
 
 
 @app.command("schedule", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options()
+@with_options(None, ...)
 def schedule(
     ctx: typer.Context,
     command: Words = None,
@@ -69,7 +71,7 @@ def schedule(
     cron: Cron = False,
     every: EveryOption = Every.HOURLY,
     user: User = "kafka",
-    no_check: options.NoCheck = False,
+    no_check: NoCheck = False,
 ) -> int:
     """Print systemd units or cron lines that run a command.
 

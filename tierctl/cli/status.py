@@ -8,14 +8,20 @@ from typing import Annotated
 import typer
 
 from tierctl import commands
-from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import TablesPrinter, console_of
-from tierctl.cli.options import request_of, with_options
+from tierctl.cli.display import Rows, TablesPrinter, console_of
+from tierctl.cli.options import (
+    ENGINE,
+    SELECTION,
+    STATE,
+    WHERE,
+    with_options,
+)
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
 from tierctl.report import tables
 from tierctl.report.summary import counted
+from tierctl.report.view import SHOW
 
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -39,7 +45,7 @@ ShowOption = Annotated[
         "--show",
         help="Print only these rows: topics, problems that need an operator, or the last successful runs in "
         "--state-dir. Default: tables of all three; json, jsonl and csv print the topics.",
-        rich_help_panel=options.SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
 Watch = Annotated[
@@ -50,7 +56,7 @@ Watch = Annotated[
         parser=parse_duration_s,
         min=0.1,
         help=f"Repeat the output at this interval until interrupted: {DURATION_FORMS_S}.",
-        rich_help_panel=options.SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
 
@@ -59,14 +65,20 @@ app = new_app()
 
 
 @app.command("status", cls=Command)
-@with_options(options.where, options.state, options.selection, ..., output_options.rows, options.engine)
+@with_options(
+    commands.StatusRequest,
+    WHERE,
+    STATE,
+    SELECTION,
+    ...,
+    "topic_configs",
+    "kafka_version",
+    "now_ms",
+    Rows,
+    ENGINE,
+)
 def status(
-    ctx: typer.Context,
-    show: ShowOption = None,
-    watch: Watch = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    now_ms: options.Now = None,
+    ctx: typer.Context, request: commands.StatusRequest, show: ShowOption = None, watch: Watch = None
 ) -> ExitCode:
     """Show the state of a tier: its topics, the copy lag, problems and the last runs.
 
@@ -76,7 +88,6 @@ def status(
     copy lag and stopped copies, status needs --log-dir and settings that enable the topics. The copy lag is
     what copy would copy now, and what waits for a transaction or a limit.
     """
-    request = request_of(commands.StatusRequest, ctx)
     if show is Show.RUNS and request.state_dir is None:
         raise UsageError(
             "--show runs needs --state-dir, in which the last successful runs are stored",

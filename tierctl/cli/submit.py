@@ -2,138 +2,33 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from tierctl import commands
-from tierctl.cli import options
 from tierctl.cli.app import Command, named_command, new_app
 from tierctl.cli.config.options import check_names, choosing_profile, parsed, parsed_for_later
 from tierctl.cli.display import console_of
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.settings.keys import TYPED_ONLY
+from tierctl.cli.options import (
+    NoCheck,
+    is_typed,
+    request_of,
+    with_options,
+)
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.engine import EngineName
-from tierctl.spark.session.submit import DeployMode
 
 _RESOURCES = "Resources"
 _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
-
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="-- COMMAND", help="The command of tierctl, with its options.", show_default=False
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
-]
-Mode = Annotated[
-    DeployMode,
-    typer.Option(
-        "--deploy-mode",
-        help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes only).",
-    ),
-]
-Run = Annotated[
-    bool,
-    typer.Option(
-        "--run",
-        help="Run spark-submit; otherwise its command line is printed.",
-    ),
-    TYPED_ONLY,
-]
-NumExecutors = Annotated[
-    int | None,
-    typer.Option(
-        "--num-executors",
-        metavar="N",
-        min=1,
-        help="Number of executors, on YARN and Kubernetes.",
-        rich_help_panel=_RESOURCES,
-    ),
-]
-ExecutorCores = Annotated[
-    int | None,
-    typer.Option(
-        "--executor-cores",
-        metavar="N",
-        min=1,
-        help="Number of tasks that an executor runs at the same time.",
-        rich_help_panel=_RESOURCES,
-    ),
-]
-ExecutorMemory = Annotated[
-    str | None,
-    typer.Option(
-        "--executor-memory", metavar="SIZE", help="Memory per executor, e.g. 4g.", rich_help_panel=_RESOURCES
-    ),
-]
-DriverMemory = Annotated[
-    str | None,
-    typer.Option(
-        "--driver-memory",
-        metavar="SIZE",
-        help="Memory of the driver, such as 2g.",
-        rich_help_panel=_RESOURCES,
-    ),
-]
-PythonArchive = Annotated[
-    str | None,
-    typer.Option(
-        "--python-archive",
-        metavar="FILE",
-        help="Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which the "
-        "driver and executors unpack and use. Default: the Python of the cluster's machines; on a "
-        "standalone cluster, the path of this Python.",
-        rich_help_panel=_RESOURCES,
-    ),
-]
-ContainerImage = Annotated[
-    str | None,
-    typer.Option(
-        "--container-image",
-        metavar="IMAGE",
-        help="On Kubernetes: an image with Spark, Python and tierctl's libraries.",
-        rich_help_panel=_RESOURCES,
-    ),
-]
-SubmitDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--submit-dir",
-        metavar="DIR",
-        help="Folder for the files that the command line uses: tierctl as a zip, and the script. Default: "
-        "~/.cache/tierctl.",
-    ),
-]
 
 
 app = new_app()
 
 
 @app.command("submit", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options()
-def submit(
-    ctx: typer.Context,
-    command: Words = None,
-    master: Master = None,
-    deploy_mode: Mode = DeployMode.CLIENT,
-    run: Run = False,
-    num_executors: NumExecutors = None,
-    executor_cores: ExecutorCores = None,
-    executor_memory: ExecutorMemory = None,
-    driver_memory: DriverMemory = None,
-    python_archive: PythonArchive = None,
-    container_image: ContainerImage = None,
-    submit_dir: SubmitDir = None,
-    spark_conf: options.SparkConf = None,
-    no_check: options.NoCheck = False,
-) -> int:
+@with_options(commands.SubmitRequest, ...)
+def submit(ctx: typer.Context, request: commands.SubmitRequest, no_check: NoCheck = False) -> int:
     """Print, or run, the spark-submit command line that runs a command.
 
     The command runs with --engine spark.
@@ -147,7 +42,7 @@ def submit(
     The command lines for a standalone cluster and for YARN are tested on small clusters. Those for Kubernetes
     are tested up to the point where spark-submit connects to the cluster.
     """
-    words, is_mutating = _checked(ctx, command or [], is_printed=not run, check=not no_check)
+    words, is_mutating = _checked(ctx, request.command or [], is_printed=not request.run, check=not no_check)
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
     line = commands.submit(request, console_of(ctx))
     typer.echo(_shell_text(line.words, line.words.index(line.script)))
@@ -155,7 +50,7 @@ def submit(
 
 
 def _checked(
-    ctx: typer.Context, words: list[str], *, is_printed: bool, check: bool
+    ctx: typer.Context, words: Sequence[str], *, is_printed: bool, check: bool
 ) -> tuple[list[str], bool]:
     """Return the command with `--engine spark`, and whether it may change a tier.
 
@@ -180,7 +75,7 @@ def _checked(
     params = given.params
     if params["engine"] != EngineName.SPARK:
         raise UsageError("submit can't be used with --engine local", hint="run the command itself")
-    if any(options.is_typed(given, name) for name in ("master", "spark_conf")):
+    if any(is_typed(given, name) for name in ("master", "spark_conf")):
         raise UsageError(
             "--master and --spark-conf must be before the command", hint="tierctl submit --master ..."
         )

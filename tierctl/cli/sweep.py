@@ -3,29 +3,36 @@
 import typer
 
 from tierctl import commands
-from tierctl.cli import mutation_options as own
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import console_of, show_mutation
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
+from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.options import (
+    CHANGING,
+    ENGINE,
+    SELECTION,
+    STATE,
+    WHERE,
+    with_options,
+)
 
 app = new_app()
 
 
 @app.command("sweep", cls=Command)
-@with_options(options.where, options.state, options.selection, ..., rows, own.changing, options.engine)
-def sweep(
-    ctx: typer.Context,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    now_ms: options.Now = None,
-    log_start_offset: own.LogStartOffsets = None,
-    off_lineage: own.OffLineage = False,
-    unreferenced_epochs: own.UnreferencedEpochs = False,
-    max_deletes: own.MaxDeletes = None,
-    max_fraction: own.MaxFraction = None,
-) -> int:
+@with_options(
+    commands.SweepRequest,
+    WHERE,
+    STATE,
+    SELECTION,
+    ...,
+    "topic_configs",
+    "kafka_version",
+    "now_ms",
+    Rows,
+    CHANGING,
+    Display,
+    ENGINE,
+)
+def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
     """Delete segments that retention or the log start expires, as a broker does.
 
     In each partition, sweep deletes the oldest segments of the current lineage, one after the other, up to
@@ -42,5 +49,4 @@ def sweep(
 
     With a --now more than five minutes in the future, only a plan can be made: --apply exits with code 4.
     """
-    request = request_of(commands.SweepRequest, ctx)
     return show_mutation(ctx, lambda: commands.sweep(request, console_of(ctx)))

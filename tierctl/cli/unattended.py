@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tierctl.cli.completion import store_topics
 from tierctl.cli.settings.run import RunSettings
+from tierctl.commands.completion import store_topics
 from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.report.console import Console

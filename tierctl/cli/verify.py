@@ -7,77 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierctl import commands
-from tierctl.apply.defaults import THREADS
-from tierctl.cli import completion, options, output_options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Printer, console_of, summarize
-from tierctl.cli.mutation_options import HOW
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.settings.keys import TYPED_ONLY
+from tierctl.cli.display import Printer, Rows, console_of, summarize
+from tierctl.cli.options import (
+    ENGINE,
+    PRIVATE_KEYS,
+    SELECTION,
+    STATE,
+    WHERE,
+    with_options,
+)
+from tierctl.commands import completion
 from tierctl.errors import ExitCode
-from tierctl.model.settings.sizes import parse_size
-from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.report import tables
 from tierctl.report.plans import apply_command, plan_summary
-from tierctl.report.units import parse_percent
+from tierctl.report.view import SHOW
 
 if TYPE_CHECKING:
     from tierctl.commands.verify import Findings
 
-IsDeep = Annotated[
-    bool,
-    typer.Option(
-        "--deep",
-        help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the indexes, "
-        "and compare the segment with the logs.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-SamplePercent = Annotated[
-    float | None,
-    typer.Option(
-        "--sample",
-        metavar="PERCENT",
-        parser=parse_percent,
-        help="Fetch a random sample of this percentage of the segments, such as 1%, and check it as --deep "
-        "does. Segments that were not read in the last 30 days are preferred.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-BudgetBytes = Annotated[
-    int | None,
-    typer.Option(
-        "--budget",
-        metavar="BYTES",
-        parser=parse_size,
-        help="Fetch random segments up to this total size of their objects, such as 10GB. With --sample, "
-        "the sample ends at this size.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        max=(1 << 32) - 1,
-        help="Select the same segments as an earlier run of --sample or --budget, which printed this seed.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-Threads = Annotated[
-    int,
-    typer.Option(
-        "--threads",
-        metavar="N",
-        min=1,
-        max=256,
-        help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
-        "(TMPDIR).",
-        rich_help_panel=HOW,
-    ),
-]
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
@@ -85,52 +33,8 @@ Kinds = Annotated[
         metavar="KIND",
         help="Print only findings of this kind. The run and its exit code stay the same. Repeatable.",
         autocompletion=completion.finding_kinds,
-        rich_help_panel=options.SHOW,
+        rich_help_panel=SHOW,
     ),
-]
-
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        metavar="DIR",
-        help="The state directory of sweep, for the log start offsets that sweep raised. verify stores here "
-        "which segments --deep and --sample read, and with --plan-out when each orphan was first seen.",
-        rich_help_panel=options.WHERE,
-    ),
-]
-
-PlanOut = Annotated[
-    Path | None,
-    typer.Option(
-        "--plan-out",
-        metavar="FILE",
-        help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
-        rich_help_panel=options.APPLY,
-    ),
-]
-AllLogDirs = Annotated[
-    bool,
-    typer.Option(
-        "--all-log-dirs",
-        help="With --plan-out: state that the --log-dir options name the log directories of all replicas. A "
-        "topic id without a folder in any of them is then deleted, and its objects are orphans. apply "
-        "needs this option again.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-OrphanAge = Annotated[
-    int | None,
-    typer.Option(
-        "--orphan-age",
-        metavar="DURATION",
-        parser=parse_duration_ms,
-        help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
-        f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
 ]
 
 
@@ -139,31 +43,20 @@ app = new_app()
 
 @app.command("verify", cls=Command)
 @with_options(
-    options.where,
-    options.private_keys,
-    options.state,
-    options.selection,
+    commands.VerifyRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
     ...,
-    output_options.rows,
-    options.engine,
-    options.reading_throttle,
+    "topic_configs",
+    "kafka_version",
+    "now_ms",
+    Rows,
+    ENGINE,
+    "throttle_fetch",
 )
-def verify(
-    ctx: typer.Context,
-    deep: IsDeep = False,
-    sample_percent: SamplePercent = None,
-    budget_bytes: BudgetBytes = None,
-    seed: Seed = None,
-    threads: Threads = THREADS,
-    state_dir: StateDir = None,
-    plan_out: PlanOut = None,
-    orphan_age_ms: OrphanAge = None,
-    all_log_dirs: AllLogDirs = False,
-    kind: Kinds = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    now_ms: options.Now = None,
-) -> ExitCode:
+def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = None) -> ExitCode:
     """Compare metadata, store and logs; --plan-out plans repairs.
 
     Exit 0 if there are no findings except information, 3 with other findings, 7 if data is corrupt or the
@@ -184,7 +77,7 @@ def verify(
     printer = Printer.of(ctx, tables.FINDINGS)
     kinds = commands.finding_kinds(kind or ())
     hidden: list[Any] = []
-    with commands.verify(request_of(commands.VerifyRequest, ctx), console_of(ctx)) as findings:
+    with commands.verify(request, console_of(ctx)) as findings:
         printer.show(map(commands.finding_row, _of_kinds(findings, kinds, hidden)))
     text = f"{findings.examined}: {printer.tally.text}"
     if findings.examined.reads is not None:
@@ -192,8 +85,8 @@ def verify(
     if hidden:
         text += f", and {len(hidden)} of other kinds that are not printed"
     if findings.plan is not None:
-        text += f"; {plan_summary(findings.plan.steps, plan_out)[0]}"
-    summarize(ctx, text, following=_following(findings, plan_out, deep=deep))
+        text += f"; {plan_summary(findings.plan.steps, request.plan_out)[0]}"
+    summarize(ctx, text, following=_following(findings, request.plan_out, deep=request.deep))
     return findings.exit_code
 
 

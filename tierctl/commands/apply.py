@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tierctl.apply.run import RunOptions
 from tierctl.commands.copy import PLANNER as COPY
@@ -17,6 +19,15 @@ from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
 from tierctl.commands.recovery.new_ids.restore import PLANNER as NEW_IDS
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
 from tierctl.commands.recovery.repairs.repair import PLANNER as REPAIR
+from tierctl.commands.shared_options import (
+    DECIDE,
+    TYPED_ONLY,
+    AllLogDirs,
+    CustomMetadataMaxBytes,
+    IKnowItIsDeleted,
+    MaxDeletes,
+    MaxFraction,
+)
 from tierctl.commands.source_tier import TierToTierRequest
 from tierctl.commands.sweep import PLANNER as SWEEP
 from tierctl.errors import ExitCode, NotFoundError, UsageError
@@ -25,6 +36,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic, names_text
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.identity import MAX_AGE_MS, check_place, check_read, check_times, check_topic_ids
 from tierctl.plan.redecide import still_decided
 from tierctl.plan.saved import SavedPlan
@@ -43,22 +55,34 @@ _LOG_STARTS = "log_start_offset"
 class ApplyRequest(TierToTierRequest):
     """A request to carry out the plan in a file."""
 
-    plan: Path
-    """File that `plan_out` of an earlier request named."""
-    digest: str | None = None
-    """The digest that --plan-out printed; a plan with another one is refused."""
-    max_age_ms: int = MAX_AGE_MS
-    """The age above which a plan is refused, in milliseconds; default 24 hours."""
-    all_log_dirs: bool = False
-    """`log_dir` names the log directories of all replicas: a topic without a folder there is deleted."""
-    i_know_it_is_deleted: Sequence[str] = ()
-    """Topic ids to mark without other evidence that they are deleted."""
-    max_deletes: int | None = None
-    """Segments that a run may delete; default 10,000."""
-    max_fraction: float | None = None
-    """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
-    custom_metadata_max_bytes: int | None = None
-    """KIP-917's limit; a segment with more stops its partition. Default: the broker setting, else 128."""
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
+    digest: Annotated[
+        str | None,
+        typer.Option(
+            "--digest",
+            metavar="SHA256",
+            help="Refuse a plan with another digest than this one, which --plan-out printed.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
+    max_age_ms: Annotated[
+        int,
+        typer.Option(
+            "--max-age",
+            metavar="DURATION",
+            show_default="24h",
+            parser=parse_duration_ms,
+            help=f"Refuse a plan that is older than this: {DURATION_FORMS}.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = MAX_AGE_MS
+    all_log_dirs: AllLogDirs = False
+    i_know_it_is_deleted: IKnowItIsDeleted = ()
+    max_deletes: MaxDeletes = None
+    max_fraction: MaxFraction = None
+    custom_metadata_max_bytes: CustomMetadataMaxBytes = None
 
 
 def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationResult:

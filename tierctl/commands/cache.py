@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+import typer
 
 from tierctl import locallog
 from tierctl.commands.histories import Histories
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_files.build import flat_files, state_caches
 from tierctl.metadata.cache_files.check import missing
@@ -22,6 +25,7 @@ from tierctl.model.stored import HeaderForm
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
+from tierctl.report.view import SHOW
 from tierctl.spark.executors import cache_files as spark_files
 
 T = TypeVar("T")
@@ -31,26 +35,46 @@ T = TypeVar("T")
 class CacheRequest(Request):
     """A request about cache files: `files`, and the files in `state_dir` and `log_dir`."""
 
-    files: Sequence[Path] = ()
-    """Cache files of any format; `.remoteindex` files can be shown and verified."""
+    files: Annotated[
+        Sequence[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Cache files: tierctl's .rlmcache, KIP-405's flat files, Kafka 3's remote_log_snapshot; "
+            "show and verify also read .remoteindex files.",
+            show_default=False,
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactCacheRequest(CacheRequest):
     """A request to make cache files smaller; it only plans unless `apply` is true."""
 
-    apply: bool = False
-    """Replace the files; otherwise nothing changes."""
+    apply: Apply = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCacheRequest(Request):
     """A request to build cache files from the metadata topic, either in `state_dir` or in `out`."""
 
-    out: Path | None = None
-    """The folder for KIP-405's flat files."""
-    header: HeaderForm = HeaderForm.NAMED
-    """The header of the flat files in `out`."""
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write flat files of KIP-405 to this folder instead of the files of a state directory.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    header: Annotated[
+        HeaderForm,
+        typer.Option(
+            "--header",
+            help="With --out: whether the header of a flat file contains the topic name (named), or not, as "
+            "in early revisions of KIP-405 (unnamed).",
+            rich_help_panel=SHOW,
+        ),
+    ] = HeaderForm.NAMED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,12 @@ from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, place_of
+from tierctl.commands.shared_options import (
+    AssumeEnabled,
+    CleanDangling,
+    CreateMetadataTopic,
+    CustomMetadataMaxBytes,
+)
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
 from tierctl.locallog import with_open_transaction
@@ -33,14 +39,10 @@ from tierctl.state.tier import TierState
 class CopyRequest(TierToTierRequest):
     """A request to copy the segments that a broker's copy task would copy next."""
 
-    clean_dangling: bool = False
-    """Also delete the objects of copies that were begun over 24 hours ago and never finished."""
-    assume_enabled: bool = False
-    """Copy the topics in `topic` whose remote.storage.enable is not stated, as if it were true."""
-    create_metadata_topic: bool = False
-    """Create the metadata topic if the cluster has none."""
-    custom_metadata_max_bytes: int | None = None
-    """KIP-917's limit; a segment with more stops its partition. Default: the broker setting, else 128."""
+    clean_dangling: CleanDangling = False
+    assume_enabled: AssumeEnabled = False
+    create_metadata_topic: CreateMetadataTopic = False
+    custom_metadata_max_bytes: CustomMetadataMaxBytes = None
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

@@ -11,6 +11,7 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.shared_options import AllLogDirs, Find, IKnowItIsDeleted, Interval, Mark
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.model.progress import Progress, SilentProgress
@@ -30,16 +31,11 @@ _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 class DeleteRequest(MutationRequest):
     """A request to mark deleted topics, or to delete the objects of those that are marked."""
 
-    find: bool = False
-    """Look for topic ids in the metadata that the cluster's controller does not know."""
-    mark: bool = False
-    """Publish DELETE_PARTITION_MARKED for a topic id, or with `find` for each that was found."""
-    all_log_dirs: bool = False
-    """`log_dir` names the log directories of all replicas: a topic without a folder there is deleted."""
-    i_know_it_is_deleted: Sequence[str] = ()
-    """Topic ids to mark without other evidence that they are deleted."""
-    interval: int | None = None
-    """Milliseconds between the end of a run and the next run."""
+    find: Find = False
+    mark: Mark = False
+    all_log_dirs: AllLogDirs = False
+    i_know_it_is_deleted: IKnowItIsDeleted = ()
+    interval: Interval = None
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

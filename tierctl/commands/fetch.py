@@ -5,18 +5,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from tierctl.commands.histories import read_selected
 from tierctl.commands.insight.erasure import KeyOccurrences, erase_report
 from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import TIME_FORMS, OutputFormat
 from tierctl.commands.streams import RowLines, Stream
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import Advance, Progress, SilentProgress
+from tierctl.model.times import parse_time_ms
 from tierctl.read.follower_files import FetchedFollowerState, fetch_follower_state, write_follower_files
 from tierctl.read.index_lookup import Report, stored_or_rebuilt
 from tierctl.read.index_rows import index_rows
@@ -25,11 +29,12 @@ from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.record_ranges import EARLIEST, RecordRange, find_range, resolve_offset
-from tierctl.read.record_rows import Binary, encoder, record_row
+from tierctl.read.record_rows import KEY_FORMS, Binary, encoder, record_row
 from tierctl.read.tolerated_errors import Refusals
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
+from tierctl.report.view import SHOW
 
 if TYPE_CHECKING:
     from tierctl.spark.executors.fetch import PrintStep
@@ -40,41 +45,146 @@ _COUNTED_OFFSETS = 1000
 """Number of offsets between two reports of progress."""
 
 
+_RECORDS = "Which records"
+_OBJECTS = "Instead of records"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest(Request):
     """A request for records, or for one of `raw_segment`, `index` and `auxiliary_state` instead."""
 
-    offset: str = EARLIEST
-    """First offset: a number, `earliest`, `earliest-local`, `latest-tiered` or `latest`."""
-    until_offset: int | None = None
-    """Offset before which reading ends."""
-    from_time_ms: int | None = None
-    """Begin at the first record of this time or later, instead of at `offset`."""
-    to_time_ms: int | None = None
-    """End before the first record that is later than this."""
-    max_records: int | None = None
-    """Number of records after which reading ends."""
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    """Whether records of aborted and open transactions are left out."""
-    output: str | None = None
-    """Format in which the caller shows the rows: `table`, `json`, `jsonl` or `csv`; default: jsonl.
-
-    Executors render records in it. An index is decoded if it is given, otherwise its bytes are returned.
-    """
-    binary: Binary = Binary.AUTO
-    """How keys, values and header values are written as text."""
-    raw_segment: str | None = None
-    """Id of the segment whose stored log is returned, or with `index` that index of the segment."""
-    index: IndexType | None = None
-    """Index to return: of `raw_segment`, or else of the segment that contains `offset`."""
-    auxiliary_state: int | None = None
-    """Return the state that a follower takes from the tier if its leader's local log begins here."""
-    rebuild: bool = False
-    """Derive the metadata from the objects of the tier, in memory, instead of reading a metadata topic."""
-    erase_report: Sequence[str] = ()
-    """Return the records with these keys, in `read.record_rows.KEY_FORMS`, of all segments instead."""
-    out: Path | None = None
-    """File to which a segment or an index is written; folder for the files of `auxiliary_state`."""
+    offset: Annotated[
+        str,
+        typer.Option(
+            "--offset",
+            metavar="N|NAME",
+            help="Begin at this offset: a number, earliest, earliest-local, latest-tiered or latest.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = EARLIEST
+    until_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--until-offset",
+            metavar="N",
+            min=0,
+            help="End before this offset.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = None
+    from_time_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--from-time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help=f"Begin at the first record of this time or later; {TIME_FORMS}.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = None
+    to_time_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--to-time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help="End before the first record that is later than this.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = None
+    max_records: Annotated[
+        int | None,
+        typer.Option(
+            "--max-records", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_RECORDS
+        ),
+    ] = None
+    isolation: Annotated[
+        IsolationLevel,
+        typer.Option(
+            "--isolation",
+            help="read_committed leaves out records of aborted transactions and ends at the last stable "
+            "offset.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = IsolationLevel.READ_UNCOMMITTED
+    output: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Format of the output. Default: for records a table at a terminal, otherwise jsonl; for "
+            "objects their raw bytes.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
+    binary: Annotated[
+        Binary,
+        typer.Option(
+            "--binary",
+            help="How keys and values are written. auto: as text if they are UTF-8, otherwise as base64; the "
+            "fields key_encoding and value_encoding state which. Records of more than 8 MiB are written as "
+            "sha256, which is an error; --limit-factor raises the limit.",
+            rich_help_panel=SHOW,
+        ),
+    ] = Binary.AUTO
+    raw_segment: Annotated[
+        str | None,
+        typer.Option(
+            "--raw-segment",
+            metavar="SEGMENT_ID",
+            help="Print the segment's log as it is stored in the tier, or with --index one of its indexes.",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
+    index: Annotated[
+        IndexType | None,
+        typer.Option(
+            "--index",
+            help="Print an index of the segment of --raw-segment, or of the segment that contains --offset; "
+            "with --output, print its decoded entries.",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
+    auxiliary_state: Annotated[
+        int | None,
+        typer.Option(
+            "--auxiliary-state",
+            metavar="OFFSET",
+            min=1,
+            help="Print the state that a follower restores from the tier if its leader's local log begins at "
+            "OFFSET: leader epochs and producer snapshot. With --out DIR, also write the follower's files.",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="Without --metadata: derive the metadata from the tier's objects, in memory, as the command "
+            "rebuild does. This reads every segment, or every manifest, of the selected partitions once.",
+            rich_help_panel=_RECORDS,
+        ),
+    ] = False
+    erase_report: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--erase-report",
+            metavar="KEY",
+            help="For an erasure request, list every segment and offset at which this key occurs, and the "
+            f"objects that contain it: {KEY_FORMS}. Repeatable. All segments of the tier are searched, "
+            "whatever their state, and with --log-dir the local logs, too.",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = ()
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="Write the object to this file (--auxiliary-state: into this folder).",
+            rich_help_panel=_OBJECTS,
+        ),
+    ] = None
 
 
 class RecordRows(Stream[dict[str, Any]], TableResult):

@@ -4,13 +4,18 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
+import typer
+
+from tierctl.commands import completion
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import TIME_FORMS, OutputFormat
 from tierctl.commands.streams import RowLines
 from tierctl.console_consumer import JAR
 from tierctl.errors import ExitCode, NotFoundError, UsageError
@@ -20,7 +25,9 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.engine import EngineName
 from tierctl.model.events import EVENT_TYPES
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.states import STATE_NAMES
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report.formatters.kafka import VERSION
 from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages, render_ahead
 from tierctl.report.formatters.record_filter import Filter
@@ -37,6 +44,27 @@ Spans = Mapping[int, tuple[int, int]]
 """The range [start, end) of offsets of each metadata partition."""
 
 
+_STYLE = "How a record is written"
+_INPUT = "What is read"
+_FILTER = "Which records"
+_CONSUMER = "As Kafka's console consumer"
+
+
+class InputKind(StrEnum):
+    """The content of the files, or of stdin."""
+
+    SEGMENT = "segment"
+    HEX = "hex"
+    FRAMED = "framed"
+
+
+class Order(StrEnum):
+    """The order of the records of several metadata partitions."""
+
+    PARTITION = "partition"
+    TIME = "time"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatRequest(Request):
     """A request for records of one source: `metadata`, `files`, or the cluster of `bootstrap_server`.
@@ -45,58 +73,249 @@ class FormatRequest(Request):
     partitions of the metadata topic, and `topic` may name the metadata topic itself.
     """
 
-    files: Sequence[Path] = ()
-    """Segment files of the metadata topic, or files of `input_kind`; `-` is stdin."""
-    input_kind: str | None = None
-    """Content of `files`: `segment` (default), `hex` or `framed`; without `files`, of stdin."""
-    order: str = "partition"
-    """`partition`: one metadata partition after another; `time`: all of them merged by time."""
-    follow: bool = False
-    """Continue with records that are appended later."""
-    poll_interval_ms: int = 1000
-    """Pause before `follow` reads again."""
-    max_messages: int | None = None
-    """Number of records after which reading ends."""
-    from_beginning: bool = False
-    """Consume from the first record on."""
-    offset: str | None = None
-    """Consume from this offset on: a number, `earliest` or `latest`."""
-    timeout_ms: int | None = None
-    """Stop following after this time without a new record."""
-    style: str | None = None
-    """Name of the formatter; default: `kip` if it has properties, otherwise `kafka`."""
-    properties: Sequence[str] = ()
-    """Settings of the formatter as `NAME=VALUE`."""
-    print_partition: bool = False
-    """The property print.partition."""
-    print_message_offset: bool = False
-    """The property print.message.offset."""
-    print_version: bool = False
-    """The property print.version."""
-    print_all_event_value_fields: bool = False
-    """The property print.all.event.value.fields."""
-    sep: str | None = None
-    """The property sep."""
-    vs: str | None = None
-    """The property vs."""
-    output: str | None = None
-    """Format in which the caller shows the fields of style `json`; None: the lines of `style`."""
-    segment_id: Sequence[str] = ()
-    """Ids of the segments whose records are shown; empty shows all."""
-    states: Sequence[str] = ()
-    """Names of the states whose records are shown, in any case; empty shows all."""
-    types: Sequence[str] = ()
-    """Names of the event types that are shown, in any case; empty shows all."""
-    from_time_ms: int | None = None
-    """Earliest event time that is shown."""
-    to_time_ms: int | None = None
-    """Latest event time that is shown."""
-    metadata_partition: Sequence[int] = ()
-    """Partitions of the metadata topic that are read; empty reads all."""
-    from_offset: int | None = None
-    """First metadata offset that is read."""
-    to_offset: int | None = None
-    """Last metadata offset that is read."""
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="Consume the metadata topic of this cluster, from its end, until stopped. --partition then "
+            "selects partitions of the metadata topic.",
+            rich_help_panel=_CONSUMER,
+        ),
+    ] = None
+    kafka_version: Annotated[
+        KafkaVersion | None,
+        typer.Option(
+            "--kafka-version",
+            metavar="VERSION",
+            parser=KafkaVersion.parse,
+            help="With --style kafka: print the text of this version, 3.6 to 4.4. Default: the version of "
+            "the cluster, otherwise 4.4.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = None
+    files: Annotated[
+        Sequence[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Segment files of the metadata topic, or files of the kind --input; - is stdin.",
+            show_default=False,
+        ),
+    ] = ()
+    input_kind: Annotated[
+        InputKind | None,
+        typer.Option(
+            "--input",
+            help="Content of the files. hex: one value per line. framed: a 4-byte big-endian length, then "
+            "the value. Without FILE, stdin is read.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None
+    order: Annotated[
+        Order,
+        typer.Option(
+            "--order",
+            help="Partition by partition, or all partitions merged by time.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = Order.PARTITION
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Continue with new records until stopped.", rich_help_panel=_INPUT
+        ),
+    ] = False
+    poll_interval_ms: Annotated[
+        int,
+        typer.Option(
+            "--poll-interval-ms",
+            metavar="DURATION",
+            parser=parse_duration_ms,
+            min=10,
+            max=60_000,
+            help=f"Pause between two reads of --follow: {DURATION_FORMS}.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = 1000
+    max_messages: Annotated[
+        int | None,
+        typer.Option(
+            "--max-messages", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_INPUT
+        ),
+    ] = None
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning", help="Begin at the first record.", rich_help_panel=_CONSUMER),
+    ] = False
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            "--offset",
+            metavar="N",
+            help="Begin at this offset of --partition: a number, earliest or latest.",
+            rich_help_panel=_CONSUMER,
+        ),
+    ] = None
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout-ms",
+            metavar="DURATION",
+            parser=parse_duration_ms,
+            help=f"Stop if no new record arrives for this time: {DURATION_FORMS}.",
+            rich_help_panel=_CONSUMER,
+        ),
+    ] = None
+    style: Annotated[
+        str | None,
+        typer.Option(
+            "--style",
+            metavar="NAME",
+            autocompletion=completion.styles,
+            help="kafka: the text of Kafka's own formatter. kip: the text that KIP-405 describes. json: one "
+            "object per line. A plugin can add other names. Default: kip if its properties are given, "
+            "otherwise kafka. A terminal shows a table instead, if there is no option about the text and all "
+            "records exist already.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = None
+    properties: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--property",
+            "--formatter-property",
+            metavar="NAME=VALUE",
+            help="A property of the console consumer: format=json, print.partition=true, sep=; ... "
+            "Repeatable.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = ()
+    print_partition: Annotated[
+        bool,
+        typer.Option("--print-partition", help="kip: print the metadata partition.", rich_help_panel=_STYLE),
+    ] = False
+    print_message_offset: Annotated[
+        bool,
+        typer.Option(
+            "--print-message-offset", help="kip: print the metadata offset.", rich_help_panel=_STYLE
+        ),
+    ] = False
+    print_version: Annotated[
+        bool, typer.Option("--print-version", help="kip: print the record's version.", rich_help_panel=_STYLE)
+    ] = False
+    print_all_event_value_fields: Annotated[
+        bool,
+        typer.Option(
+            "--print-all-event-value-fields",
+            help="With --style kip: print every field instead of the short form.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = False
+    sep: Annotated[
+        str | None,
+        typer.Option(
+            "--sep",
+            "--separator",
+            metavar="TEXT",
+            help="With --style kip: text between fields. Default: a comma.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = None
+    vs: Annotated[
+        str | None,
+        typer.Option(
+            "--vs",
+            "--value-separator",
+            metavar="TEXT",
+            help="With --style kip: text before event-value. Default: the value of --sep.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = None
+    output: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Print the fields of --style json as rows in this format.",
+            rich_help_panel=_STYLE,
+        ),
+    ] = None
+    segment_id: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--segment-id", metavar="ID", help="Only this segment. Repeatable.", rich_help_panel=_FILTER
+        ),
+    ] = ()
+    states: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            autocompletion=completion.one_of(STATE_NAMES),
+            help="Select events with this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = ()
+    types: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            autocompletion=completion.one_of(EVENT_TYPES),
+            help="Select events of this type, such as RemoteLogSegmentMetadata. Repeatable.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = ()
+    from_time_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--from-time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help=f"Select events of this time or later; {TIME_FORMS}.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None
+    to_time_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--to-time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help="Select events up to and including this time.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None
+    metadata_partition: Annotated[
+        Sequence[int],
+        typer.Option(
+            "--metadata-partition",
+            metavar="N",
+            min=0,
+            help="Only this partition of the metadata topic. Repeatable.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = ()
+    from_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--from-offset",
+            metavar="N",
+            min=0,
+            help="Begin at this metadata offset.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None
+    to_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--to-offset",
+            metavar="N",
+            min=0,
+            help="End after this metadata offset.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None
 
     @property
     def is_live(self) -> bool:

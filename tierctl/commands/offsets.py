@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.commands.cache import each_file
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import APPLY, TYPED_ONLY, Apply
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.metadata.cache_files.coverage import CacheCoverage, coverage_of
 from tierctl.metadata.cache_files.files import Form, cache_files
@@ -30,24 +34,46 @@ from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 FILE_NAME = "_rlmm_committed_offsets"
 
 
+_NAME = "_rlmm_committed_offsets"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRequest(Request):
     """A request about one file of committed offsets, and about the caches in `state_dir` and `log_dir`."""
 
-    file: Path | None = None
-    """Default: the first `_rlmm_committed_offsets` in `state_dir` and `log_dir`."""
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help=f"Default: {_NAME} in --state-dir, or in --log-dir.", show_default=False
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOffsetsRequest(OffsetsRequest):
     """A request to replace unsafe offsets in the file; it only plans unless `apply` is true."""
 
-    set_offset: Sequence[str] = ()
-    """Offsets to set, as `PARTITION=OFFSET`."""
-    force: bool = False
-    """Allow `set_offset` to raise an offset: the events between both offsets are then never read."""
-    apply: bool = False
-    """Write the file; otherwise nothing changes."""
+    set_offset: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--set",
+            metavar="PARTITION=OFFSET",
+            help="Set the offset of this metadata partition. To raise an offset, add --force. Repeatable.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = ()
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Allow --set to raise offsets. The events below a raised offset are never read, so segments "
+            "may be lost.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    apply: Apply = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

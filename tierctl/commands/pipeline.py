@@ -3,13 +3,17 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import RUN, WHERE
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
 from tierctl.pipeline import run as pipeline_run
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
@@ -20,33 +24,102 @@ from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import store_uri
 
+_SIZE = "Size"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPipelineRequest(Request):
     """A request to bring the tables in `warehouse` up to the end of the metadata topic."""
 
-    warehouse: str | None = None
-    """URI or path of the folder of the tables."""
-    follow: bool = False
-    """Continue with new events until the process is stopped."""
-    interval_s: float = 10
-    """With `follow`, the shortest time between two commits."""
-    engine: EngineName = EngineName.SPARK
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            "--warehouse",
+            metavar="URI",
+            help="The folder of the tables: s3://bucket/folder, or file:///dir or a plain path, which "
+            "executors must reach as well. Other stores are not supported, because they cannot guarantee "
+            "that each commit is made only once.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            help="Continue until stopped, with one commit per micro-batch of Structured Streaming, and print "
+            "one JSON line per commit. With --engine local, tierctl polls the topic. Not available with "
+            "Spark Connect, where the server would need access to the warehouse.",
+            rich_help_panel=RUN,
+        ),
+    ] = False
+    interval_s: Annotated[
+        float,
+        typer.Option(
+            "--interval-s",
+            metavar="DURATION",
+            parser=parse_duration_s,
+            min=1,
+            help=f"With --follow: minimum time between two commits: {DURATION_FORMS_S}.",
+            rich_help_panel=RUN,
+        ),
+    ] = 10
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            "--engine",
+            help="spark: one task per metadata partition. local: all metadata partitions in this process.",
+            rich_help_panel=RUN,
+        ),
+    ] = EngineName.SPARK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPipelineRequest:
     """A request to predict the time and the memory that a tier of this size takes."""
 
-    segments: int
-    """Live segments of the tier."""
-    executors: int
-    """Spark's executors."""
-    deleted_segments: int = 0
-    """Deleted segments whose events are still in the metadata topic."""
-    executor_cores: int = 1
-    metadata_partitions: int = 50
-    """Partitions of the metadata topic."""
+    segments: Annotated[
+        int,
+        typer.Option(
+            "--segments", metavar="N", min=1, help="Number of live segments.", rich_help_panel=_SIZE
+        ),
+    ]
+    executors: Annotated[
+        int,
+        typer.Option(
+            "--executors", metavar="M", min=1, help="Number of Spark executors.", rich_help_panel=_SIZE
+        ),
+    ]
+    deleted_segments: Annotated[
+        int,
+        typer.Option(
+            "--deleted-segments",
+            metavar="N",
+            min=0,
+            help="Number of deleted segments whose events are still in the metadata topic.",
+            rich_help_panel=_SIZE,
+        ),
+    ] = 0
+    executor_cores: Annotated[
+        int,
+        typer.Option(
+            "--executor-cores",
+            metavar="N",
+            min=1,
+            help="Number of cores per executor.",
+            rich_help_panel=_SIZE,
+        ),
+    ] = 1
+    metadata_partitions: Annotated[
+        int,
+        typer.Option(
+            "--metadata-partitions",
+            metavar="N",
+            min=1,
+            help="Number of partitions of the metadata topic. Executors beyond this number are idle.",
+            rich_help_panel=_SIZE,
+        ),
+    ] = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

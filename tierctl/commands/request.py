@@ -1,18 +1,51 @@
 """Requests: the input of each use case, as frozen data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tierctl import locallog
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
+from tierctl.commands.shared_options import (
+    AdoptTier,
+    AivenPrivateKeys,
+    AllowLiveBrokers,
+    AllowMissingObjects,
+    Apply,
+    Attempts,
+    BootstrapServer,
+    BrokerId,
+    CommandConfig,
+    Engine,
+    KafkaVersionOption,
+    LogDirs,
+    Master,
+    Metadata,
+    MetadataPartitions,
+    NoLease,
+    Now,
+    Override,
+    Partitions,
+    PlanOut,
+    Remote,
+    RemoteLayout,
+    ServerProperties,
+    SparkConf,
+    StateDir,
+    Threads,
+    ThrottleCopy,
+    ThrottleFetch,
+    TopicConfigs,
+    TopicIds,
+    Topics,
+    Truncated,
+    WaveSize,
+)
 from tierctl.errors import NotFoundError
 from tierctl.metadata.topic import topic_location
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
-from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.observed import Transfers
 from tierctl.storage.throttle import Throttle
@@ -35,54 +68,32 @@ class Request:
     command has options for and ignores the others.
     """
 
-    metadata: str | None = None
-    """URI or path of the metadata topic."""
-    bootstrap_server: str | None = None
-    """`host:port[,...]` of the cluster that the topics are on; default: the one in `metadata`."""
-    command_config: Path | None = None
-    """Client properties file, as Kafka's own tools take it."""
-    config: Path | None = None
-    """A broker's server.properties."""
-    override: Sequence[str] = ()
-    """Broker settings as `NAME=VALUE`, which take precedence over those of `config`."""
-    throttle_copy: int | None = None
-    """Bytes per second that the run stores in tiers; default: as the broker settings say."""
-    throttle_fetch: int | None = None
-    """Bytes per second that the run reads from tiers; default: as the broker settings say."""
+    metadata: Metadata = None
+    bootstrap_server: BootstrapServer = None
+    command_config: CommandConfig = None
+    config: ServerProperties = None
+    override: Override = ()
+    throttle_copy: ThrottleCopy = None
+    throttle_fetch: ThrottleFetch = None
     throttle: Throttle = field(default_factory=Throttle, compare=False, repr=False)
     """Holds these limits for all tiers of the run, and has the times of its waits."""
-    remote: str | None = None
-    """URI or path of the remote tier."""
-    layout: str | None = None
-    """`kafka` or `aiven`; default: the layout found in the tier."""
-    aiven_private_key: Sequence[str] = ()
-    """`[ID=]FILE` of RSA private keys in PEM."""
-    log_dir: Sequence[Path] = ()
-    """Brokers' log directories."""
-    topic_configs: Path | None = None
-    """Properties file of topic settings, used where no cluster can be asked."""
-    kafka_version: KafkaVersion | None = None
-    """Version of the brokers whose decisions and text are used; default: the cluster's, else the latest."""
-    state_dir: Path | None = None
-    """Directory that keeps the state between runs."""
-    truncated_metadata: TruncatedMetadata = TruncatedMetadata.REFUSE
-    """Whether to decide for partitions whose oldest events were deleted from the metadata topic."""
-    topic: Sequence[str] = ()
-    """Names of the selected topics, or globs of their names; empty selects all."""
-    partition: Sequence[int] = ()
-    """Numbers of the selected partitions; empty selects all."""
-    topic_id: Sequence[str] = ()
-    """Ids of the selected topics, unpadded base64url; empty selects all."""
-    now_ms: int | None = None
-    """Time as of which to decide, in milliseconds since 1970; default: the clock."""
+    remote: Remote = None
+    layout: RemoteLayout = None
+    aiven_private_key: AivenPrivateKeys = ()
+    log_dir: LogDirs = ()
+    topic_configs: TopicConfigs = None
+    kafka_version: KafkaVersionOption = None
+    state_dir: StateDir = None
+    truncated_metadata: Truncated = TruncatedMetadata.REFUSE
+    topic: Topics = ()
+    partition: Partitions = ()
+    topic_id: TopicIds = ()
+    now_ms: Now = None
     clock_ms: Callable[[], int] = system_clock_ms
     """The clock: returns the present time in milliseconds since 1970."""
-    engine: EngineName = EngineName.LOCAL
-    """Where the work is done: in threads of this process, or on executors of Spark."""
-    master: str | None = None
-    """Spark's master URL."""
-    spark_conf: Sequence[str] = ()
-    """Spark settings as `KEY=VALUE`; never a credential."""
+    engine: Engine = EngineName.LOCAL
+    master: Master = None
+    spark_conf: SparkConf = ()
     verbose: bool = False
     """Whether Spark's own log is shown."""
     meter: "Meter | None" = None
@@ -124,28 +135,17 @@ class Request:
 class MutationRequest(Request):
     """A request of a command that may change a tier: it only plans unless `apply` is true."""
 
-    apply: bool = False
-    """Carry the plan out; otherwise change nothing."""
-    metadata_partitions: int | None = None
-    """Number of partitions of the metadata topic in a folder; default: as its own sources say."""
-    plan_out: Path | None = None
-    """File to which the plan is written as JSON."""
-    allow_live_brokers: bool = False
-    """Continue although brokers may do the same work."""
-    allow_missing_objects: bool = False
-    """Continue although the tier has no object of finished segments."""
-    adopt_tier: bool = False
-    """Make the tier that of `metadata`, although it belongs to another metadata topic."""
-    no_lease: bool = False
-    """Continue although the tier's store supports no lease that keeps other runs out."""
-    broker_id: int = NOT_A_BROKER_ID
-    """Broker id that published events carry."""
-    wave_size: int | None = None
-    """Number of segments per wave of publishing, transfer and confirmation; default: by engine."""
-    threads: int = THREADS
-    """Segments that are stored or deleted at the same time on the local engine."""
-    attempts: int = ATTEMPTS
-    """Tries of each call to the store."""
+    apply: Apply = False
+    metadata_partitions: MetadataPartitions = None
+    plan_out: PlanOut = None
+    allow_live_brokers: AllowLiveBrokers = False
+    allow_missing_objects: AllowMissingObjects = False
+    adopt_tier: AdoptTier = False
+    no_lease: NoLease = False
+    broker_id: BrokerId = NOT_A_BROKER_ID
+    wave_size: WaveSize = None
+    threads: Threads = THREADS
+    attempts: Attempts = ATTEMPTS
     confirm: Callable[["Plan"], None] = no_question
     """Called with the plan before it is carried out; it may raise an error to stop the run."""
 

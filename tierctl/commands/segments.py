@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import TIME_FORMS
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
-from tierctl.model.times import iso_utc
+from tierctl.model.times import iso_utc, parse_time_ms
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
+from tierctl.report.view import SHOW
 from tierctl.state.sizes import SegmentSizes, sizes_by_group
 
 if TYPE_CHECKING:
@@ -25,24 +29,70 @@ if TYPE_CHECKING:
     from tierctl.verify.findings import Finding
 
 
+_FIND = "Which segments"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsRequest(Request):
     """A request about remote segments: at most one of the five questions below; default: list them."""
 
-    include_deleted: bool = False
-    """Also list the segments whose deletion has finished."""
-    epoch: int | None = None
-    """With `offset`: find the segment that a broker reads for this offset of this leader epoch."""
-    offset: int | None = None
-    """See `epoch`."""
-    time_ms: int | None = None
-    """Find each partition's first segment of the current lineage with a timestamp of at least this."""
-    sizes: bool = False
-    """Return one `TopicSize` per topic id instead of segments."""
-    offsets: bool = False
-    """Return one `PartitionOffsets` per partition instead of segments."""
-    check: bool = False
-    """Return a `Finding` for each problem of offsets and segments instead of segments."""
+    include_deleted: Annotated[
+        bool,
+        typer.Option("--all", help="Also list segments whose deletion has finished.", rich_help_panel=_FIND),
+    ] = False
+    epoch: Annotated[
+        int | None,
+        typer.Option(
+            "--epoch",
+            metavar="E",
+            min=0,
+            help="With --offset: find the segment that a broker reads for this leader epoch and offset.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--offset", metavar="N", min=0, help="The offset to find; see --epoch.", rich_help_panel=_FIND
+        ),
+    ] = None
+    time_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help="Find the first segment of the current leader epochs with a record of this time or later; "
+            f"{TIME_FORMS}.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    sizes: Annotated[
+        bool,
+        typer.Option(
+            "--sizes",
+            help="Print sizes by topic: of the segments' logs, and with --remote of all objects.",
+            rich_help_panel=SHOW,
+        ),
+    ] = False
+    offsets: Annotated[
+        bool,
+        typer.Option(
+            "--offsets",
+            help="Print the earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, from Kafka "
+            "4.2 on) and latest offset of each partition, named as in GetOffsetShell.",
+            rich_help_panel=SHOW,
+        ),
+    ] = False
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Print problems: wrong offsets, gaps, and duplicate and divergent segments. Exit with code "
+            "3 if a problem is more than information.",
+            rich_help_panel=SHOW,
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

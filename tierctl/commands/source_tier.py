@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Self
 
 from tierctl.apply.copy.source import Sources
 from tierctl.apply.copy.tier_source import TierSources
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import FromLayout, FromRemote, ToCommandConfig, ToMetadata
 from tierctl.errors import UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
@@ -26,14 +26,10 @@ class TierToTierRequest(MutationRequest):
     With `from_remote`, `metadata` is the metadata topic of the tier that is copied from.
     """
 
-    from_remote: str | None = None
-    """URI or path of the tier that is copied from."""
-    from_layout: str | None = None
-    """Layout of `from_remote`; default: the layout found there."""
-    to_metadata: str | None = None
-    """Metadata topic of `remote`, the tier that is copied to."""
-    to_command_config: Path | None = None
-    """Client properties file for `to_metadata`; default: `command_config`."""
+    from_remote: FromRemote = None
+    from_layout: FromLayout = None
+    to_metadata: ToMetadata = None
+    to_command_config: ToCommandConfig = None
 
     @property
     def target(self) -> Self:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Never
+from typing import Annotated, Never
 
+import typer
+
+from tierctl.commands.shared_options import TYPED_ONLY, SparkConf
 from tierctl.errors import UsageError
 from tierctl.files import write_durably
 from tierctl.model.progress import Progress
@@ -21,33 +24,109 @@ _SCRIPT = "tierctl-main.py"
 _LOG_SETTINGS = "log4j2.properties"
 
 
+_RESOURCES = "Resources"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitRequest:
     """A request to run `command` on a Spark cluster; it is only prepared unless `run` is true."""
 
-    command: Sequence[str]
-    """The command of tierctl with its options; `--engine spark` must be one of them."""
+    command: Annotated[
+        Sequence[str],
+        typer.Argument(
+            metavar="-- COMMAND", help="The command of tierctl, with its options.", show_default=False
+        ),
+    ] = ()
     is_mutating: bool = True
     """Whether the command may change a tier: then Spark must not run a task twice at the same time."""
-    master: str | None = None
-    """`yarn`, `k8s://https://host:port` or `spark://host:port`."""
-    deploy_mode: DeployMode = DeployMode.CLIENT
-    run: bool = False
-    """Replace this process by spark-submit."""
-    num_executors: int | None = None
-    executor_cores: int | None = None
-    executor_memory: str | None = None
-    """With a unit, as `4g`."""
-    driver_memory: str | None = None
-    """With a unit, as `2g`."""
-    python_archive: str | None = None
-    """A packed Python environment that the driver and the executors unpack and use."""
-    container_image: str | None = None
-    """The image of the driver and the executors on Kubernetes."""
-    submit_dir: Path | None = None
-    """The folder of the files that spark-submit is given; default: ~/.cache/tierctl."""
-    spark_conf: Sequence[str] = ()
-    """Spark settings as `KEY=VALUE`; never a credential."""
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
+    ] = None
+    deploy_mode: Annotated[
+        DeployMode,
+        typer.Option(
+            "--deploy-mode",
+            help="Where the driver runs: on this machine (client), or on the cluster (YARN and Kubernetes "
+            "only).",
+        ),
+    ] = DeployMode.CLIENT
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run",
+            help="Run spark-submit; otherwise its command line is printed.",
+        ),
+        TYPED_ONLY,
+    ] = False
+    num_executors: Annotated[
+        int | None,
+        typer.Option(
+            "--num-executors",
+            metavar="N",
+            min=1,
+            help="Number of executors, on YARN and Kubernetes.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    executor_cores: Annotated[
+        int | None,
+        typer.Option(
+            "--executor-cores",
+            metavar="N",
+            min=1,
+            help="Number of tasks that an executor runs at the same time.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    executor_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--executor-memory",
+            metavar="SIZE",
+            help="Memory per executor, e.g. 4g.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    driver_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--driver-memory",
+            metavar="SIZE",
+            help="Memory of the driver, such as 2g.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    python_archive: Annotated[
+        str | None,
+        typer.Option(
+            "--python-archive",
+            metavar="FILE",
+            help="Archive of a Python environment (venv-pack, conda-pack) with tierctl's libraries, which "
+            "the driver and executors unpack and use. Default: the Python of the cluster's machines; on a "
+            "standalone cluster, the path of this Python.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    container_image: Annotated[
+        str | None,
+        typer.Option(
+            "--container-image",
+            metavar="IMAGE",
+            help="On Kubernetes: an image with Spark, Python and tierctl's libraries.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None
+    submit_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--submit-dir",
+            metavar="DIR",
+            help="Folder for the files that the command line uses: tierctl as a zip, and the script. "
+            "Default: ~/.cache/tierctl.",
+        ),
+    ] = None
+    spark_conf: SparkConf = ()
     verbose: bool = False
     """Whether Spark's own log is shown."""
 

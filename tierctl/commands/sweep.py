@@ -14,6 +14,13 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.running_cluster import SizeLimit, own_limit
+from tierctl.commands.shared_options import (
+    LogStartOffsets,
+    MaxDeletes,
+    MaxFraction,
+    OffLineage,
+    UnreferencedEpochs,
+)
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import (
     EpochEntry,
@@ -47,16 +54,11 @@ _READ_PER_TASK = 16
 class SweepRequest(MutationRequest):
     """A request to delete the segments that a broker's expiration task would delete."""
 
-    log_start_offset: Sequence[str] = ()
-    """Log start offsets to raise, as `TOPIC-PARTITION=OFFSET`."""
-    off_lineage: bool = False
-    """Also delete segments that diverged from the lineage, once its start has passed their epochs."""
-    unreferenced_epochs: bool = False
-    """Also delete segments above the log start whose epochs are all older than the log's earliest one."""
-    max_deletes: int | None = None
-    """Segments that a run may delete; default 10,000."""
-    max_fraction: float | None = None
-    """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
+    log_start_offset: LogStartOffsets = ()
+    off_lineage: OffLineage = False
+    unreferenced_epochs: UnreferencedEpochs = False
+    max_deletes: MaxDeletes = None
+    max_fraction: MaxFraction = None
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

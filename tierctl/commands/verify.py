@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories, whole_metadata
@@ -18,6 +20,7 @@ from tierctl.commands.recovery.repairs.plan import with_repairs
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.sampling.deep_reads import DeepReadsAsked, open_deep_reads, reads_recorded
+from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.locallog import list_partitions
@@ -25,7 +28,9 @@ from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.settings.sizes import parse_size
 from tierctl.model.severity import Severity
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
@@ -34,6 +39,7 @@ from tierctl.report.metrics import Meter, families
 from tierctl.report.metrics.meter import Labels
 from tierctl.report.metrics.tier import measure_tier
 from tierctl.report.summary import counted
+from tierctl.report.units import parse_percent
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
 from tierctl.storage.spool import spool_folder
@@ -51,22 +57,104 @@ from tierctl.verify.unreadable_logs import unreadable_log
 class VerifyRequest(Request):
     """A request to compare the metadata with the tier, the logs and the cluster."""
 
-    deep: bool = False
-    """Fetch every segment and check the bytes of its log and its indexes."""
-    sample_percent: float | None = None
-    """Fetch only this percentage of the segments, chosen at random; implies `deep`."""
-    budget_bytes: int | None = None
-    """Fetch segments at random while their objects have no more bytes in sum; implies `deep`."""
-    seed: int | None = None
-    """Seed of the random choice, 0 to 2^32 - 1; by default another one in each run."""
-    threads: int = THREADS
-    """Segments that `deep` fetches at the same time on the local engine."""
-    plan_out: Path | None = None
-    """File to which the plan of the repairs is written as JSON."""
-    all_log_dirs: bool = False
-    """`log_dir` names the log directories of all replicas: topics without a folder there are deleted."""
-    orphan_age_ms: int | None = None
-    """The age in milliseconds above which the plan deletes objects of no live segment; default 7 days."""
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--state-dir",
+            metavar="DIR",
+            help="The state directory of sweep, for the log start offsets that sweep raised. verify stores "
+            "here which segments --deep and --sample read, and with --plan-out when each orphan was first "
+            "seen.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Fetch every segment, check the CRC, offsets and leader epochs of each batch and the "
+            "indexes, and compare the segment with the logs.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
+    sample_percent: Annotated[
+        float | None,
+        typer.Option(
+            "--sample",
+            metavar="PERCENT",
+            parser=parse_percent,
+            help="Fetch a random sample of this percentage of the segments, such as 1%, and check it as "
+            "--deep does. Segments that were not read in the last 30 days are preferred.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    budget_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            metavar="BYTES",
+            parser=parse_size,
+            help="Fetch random segments up to this total size of their objects, such as 10GB. With --sample, "
+            "the sample ends at this size.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            max=(1 << 32) - 1,
+            help="Select the same segments as an earlier run of --sample or --budget, which printed this "
+            "seed.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads",
+            metavar="N",
+            min=1,
+            max=256,
+            help="Number of segments that --deep fetches at the same time, into a folder for temporary files "
+            "(TMPDIR).",
+            rich_help_panel=HOW,
+        ),
+    ] = THREADS
+    plan_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan-out",
+            metavar="FILE",
+            help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
+            rich_help_panel=APPLY,
+        ),
+    ] = None
+    all_log_dirs: Annotated[
+        bool,
+        typer.Option(
+            "--all-log-dirs",
+            help="With --plan-out: state that the --log-dir options name the log directories of all "
+            "replicas. A topic id without a folder in any of them is then deleted, and its objects are "
+            "orphans. apply needs this option again.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    orphan_age_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--orphan-age",
+            metavar="DURATION",
+            parser=parse_duration_ms,
+            help="With --plan-out: delete orphans (objects that belong to no segment) only if they are older "
+            f"than this, at least 24h: {DURATION_FORMS}. Default: 7d.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
 
     @property
     def reads_asked(self) -> DeepReadsAsked:

@@ -1,15 +1,36 @@
 """The options of one run about rows: which columns and rows are printed, in which order and how."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tierctl.errors import UsageError
 from tierctl.model.times import TimeForm, system_clock_ms
 from tierctl.report.columns import Columns
 
 Row = Mapping[str, Any]
+SHOW = "Output"
+"""The title of the options about rows in the help of a command."""
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return the names of a comma-separated list."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the columns of the rows of a command that fit after the last comma."""
+    from tierctl.report.tables import ALL
+
+    command = ctx.command_path.partition(" ")[2]
+    before, comma, last = incomplete.rpartition(",")
+    tables = [each for each in ALL if command in re.split(r"[^a-z -]+| --\S+", each.commands)]
+    names = dict.fromkeys(column.name for table in tables for column in table.all)
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +43,51 @@ class View:
     computed.
     """
 
-    columns: Sequence[str] = ()
-    sort: Sequence[str] = ()
-    limit: int | None = None
-    no_header: bool = False
-    times: TimeForm | None = None
+    columns: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--columns",
+            metavar="NAME,...",
+            autocompletion=_complete_columns,
+            parser=_names,
+            help="Print these columns, in this order, in every format. Without this option a terminal shows "
+            "as many columns as fit, the most important first.",
+            rich_help_panel=SHOW,
+        ),
+    ] = ()
+    sort: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--sort",
+            metavar="[-]NAME,...",
+            autocompletion=_complete_columns,
+            parser=_names,
+            help="Sort the rows by these columns; - before a name sorts in descending order.",
+            rich_help_panel=SHOW,
+        ),
+    ] = ()
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=1,
+            help="Print only the first N rows. The run and its exit code stay the same.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="Print tables and csv without a header.", rich_help_panel=SHOW)
+    ] = False
+    times: Annotated[
+        TimeForm | None,
+        typer.Option(
+            "--times",
+            help="Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a "
+            "terminal, otherwise ms. json, jsonl and csv have ms.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
     now_ms: int = field(default_factory=system_clock_ms)
 
     @property

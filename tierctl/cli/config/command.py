@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from tierctl import commands
-from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.config.options import (
     choice_of_profile,
@@ -14,9 +13,10 @@ from tierctl.cli.config.options import (
     in_force,
     options_in_force,
 )
-from tierctl.cli.display import Printer, console_of, summarize
-from tierctl.cli.mutation_options import Override
-from tierctl.cli.options import request_of, with_options
+from tierctl.cli.display import Printer, Rows, console_of, summarize
+from tierctl.cli.options import (
+    with_options,
+)
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tables
@@ -36,20 +36,15 @@ app = new_app(
 )
 
 
-def settings_files(
-    config: options.ServerProperties = None,
-    override: Override = None,
-    command_config: options.CommandConfig = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    throttle_copy: options.ThrottleCopy = None,
-    throttle_fetch: options.ThrottleFetch = None,
-) -> None:
-    """Group: files of settings, and the version of the brokers that read them."""
+_FILES = (
+    *("config", "override", "command_config", "topic_configs", "kafka_version"),
+    *("throttle_copy", "throttle_fetch"),
+)
+"""Files of settings, and the version of the brokers that read them."""
 
 
 @app.command("show", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options(settings_files, ..., output_options.rows)
+@with_options(commands.ConfigRequest, _FILES, ..., Rows)
 def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     """Print every setting in force and the origin of its value.
 
@@ -72,8 +67,8 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
 
 
 @app.command("check", cls=Command)
-@with_options(settings_files, ..., output_options.rows, needs_valid_settings=False)
-def check(ctx: typer.Context) -> ExitCode:
+@with_options(commands.ConfigRequest, _FILES, ..., Rows, needs_valid_settings=False)
+def check(ctx: typer.Context, request: commands.ConfigRequest) -> ExitCode:
     """Check tierctl.toml and files of broker, client and topic settings; report every problem.
 
     The files are those that the options name, and those that a profile of tierctl.toml names. Exit 0 if there
@@ -84,7 +79,7 @@ def check(ctx: typer.Context) -> ExitCode:
     settings: RunSettings = ctx.obj
     printer = Printer.of(ctx, tables.SETTING_PROBLEMS)
     files = files_to_check(ctx, settings)
-    request = request_of(commands.ConfigRequest, ctx)
+
     result = commands.check_config(request, files)
     if not result.files and not result.problems:
         raise UsageError(

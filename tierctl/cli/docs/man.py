@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tierctl import __version__
-from tierctl.cli.completion import FOLDER
 from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
 from tierctl.cli.docs.manual_pages import manual_pages, names
 from tierctl.cli.docs.messages import sections
 from tierctl.cli.docs.roff import escaped, tagged
 from tierctl.cli.docs.tree import Node, Option
+from tierctl.commands.completion import FOLDER
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode

@@ -162,7 +162,9 @@ def _metavar(param: Any, choices: tuple[str, ...]) -> str:
 
 
 def _default(param: Any, *, is_flag: bool) -> str | None:
-    return None if is_flag or param.default in (None, (), []) else str(param.default)
+    if is_flag or param.default in (None, (), []):
+        return None
+    return param.show_default if isinstance(param.show_default, str) else str(param.default)
 
 
 def _usage(argument: Option) -> str:

@@ -1,46 +1,25 @@
 """`tierctl backup-config`: save the topics of a running cluster for the day on which it is lost."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from tierctl import commands
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Printer, console_of
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
+from tierctl.cli.display import Printer, Rows, console_of
+from tierctl.cli.options import with_options
 from tierctl.errors import ExitCode
 from tierctl.model.cluster import NOT_COVERED
 from tierctl.report import tables
 
-OutputFile = Annotated[
-    Path,
-    typer.Option(
-        "--output-file",
-        metavar="FILE",
-        help="The YAML file to write. An existing file is replaced atomically.",
-        rich_help_panel=options.SHOW,
-    ),
-]
-
-
 app = new_app()
 
 
-def _where(
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    topic: options.Topics = None,
-) -> None:
-    """Group: the cluster and the topics that are saved."""
+_WHERE = ("bootstrap_server", "command_config", "config", "topic")
+"""The cluster and the topics that are saved."""
 
 
 @app.command("backup-config", cls=Command)
-@with_options(_where, ..., rows)
-def backup_config(ctx: typer.Context, output_file: OutputFile) -> ExitCode:
+@with_options(commands.BackupConfigRequest, _WHERE, ..., Rows)
+def backup_config(ctx: typer.Context, request: commands.BackupConfigRequest) -> ExitCode:
     """Save what a tier lacks: the topic ids and settings of a running cluster.
 
     The YAML file has each topic's name, id, number of partitions, and the settings of the topic itself. With
@@ -51,9 +30,9 @@ def backup_config(ctx: typer.Context, output_file: OutputFile) -> ExitCode:
     """
     printer = Printer.of(ctx, tables.SAVED_TOPICS)
     console = console_of(ctx)
-    result = commands.backup_config(request_of(commands.BackupConfigRequest, ctx), console)
+    result = commands.backup_config(request, console)
     _, shown = result.table_rows()
     printer.show(shown)
-    console.say(f"written to {output_file}; not covered: {', '.join(NOT_COVERED)}")
+    console.say(f"written to {request.output_file}; not covered: {', '.join(NOT_COVERED)}")
     printer.finish()
     return ExitCode.OK

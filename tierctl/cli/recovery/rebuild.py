@@ -1,66 +1,30 @@
 """`tierctl rebuild`: publish lost metadata again, from the objects of the tier."""
 
-from typing import Annotated
-
 import typer
 
 from tierctl import commands
-from tierctl.cli import mutation_options as own
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import console_of, show_mutation
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
-from tierctl.cli.settings.keys import TYPED_ONLY
-
-LogStart = Annotated[
-    str | None,
-    typer.Option(
-        "--log-start",
-        metavar="tier|disk|OFFSET",
-        help="Log start offset for partitions whose log start offset a broker may have raised because it "
-        "knew no segments. tier: restore the log start offset that the objects of the newest segment "
-        "state. OFFSET: restore this offset, which must lie between the two; choose the partition with "
-        "--topic and --partition. Both write the checkpoint files of every replica. disk: keep the raised "
-        "offset, and leave out the segments below it. Without this option such partitions are refused "
-        "(exit 4).",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-AfterHole = Annotated[
-    bool,
-    typer.Option(
-        "--after-hole",
-        help="Where the objects do not tell what became of the offsets between two segments (compacted, cut "
-        "off, or those of a lost segment), begin the log after them; the segments below are left. Without "
-        "this option such partitions are left out (exit 7).",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-
+from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.options import ENGINE, PRIVATE_KEYS, PUBLISHING, SELECTION, WHERE, with_options
 
 app = new_app()
 
 
 @app.command("rebuild", cls=Command)
 @with_options(
-    options.where,
-    options.private_keys,
-    options.selection,
+    commands.RebuildRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    SELECTION,
     ...,
-    rows,
-    own.publishing,
-    options.engine,
-    options.reading_throttle,
+    "metadata_partitions",
+    Rows,
+    PUBLISHING,
+    Display,
+    ENGINE,
+    "throttle_fetch",
 )
-def rebuild(
-    ctx: typer.Context,
-    log_start: LogStart = None,
-    after_hole: AfterHole = False,
-    metadata_partitions: own.MetadataPartitions = None,
-) -> int:
+def rebuild(ctx: typer.Context, request: commands.RebuildRequest) -> int:
     """Publish lost metadata again, from the objects of the tier.
 
     rebuild derives every field from the objects, in either layout. Segments that the log needs are published
@@ -86,5 +50,4 @@ def rebuild(
     --metadata names a new folder, which fetch, segments and verify can read. With --engine spark, executors
     read the metadata topic, list the tier and read its objects; this process decides and publishes.
     """
-    request = request_of(commands.RebuildRequest, ctx)
     return show_mutation(ctx, lambda: commands.rebuild(request, console_of(ctx)))

@@ -1,53 +1,35 @@
 """`tierctl restore`: topics from the objects of a tier."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tierctl import commands
-from tierctl.cli import mutation_options as own
-from tierctl.cli import options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import console_of, show_mutation
-from tierctl.cli.options import request_of, with_options
-from tierctl.cli.output_options import rows
+from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.options import (
+    ENGINE,
+    PRIVATE_KEYS,
+    PUBLISHING,
+    SELECTION,
+    STATE,
+    WHERE,
+    Fields,
+    request_of,
+    typed_option,
+    with_options,
+)
 from tierctl.cli.recovery import check as after
-from tierctl.cli.settings.keys import TYPED_ONLY
+from tierctl.commands.shared_options import DECIDE
 from tierctl.errors import UsageError
 from tierctl.model.location import DERIVED
-from tierctl.model.times import parse_time_ms
-from tierctl.read.record_rows import KEY_FORMS
 
-Metadata = Annotated[
-    str | None,
-    typer.Option(
-        "--metadata",
-        metavar="URI",
-        help="The metadata topic of the tier, as for fetch. Without this option, or with the value none, "
-        "the metadata is derived from the objects of the tier. With --check: the metadata topic of the "
-        "brokers that are checked.",
-        rich_help_panel=options.WHERE,
-    ),
-]
 Materialise = Annotated[
     bool,
     typer.Option(
         "--materialise",
         help="Write the records as the local log of a new topic, into the --log-dir of stopped brokers.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-Into = Annotated[
-    str | None,
-    typer.Option(
-        "--into",
-        metavar="DIR",
-        help="Restore the topics, under their old ids, on a node that was formatted and never started. DIR "
-        "is the metadata log directory (metadata.log.dir) of its controller; --log-dir names the log "
-        "directories of its broker. If the server.properties in --config names several controllers, the "
-        "output states which file each of them needs.",
-        rich_help_panel=options.DECIDE,
+        rich_help_panel=DECIDE,
     ),
 ]
 NewIds = Annotated[
@@ -56,197 +38,39 @@ NewIds = Annotated[
         "--new-ids",
         help="Restore topics that were created again in a cluster whose brokers are stopped: the store "
         "copies the objects of the lost topics of the same names, under the new ids.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-FromId = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--from-id",
-        metavar="ID",
-        help="With --new-ids: the id of the lost topic, if the tier has objects of several topics with its "
-        "name. Repeatable.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-AssumeEnabled = Annotated[
-    bool,
-    typer.Option(
-        "--assume-enabled",
-        help="With --new-ids: assume remote.storage.enable=true for the new topics if there is no "
-        "--topic-configs.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-TopicsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--topics-file",
-        metavar="FILE",
-        help="With --into: the YAML file that backup-config wrote, with topic ids, numbers of partitions "
-        "and settings. Settings in --topic-configs take precedence.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-DeletesAreDenied = Annotated[
-    bool,
-    typer.Option(
-        "--deletes-are-denied",
-        help="With --into: assume that nobody, brokers included, can delete objects of the tier now. "
-        "Without this option tierctl requires that the bucket has versioning, or that it denies the "
-        "deletion of a test object that tierctl writes.",
-        rich_help_panel=options.APPLY,
-    ),
-    TYPED_ONLY,
-]
-PublishLater = Annotated[
-    bool,
-    typer.Option(
-        "--publish-later",
-        help="With --into, from Kafka 3.9 on: do not write the metadata topic. Publish the events with "
-        "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-CopyOfObjects = Annotated[
-    str | None,
-    typer.Option(
-        "--copy-of-objects",
-        metavar="URI",
-        help="With --into: a copy of the tier. tierctl requires that it has every object, with the same "
-        "size.",
-        rich_help_panel=options.APPLY,
-    ),
-    TYPED_ONLY,
-]
-AsTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--as",
-        metavar="NAME",
-        help="Name of the new topic. Default: the old name.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-AsId = Annotated[
-    str | None,
-    typer.Option(
-        "--as-id",
-        metavar="ID",
-        help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-
-
-def _until(text: str) -> str:
-    """Return the value of --until with an absolute time, which does not depend on when a plan is applied."""
-    return text if "=" in text else str(parse_time_ms(text))
-
-
-Until = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--until",
-        metavar="TIME|TOPIC-PARTITION=OFFSET",
-        parser=_until,
-        help="End each log before the first record that is later than TIME, or one partition's log before "
-        f"OFFSET. Repeatable. TIME is {options.TIME_FORMS}.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-AfterHole = Annotated[
-    bool,
-    typer.Option(
-        "--after-hole",
-        help="If the segments of a partition have a hole, restore the records after the last hole. Without "
-        "this option such partitions are refused (exit 4).",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-
-
-def _absolute(text: str) -> str:
-    """Return an absolute path, which means the same when a plan is carried out in another folder."""
-    return str(Path(text).absolute())
-
-
-WithoutKeys = Annotated[
-    str | None,
-    typer.Option(
-        "--without-keys",
-        metavar="FILE",
-        parser=_absolute,
-        help="With --materialise: write the records with these keys without key, value and headers, at "
-        f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
-        "--left-out and --sign-with.",
-        rich_help_panel=options.DECIDE,
-    ),
-    TYPED_ONLY,
-]
-LeftOut = Annotated[
-    str | None,
-    typer.Option(
-        "--left-out",
-        metavar="DIR",
-        parser=_absolute,
-        help="With --without-keys: folder for the lists of the erased records, one list and its signature "
-        "per new partition. A list has the SHA-256 of the keys.",
-        rich_help_panel=options.DECIDE,
-    ),
-]
-SignWith = Annotated[
-    str | None,
-    typer.Option(
-        "--sign-with",
-        metavar="FILE",
-        parser=_absolute,
-        help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a password.",
-        rich_help_panel=options.DECIDE,
+        rich_help_panel=DECIDE,
     ),
 ]
 
 
 app = new_app()
+_INTO = Fields(
+    commands.RestoreRequest,
+    ("into", "topics_file", "publish_later", "deletes_are_denied", "copy_of_objects"),
+)
+_NEW_IDS = Fields(commands.NewIdsRequest, ("from_id", "assume_enabled"))
 
 
 @app.command("restore", cls=Command)
 @with_options(
-    options.where,
-    options.private_keys,
-    options.state,
-    options.selection,
+    commands.MaterialiseRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
+    "topic_configs",
     ...,
-    after.checking,
-    rows,
-    own.publishing,
-    options.engine,
-    options.reading_throttle,
+    _INTO,
+    _NEW_IDS,
+    after.CHECKING,
+    Rows,
+    PUBLISHING,
+    Display,
+    ENGINE,
+    "throttle_fetch",
 )
 def restore(
-    ctx: typer.Context,
-    metadata: Metadata = None,
-    topic_configs: options.TopicConfigs = None,
-    materialise: Materialise = False,
-    into: Into = None,
-    new_ids: NewIds = False,
-    from_id: FromId = None,
-    assume_enabled: AssumeEnabled = False,
-    topics_file: TopicsFile = None,
-    publish_later: PublishLater = False,
-    as_topic: AsTopic = None,
-    as_id: AsId = None,
-    until: Until = None,
-    after_hole: AfterHole = False,
-    without_keys: WithoutKeys = None,
-    left_out: LeftOut = None,
-    sign_with: SignWith = None,
-    check: after.Check = False,
-    deletes_are_denied: DeletesAreDenied = False,
-    copy_of_objects: CopyOfObjects = None,
+    ctx: typer.Context, materialise: Materialise = False, new_ids: NewIds = False, check: after.Check = False
 ) -> int:
     """Restore topics from the objects of a tier.
 
@@ -291,9 +115,10 @@ def restore(
     checks succeed, 3 if a check failed or could not be made; the parts that were not checked are printed.
     """
     after.require_consistent(ctx, check=check)
+    metadata = ctx.params["metadata"]
     if check:
         return after.show_check(ctx, None if metadata == DERIVED else metadata)
-    chosen = [way for way in _OPTIONS_OF if options.typed_option(ctx, (_NAME_OF[way],))]
+    chosen = [way for way in _OPTIONS_OF if typed_option(ctx, (_NAME_OF[way],))]
     if len(chosen) != 1:
         raise UsageError(
             f"{' and '.join(chosen)} exclude each other"
@@ -304,11 +129,11 @@ def restore(
             "all; to publish the metadata of the tier again, use 'tierctl rebuild'",
         )
     _require_effect(ctx, chosen[0])
-    if into is not None:
+    if chosen == ["--into"]:
         request = request_of(commands.RestoreRequest, ctx, metadata=None, bootstrap_server=None)
         return show_mutation(ctx, lambda: commands.restore(request, console_of(ctx)))
     if new_ids:
-        if options.typed_option(ctx, ("topic_id",)):
+        if typed_option(ctx, ("topic_id",)):
             raise UsageError(
                 "--topic-id can't be used with --new-ids, because each topic has two ids",
                 hint="name the id of a lost topic with --from-id",
@@ -336,7 +161,7 @@ def _require_effect(ctx: typer.Context, chosen: str) -> None:
     """Raise UsageError for a typed option that has an effect only with other ways to restore."""
     others = [name for names in _OPTIONS_OF.values() for name in names if name not in _OPTIONS_OF[chosen]]
     for name in others:
-        typed = options.typed_option(ctx, (name,))
+        typed = typed_option(ctx, (name,))
         if typed:
             ways = [way for way, names in _OPTIONS_OF.items() if name in names]
             raise UsageError(f"{typed} can only be used with {' or '.join(ways)}", hint=f"leave {typed} out")

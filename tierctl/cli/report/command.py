@@ -6,16 +6,24 @@ from typing import Annotated
 import typer
 
 from tierctl import commands
-from tierctl.cli import options, output_options
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import TablesPrinter, console_of, summarize
-from tierctl.cli.options import request_of, with_options
+from tierctl.cli.display import Rows, TablesPrinter, console_of, summarize
+from tierctl.cli.options import (
+    ENGINE,
+    PRIVATE_KEYS,
+    SELECTION,
+    STATE,
+    WHERE,
+    typed_option,
+    with_options,
+)
 from tierctl.cli.report import what_if as change
 from tierctl.cli.report.show import Show
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tier_tables
 from tierctl.report.summary import counted
 from tierctl.report.units import bytes_text
+from tierctl.report.view import SHOW
 
 _COLUMNS = {
     Show.SIZES: tier_tables.REPORT_SIZES,
@@ -23,16 +31,6 @@ _COLUMNS = {
     Show.EXPIRATIONS: tier_tables.REPORT_EXPIRATIONS,
 }
 _OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "tables")
-Html = Annotated[
-    Path | None,
-    typer.Option(
-        "--html",
-        metavar="FILE",
-        help="Write one HTML page to this file instead; it needs no network and no other file. An existing "
-        "report is replaced atomically; any other existing file is refused.",
-        rich_help_panel=options.SHOW,
-    ),
-]
 ShowOption = Annotated[
     Show | None,
     typer.Option(
@@ -40,7 +38,7 @@ ShowOption = Annotated[
         help="Print only these rows: sizes by topic and age, growth by day, or the next 1000 segments that "
         "expire; with --what-if, the changes by topic, or the consumer groups that would lose records. "
         "Default: tables of all of them; json, jsonl and csv print the sizes, or the changes.",
-        rich_help_panel=options.SHOW,
+        rich_help_panel=SHOW,
     ),
 ]
 
@@ -50,26 +48,20 @@ app = new_app()
 
 @app.command("report", cls=Command)
 @with_options(
-    options.where,
-    options.private_keys,
-    options.state,
-    options.selection,
+    commands.ReportRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
     ...,
-    output_options.rows,
-    options.engine,
+    change.OPTIONS,
+    "topic_configs",
+    "kafka_version",
+    "now_ms",
+    Rows,
+    ENGINE,
 )
-def report(
-    ctx: typer.Context,
-    html: Html = None,
-    show: ShowOption = None,
-    what_if: change.Changes = None,
-    price_per_gb_month: change.PricePerGbMonth = None,
-    price_per_1000_requests: change.PricePer1000Requests = None,
-    tables: change.Tables = None,
-    topic_configs: options.TopicConfigs = None,
-    kafka_version: options.KafkaVersionOption = None,
-    now_ms: options.Now = None,
-) -> ExitCode:
+def report(ctx: typer.Context, request: commands.ReportRequest, show: ShowOption = None) -> ExitCode:
     """Report sizes by age, growth by day and the next expirations.
 
     They are printed as tables, or with --html as one page.
@@ -86,11 +78,12 @@ def report(
     Unknown values are left empty. tierctl-what-if(7) has the formulas. Exit 3 if a value could not be
     decided.
     """
-    _check(ctx, html, show, is_change=bool(what_if))
-    if what_if:
+    is_change = bool(ctx.params["what_if"])
+    _check(ctx, request.html, show, is_change=is_change)
+    if is_change:
         return change.print_what_if(ctx, show)
     printer = TablesPrinter.of(ctx, _COLUMNS, show)
-    made = commands.report(request_of(commands.ReportRequest, ctx), console_of(ctx))
+    made = commands.report(request, console_of(ctx))
     following = None if made.exit_code is ExitCode.OK else "tierctl verify"
     if made.page is not None:
         partitions = counted(made.partitions, "partition")
@@ -121,7 +114,7 @@ def _check(ctx: typer.Context, html: Path | None, show: Show | None, *, is_chang
                 f"--show {show} and --what-if exclude each other", hint="expected changes or groups"
             )
         return
-    given = options.typed_option(ctx, _OF_CHANGES)
+    given = typed_option(ctx, _OF_CHANGES)
     if given or (show is not None and show not in _COLUMNS):
         raise UsageError(
             f"{given or f'--show {show}'} needs --what-if", hint="as --what-if 'orders.retention.ms=7d'"

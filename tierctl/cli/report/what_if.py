@@ -1,12 +1,10 @@
 """Options and output of `tierctl report --what-if`."""
 
-from typing import Annotated
-
 import typer
 
 from tierctl import commands
 from tierctl.cli.display import TablesPrinter, console_of, summarize
-from tierctl.cli.options import request_of
+from tierctl.cli.options import Fields, request_of
 from tierctl.cli.report.show import Show
 from tierctl.errors import ExitCode
 from tierctl.report import tier_tables
@@ -14,50 +12,6 @@ from tierctl.report.summary import counted
 from tierctl.report.units import bytes_text
 
 _COLUMNS = {Show.CHANGES: tier_tables.WHAT_IF, Show.GROUPS: tier_tables.GROUP_LOSSES}
-_WHAT_IF = "What if"
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--what-if",
-        metavar="TOPIC.SETTING=VALUE",
-        help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
-        "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. "
-        "Times such as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later "
-        "change of the same setting replaces an earlier one.",
-        rich_help_panel=_WHAT_IF,
-    ),
-]
-PricePerGbMonth = Annotated[
-    float | None,
-    typer.Option(
-        "--price-per-gb-month",
-        metavar="PRICE",
-        min=0,
-        help="With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency.",
-        rich_help_panel=_WHAT_IF,
-    ),
-]
-PricePer1000Requests = Annotated[
-    float | None,
-    typer.Option(
-        "--price-per-1000-requests",
-        metavar="PRICE",
-        min=0,
-        help="With --what-if: the price of a thousand requests that store or delete objects.",
-        rich_help_panel=_WHAT_IF,
-    ),
-]
-Tables = Annotated[
-    str | None,
-    typer.Option(
-        "--tables",
-        metavar="URI",
-        help="With --what-if: read the tables that 'pipeline run' wrote to this --warehouse instead of the "
-        "metadata topic. With --engine spark, each executor decides for some of the metadata "
-        "partitions.",
-        rich_help_panel=_WHAT_IF,
-    ),
-]
 
 
 def print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
@@ -75,3 +29,8 @@ def print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
         text += f"; {groups} would lose records"
     summarize(ctx, text)
     return found.exit_code
+
+
+OPTIONS = Fields(
+    commands.WhatIfRequest, ("what_if", "price_per_gb_month", "price_per_1000_requests", "tables")
+)

@@ -3,15 +3,8 @@
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-TYPED_ONLY: Final = object()
-"""In the annotation of an option that only the command line gives, neither the environment nor tierctl.toml.
-
-Such an option chooses what is deleted, or weakens a rule of safety:
-
-    Apply = Annotated[bool, typer.Option("--apply", help="Carry out the plan."), TYPED_ONLY]
-"""
 _CHOOSE_PROFILE = frozenset({"profile", "config_file"})
 
 

@@ -11,7 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from tierctl.commands.broker_settings import stated_in_file
 from tierctl.commands.insight.executors import check_spark
@@ -19,6 +21,7 @@ from tierctl.commands.insight.secret_files import secret_files
 from tierctl.commands.insight.topic_names import require_topics_of_files
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import DECIDE
 from tierctl.doctor import brokers, clocks, log_dirs, metadata_topic, rights, secrets, state_dir, topics
 from tierctl.doctor.brokers import Broker
 from tierctl.doctor.checks import Check
@@ -70,10 +73,26 @@ _CLUSTER_CHECKS = (
 class DoctorRequest(Request):
     """A request to check the conditions under which tiering fails."""
 
-    probe_writes: bool = False
-    """Store, replace and delete two objects of tierctl's own in the tier's store."""
-    skip: Sequence[Check] = ()
-    """Checks that are not made."""
+    probe_writes: Annotated[
+        bool,
+        typer.Option(
+            "--probe-writes",
+            help="Also store, replace and delete two small objects, .tierctl-probe-<id>*, in the store of "
+            "--remote. Only this shows whether tierctl may write and delete, and whether the store supports "
+            "conditional writes and leases. A bucket with versioning keeps these objects as noncurrent "
+            "versions.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
+    skip: Annotated[
+        Sequence[Check],
+        typer.Option(
+            "--skip",
+            metavar="CHECK",
+            help="Skip this check, named as in tierctl-doctor(1). It is listed as not checked. Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = ()
     profile_file: Path | None = None
     """The tierctl.toml in use."""
 

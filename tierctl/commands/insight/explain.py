@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tierctl.commands.copy import CopyRequest, explained
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request
+from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
 from tierctl.commands.skips import any_not_understood
 from tierctl.commands.sweep import SweepRequest, decide
 from tierctl.errors import ExitCode, NotFoundError, UsageError
@@ -17,6 +20,7 @@ from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.stated import SettingSource, StatedSettings
+from tierctl.model.times import parse_time_ms
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason
 from tierctl.plan.retention.kept import why_cut
@@ -25,6 +29,8 @@ from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.tier import TierState
+
+_FIND = "Which segments"
 
 
 class Location(StrEnum):
@@ -46,14 +52,34 @@ class NextAction(StrEnum):
 class ExplainRequest(Request):
     """A request to explain the segments of one partition: `topic` and `partition` have one value each."""
 
-    offset: int | None = None
-    """Explain only the segments that contain this offset."""
-    segment: str | None = None
-    """Explain only the remote segment of this id."""
-    time_ms: int | None = None
-    """Explain only the first segment with a record of this time or later, of the tier and of the log."""
-    custom_metadata_max_bytes: int | None = None
-    """KIP-917's limit of the copies, as in `CopyRequest`."""
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--offset", metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND
+        ),
+    ] = None
+    segment: Annotated[
+        str | None,
+        typer.Option(
+            "--segment",
+            metavar="ID",
+            help="Explain only the remote segment with this id.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    time_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            parser=parse_time_ms,
+            help="Explain only the first segment of the tier, and the first of the log, with a record of "
+            "this "
+            f"time or later; {TIME_FORMS}.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    custom_metadata_max_bytes: CustomMetadataMaxBytes = None
 
     def validate(self) -> None:
         """Raise UsageError unless one partition is named, and at most one of its segments."""

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
@@ -13,6 +16,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.view import SHOW
 from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
 
@@ -20,7 +24,15 @@ from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 class BackupConfigRequest(Request):
     """A request to save the topics of a cluster; `output_file` is replaced atomically."""
 
-    output_file: Path
+    output_file: Annotated[
+        Path,
+        typer.Option(
+            "--output-file",
+            metavar="FILE",
+            help="The YAML file to write. An existing file is replaced atomically.",
+            rich_help_panel=SHOW,
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

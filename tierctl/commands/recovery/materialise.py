@@ -5,6 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.apply.materialise.new_folder import former_folder, remove_left
 from tierctl.apply.outcome import Outcome, Status
@@ -18,6 +21,14 @@ from tierctl.commands.recovery.unused import unused
 from tierctl.commands.recovery.without_keys import WithoutKeys
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import (
+    DECIDE,
+    TYPED_ONLY,
+    AsTopic,
+    RestoreAfterHole,
+    RestoredMetadata,
+    RestoreUntil,
+)
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
@@ -44,10 +55,16 @@ from tierctl.plan.steps import LOG_DIR, Plan
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.readable_log import ReadableLog
+from tierctl.read.record_rows import KEY_FORMS
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
 from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES
+
+
+def _absolute(text: str) -> str:
+    """Return an absolute path, which means the same when a plan is carried out in another folder."""
+    return str(Path(text).absolute())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +75,54 @@ class MaterialiseRequest(MutationRequest):
     directories of all replicas of the new topic.
     """
 
-    as_topic: str | None = None
-    """Name of the new topic; default: the topic's own. For one topic only."""
-    as_id: str | None = None
-    """Id of the new topic; default: the id in the partition's folder. For one topic only."""
-    until: Sequence[str] = ()
-    """`TOPIC-PARTITION=OFFSET`, or a time: restore only the records before it."""
-    after_hole: bool = False
-    """Whether to leave out the records below the last offset that is missing in the tier."""
-    without_keys: str | None = None
-    """File of keys, in `read.record_rows.KEY_FORMS`, one a line: their records are emptied."""
-    left_out: str | None = None
-    """Folder for the signed lists of the records that were left out."""
-    sign_with: str | None = None
-    """PEM file of the Ed25519 private key that signs the lists."""
+    metadata: RestoredMetadata = None
+    as_topic: AsTopic = None
+    as_id: Annotated[
+        str | None,
+        typer.Option(
+            "--as-id",
+            metavar="ID",
+            help="Id of the new topic. Default: the id in the folders of its partitions in --log-dir.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    until: RestoreUntil = ()
+    after_hole: RestoreAfterHole = False
+    without_keys: Annotated[
+        str | None,
+        typer.Option(
+            "--without-keys",
+            metavar="FILE",
+            parser=_absolute,
+            help="With --materialise: write the records with these keys without key, value and headers, at "
+            f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
+            "--left-out and --sign-with.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
+    left_out: Annotated[
+        str | None,
+        typer.Option(
+            "--left-out",
+            metavar="DIR",
+            parser=_absolute,
+            help="With --without-keys: folder for the lists of the erased records, one list and its "
+            "signature per new partition. A list has the SHA-256 of the keys.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    sign_with: Annotated[
+        str | None,
+        typer.Option(
+            "--sign-with",
+            metavar="FILE",
+            parser=_absolute,
+            help="With --without-keys: the Ed25519 private key that signs the lists, in PEM without a "
+            "password.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

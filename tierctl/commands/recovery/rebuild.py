@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.apply.run import RunOptions
 from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
@@ -20,6 +23,7 @@ from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -50,10 +54,32 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 class RebuildRequest(MutationRequest):
     """A request to publish the lost metadata again, derived from the objects of the tier."""
 
-    log_start: str | None = None
-    """Log start to use where brokers may have raised it: `tier`, `disk`, or an offset."""
-    after_hole: bool = False
-    """Begin a log after offsets of which it is not known what became of their records."""
+    log_start: Annotated[
+        str | None,
+        typer.Option(
+            "--log-start",
+            metavar="tier|disk|OFFSET",
+            help="Log start offset for partitions whose log start offset a broker may have raised because it "
+            "knew no segments. tier: restore the log start offset that the objects of the newest segment "
+            "state. OFFSET: restore this offset, which must lie between the two; choose the partition with "
+            "--topic and --partition. Both write the checkpoint files of every replica. disk: keep the "
+            "raised offset, and leave out the segments below it. Without this option such partitions are "
+            "refused (exit 4).",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
+    after_hole: Annotated[
+        bool,
+        typer.Option(
+            "--after-hole",
+            help="Where the objects do not tell what became of the offsets between two segments (compacted, "
+            "cut off, or those of a lost segment), begin the log after them; the segments below are left. "
+            "Without this option such partitions are left out (exit 7).",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
     hosts: HostsPlan | None = None
     """What a saved plan writes on each of several hosts."""
 

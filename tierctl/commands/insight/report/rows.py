@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.commands.insight.explain import Location
 from tierctl.commands.request import Request
@@ -11,6 +14,7 @@ from tierctl.report import tier_tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.summary import counted
 from tierctl.report.units import bytes_text
+from tierctl.report.view import SHOW
 
 EXPIRATIONS_MAX = 1000
 """A report has this many of the next expirations at most."""
@@ -20,8 +24,16 @@ EXPIRATIONS_MAX = 1000
 class ReportRequest(Request):
     """A request for the report of a tier."""
 
-    html: Path | None = None
-    """File to which the page is written."""
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write one HTML page to this file instead; it needs no network and no other file. An "
+            "existing report is replaced atomically; any other existing file is refused.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from tierctl.commands.request import Request
 from tierctl.errors import ExitCode
@@ -9,6 +12,7 @@ from tierctl.model import Uuid
 from tierctl.report import tier_tables
 from tierctl.report.arrow.result import TableResult, TableRows
 
+_WHAT_IF = "What if"
 TOTAL = "(total)"
 """Instead of the topic in the row of all topics: no topic can have this name."""
 
@@ -17,14 +21,49 @@ TOTAL = "(total)"
 class WhatIfRequest(Request):
     """A request to calculate the contents of a tier after a change of retention settings."""
 
-    what_if: Sequence[str] = ()
-    """Changes as `TOPIC.SETTING=VALUE`; the topic may be a glob."""
-    price_per_gb_month: float | None = None
-    """Price of storing 2^30 bytes for a month."""
-    price_per_1000_requests: float | None = None
-    """Price of a thousand requests to the store."""
-    tables: str | None = None
-    """Warehouse of `run_pipeline`, as URI or path, whose tables are read instead of the metadata topic."""
+    what_if: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--what-if",
+            metavar="TOPIC.SETTING=VALUE",
+            help="Calculate the effect of this change without making it: retention.ms, retention.bytes, "
+            "local.retention.ms or local.retention.bytes of a topic, or of each topic that matches a glob. "
+            "Times such as 7d or 36h, sizes such as 50G, or numbers as in Kafka. Repeatable; a later change "
+            "of the same setting replaces an earlier one.",
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = ()
+    price_per_gb_month: Annotated[
+        float | None,
+        typer.Option(
+            "--price-per-gb-month",
+            metavar="PRICE",
+            min=0,
+            help="With --what-if: the price of storing a GB (2^30 bytes) for a month, in any currency.",
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None
+    price_per_1000_requests: Annotated[
+        float | None,
+        typer.Option(
+            "--price-per-1000-requests",
+            metavar="PRICE",
+            min=0,
+            help="With --what-if: the price of a thousand requests that store or delete objects.",
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="URI",
+            help="With --what-if: read the tables that 'pipeline run' wrote to this --warehouse instead of "
+            "the metadata topic. With --engine spark, each executor decides for some of the metadata "
+            "partitions.",
+            rich_help_panel=_WHAT_IF,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.commands.recovery.check.checks import RestoreCheck
@@ -29,9 +31,11 @@ from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import AsTopic, RestoredMetadata, RestoreUntil
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.materialise import Until
 from tierctl.plan.rebuild.not_understood import is_not_understood
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
 
 _C = RestoreCheck
+CHECK = "With --check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +56,63 @@ class RestoreCheckRequest(Request):
     from the objects of the tier alone.
     """
 
-    as_topic: str | None = None
-    """Name of the materialised topic, if it differs from the topic's name in the tier."""
-    until: Sequence[str] = ()
-    """End of a materialised log, in the form of `restore --materialise --until`."""
-    before: Path | None = None
-    """File with a listing of the tier that `listing_out` wrote before the brokers started."""
-    listing_out: Path | None = None
-    """File to which a listing of the tier is written when the check begins."""
-    broker_log: Sequence[Path] = ()
-    """Log files of brokers (server.log) to search for deletions."""
-    election_timeout_ms: int | None = None
-    """How long consumers wait for an election of the leaders; None: the check is not made."""
-    produce: str | None = None
-    """Topic to which new producers write records; None: the check is not made."""
+    metadata: RestoredMetadata = None
+    as_topic: AsTopic = None
+    until: RestoreUntil = ()
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            "--before",
+            metavar="FILE",
+            help="A listing of the tier that --listing-out wrote before the brokers started. Each of its "
+            "objects must still exist.",
+            rich_help_panel=CHECK,
+        ),
+    ] = None
+    listing_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--listing-out",
+            metavar="FILE",
+            help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, "
+            "only the listing is written.",
+            rich_help_panel=CHECK,
+        ),
+    ] = None
+    broker_log: Annotated[
+        Sequence[Path],
+        typer.Option(
+            "--broker-log",
+            metavar="FILE",
+            help="The server.log of a broker since its start, which must not contain a deletion of a "
+            "segment. Repeatable.",
+            rich_help_panel=CHECK,
+        ),
+    ] = ()
+    election_timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--election-timeout",
+            metavar="DURATION",
+            parser=parse_duration_ms,
+            help="Keep consumers at positions in several leader epochs, wait at most this long for you to "
+            "elect "
+            "new leaders of all partitions, and then continue to read. tierctl elects no leader itself. "
+            "The time "
+            f"is written as {DURATION_FORMS}.",
+            rich_help_panel=CHECK,
+        ),
+    ] = None
+    produce: Annotated[
+        str | None,
+        typer.Option(
+            "--produce",
+            metavar="TOPIC",
+            help="Write two records with new producers to each checked partition of TOPIC, one of them in a "
+            "transaction. Consumers of the topic receive these records.",
+            rich_help_panel=CHECK,
+        ),
+    ] = None
     broker_id: int = NOT_A_BROKER_ID
     """Broker id in the events that `rebuild` or `restore` published."""
 

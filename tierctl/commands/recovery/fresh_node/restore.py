@@ -5,6 +5,9 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.apply.materialise.new_folder import remove_left
 from tierctl.apply.outcome import Outcome, Status
@@ -19,6 +22,7 @@ from tierctl.commands.recovery.fresh_node.topics import TopicFinder, read_saved_
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole, RestoredMetadata
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import FormattedNode, ensure_stopped, list_partitions, read_formatted_node
@@ -39,18 +43,61 @@ class RestoreRequest(MutationRequest):
     `log_dir` names the broker's log directories; the metadata topic is created in the first one.
     """
 
-    into: str
-    """The metadata log directory (metadata.log.dir) of a controller; may be one of `log_dir`."""
-    topics_file: str | None = None
-    """The file that `backup-config` wrote; it has ids, partition counts and settings."""
-    deletes_are_denied: bool = False
-    """Assume that the store denies the deletion of objects, instead of checking it."""
-    copy_of_objects: str | None = None
-    """URI or path of a copy of the tier; it must have every object with its size."""
-    publish_later: bool = False
-    """Do not create the metadata topic: `rebuild` publishes its events once the brokers run."""
-    after_hole: bool = False
-    """Whether to leave out the records below the last offset that is missing in the tier."""
+    metadata: RestoredMetadata = None
+    into: Annotated[
+        str,
+        typer.Option(
+            "--into",
+            metavar="DIR",
+            help="Restore the topics, under their old ids, on a node that was formatted and never started. "
+            "DIR is the metadata log directory (metadata.log.dir) of its controller; --log-dir names the log "
+            "directories of its broker. If the server.properties in --config names several controllers, the "
+            "output states which file each of them needs.",
+            rich_help_panel=DECIDE,
+        ),
+    ]
+    topics_file: Annotated[
+        str | None,
+        typer.Option(
+            "--topics-file",
+            metavar="FILE",
+            help="With --into: the YAML file that backup-config wrote, with topic ids, numbers of partitions "
+            "and settings. Settings in --topic-configs take precedence.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    deletes_are_denied: Annotated[
+        bool,
+        typer.Option(
+            "--deletes-are-denied",
+            help="With --into: assume that nobody, brokers included, can delete objects of the tier now. "
+            "Without this option tierctl requires that the bucket has versioning, or that it denies the "
+            "deletion of a test object that tierctl writes.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    copy_of_objects: Annotated[
+        str | None,
+        typer.Option(
+            "--copy-of-objects",
+            metavar="URI",
+            help="With --into: a copy of the tier. tierctl requires that it has every object, with the same "
+            "size.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = None
+    publish_later: Annotated[
+        bool,
+        typer.Option(
+            "--publish-later",
+            help="With --into, from Kafka 3.9 on: do not write the metadata topic. Publish the events with "
+            "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
+    after_hole: RestoreAfterHole = False
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from tierctl.apply.materialise.new_folder import remove_left
 from tierctl.apply.outcome import Outcome, Status
@@ -17,6 +20,7 @@ from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.new_ids.sources import SourceFinder
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole, RestoredMetadata
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped
 from tierctl.model import Uuid
@@ -35,12 +39,28 @@ class NewIdsRequest(MutationRequest):
     directory that has the metadata topic.
     """
 
-    from_id: Sequence[str] = ()
-    """Ids of the lost topics to restore, where the tier has objects of several topics of one name."""
-    assume_enabled: bool = False
-    """Assume that the new topics have remote.storage.enable=true, although no given setting states it."""
-    after_hole: bool = False
-    """Whether to leave out the records below the last offset that is missing in the tier."""
+    metadata: RestoredMetadata = None
+    from_id: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--from-id",
+            metavar="ID",
+            help="With --new-ids: the id of the lost topic, if the tier has objects of several topics with "
+            "its name. Repeatable.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = ()
+    assume_enabled: Annotated[
+        bool,
+        typer.Option(
+            "--assume-enabled",
+            help="With --new-ids: assume remote.storage.enable=true for the new topics if there is no "
+            "--topic-configs.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    after_hole: RestoreAfterHole = False
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""

@@ -14,8 +14,6 @@ from typing import Final
 
 import typer
 
-from tierctl.cli.settings.profiles import DEFAULT_PROFILE
-from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import TierctlError
 from tierctl.files import open_regular
 
@@ -29,27 +27,12 @@ _LINE_BYTES_MAX: Final = 250
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the topics that the last run with this profile read."""
-    settings = ctx.obj
-    profile = settings.profile_in_use if isinstance(settings, RunSettings) else DEFAULT_PROFILE
-    return _fitting(read_topics(profile, os.environ), incomplete)
+    return _fitting(read_topics(ctx.obj.profile_in_use, os.environ), incomplete)
 
 
 def profiles(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the profiles in tierctl.toml whose names no shell expands."""
-    settings = ctx.obj
-    names = settings.profile_names if isinstance(settings, RunSettings) else ()
-    return _fitting(filter(_NAME.fullmatch, names), incomplete)
-
-
-def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the columns of the rows of a command; the words before the last comma stay."""
-    from tierctl.report.tables import ALL
-
-    command = ctx.command_path.partition(" ")[2]
-    before, comma, last = incomplete.rpartition(",")
-    tables = [each for each in ALL if command in re.split(r"[^a-z -]+| --\S+", each.commands)]
-    names = dict.fromkeys(column.name for table in tables for column in table.all)
-    return [f"{before}{comma}{name}" for name in _fitting(names, last)]
+    return _fitting(filter(_NAME.fullmatch, ctx.obj.profile_names), incomplete)
 
 
 def finding_kinds(incomplete: str) -> list[str]:
