@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from tests.bench.metadata_log import Shape
 from tests.bench.process import REPOSITORY
-from tests.bench.rows import IN_MANUAL, IN_README, RIVAL, ROWS, TIERCTL, Row
+from tests.bench.rows import IN_README, RIVAL, ROWS, TIERCTL, Row
 
 BENCH_JSON: Final = Path(__file__).with_name("bench.json")
 README: Final = REPOSITORY / "README.md"
@@ -51,29 +52,38 @@ def machine(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def readme_section(found: dict[str, Any]) -> str:
-    """Return the text between the marks of the README."""
-    rows = [_COLUMNS, ["---"] * len(_COLUMNS), *(_cells(row, found) for row in IN_README)]
-    return "\n\n".join([BEGIN, _head(found), "\n".join(f"| {' | '.join(row)} |" for row in rows), END])
+    """Return the text between the marks of the README: lines of at most 120 columns."""
+    rows = [_COLUMNS[:5], ["---"] * 5]
+    for row in IN_README:
+        work, shape, *cells = _cells(row, found)[:5]
+        if isinstance(row.shape, Shape):
+            shape = f"{row.shape.segments:,}; {row.shape.user_partitions:,}; {row.shape.metadata_partitions}"
+        rows.append([work, shape, *cells])
+    head = (
+        f"{_machine(found)}\nA shape is a number of segments, of user partitions and of metadata partitions."
+    )
+    return "\n\n".join([BEGIN, head, "\n".join(f"| {' | '.join(row)} |" for row in rows), END])
 
 
 def page(found: dict[str, Any], old: str) -> str:
     """Return the source of tierctl-speed(7): the text before its figures in `old`, and the figures."""
     items = []
-    for row in (each for each in IN_MANUAL if each.key in found["rows"]):
+    for row in (each for each in ROWS.values() if each.key in found["rows"]):
         work, *cells = _cells(row, found)
         texts = (f"{name} {cell}" for name, cell in zip(_COLUMNS[1:], cells, strict=True) if cell != "–")
         items.append(f"- **{work}**: {'; '.join(texts)}.")
     before = old.partition("\n## Figures\n")[0].rstrip()
-    return "\n\n".join([before, "## Figures", _head(found), "\n".join(items)]) + "\n"
-
-
-def _head(found: dict[str, Any]) -> str:
-    facts, dates = found["machine"], sorted(row["date"] for row in found["rows"].values())
-    memory = f"{facts['memory_mb'] / 1000:.0f} GB, {facts['system']}, Python {facts['python']}"
-    return (
-        f"Medians on {facts['cores']} cores ({facts['cpu']}), {memory}, {dates[0]} to {dates[-1]}.\n"
+    head = (
+        f"{_machine(found)}\n"
         "The ratio is tierctl's speed relative to the rival's; memory is tierctl's peak and the rival's."
     )
+    return "\n\n".join([before, "## Figures", head, "\n".join(items)]) + "\n"
+
+
+def _machine(found: dict[str, Any]) -> str:
+    facts, dates = found["machine"], sorted(row["date"] for row in found["rows"].values())
+    memory = f"{facts['memory_mb'] / 1000:.0f} GB, {facts['system']}, Python {facts['python']}"
+    return f"Medians on {facts['cores']} cores ({facts['cpu']}), {memory}, {dates[0]} to {dates[-1]}."
 
 
 def _cells(row: Row, found: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files generated from the commands are current, and the README agrees with the commands."""
+"""Files generated from the commands are current, and name every command."""
 
 import re
 import shutil
@@ -16,12 +16,11 @@ from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tests.cli.shell import environment, tierctl
 
 ROOT = Path(__file__).parent.parent.parent
-README = (ROOT / "README.md").read_text()
 
 
 def on_disk(folder: Path) -> dict[Path, str]:
     rooms = (folder / "completions", folder / "man", folder / SCHEMA_FILES)
-    written = [*(path for room in rooms for path in room.iterdir()), folder / "README.md"]
+    written = (path for room in rooms for path in room.iterdir())
     return {path.relative_to(folder): path.read_text() for path in written}
 
 
@@ -66,7 +65,7 @@ def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> 
 
 
 def test_every_command_answers_a_question() -> None:
-    """A new command needs a line in tierctl/cli/questions.toml, the source of the README's table."""
+    """A new command needs a line in tierctl/cli/questions.toml, the source of tierctl-questions(7)."""
     named = {each.command.split()[1] for each in questions("first", "more")}
     assert set(COMMANDS) - named == set()
 

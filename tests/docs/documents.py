@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 from markdown_it import MarkdownIt
 from tierctl.cli.docs.manual_pages import SOURCES, with_lists
-from tierctl.cli.docs.readme import README as README_FILE
 
 _LINE_CONTINUED = re.compile(r" *\\\n\s*")
 
@@ -45,8 +45,24 @@ class Document:
 
     @property
     def commands(self) -> list[Command]:
-        """Return the command lines in its blocks of the language `console`, in their order."""
-        return [each for block in self.blocks("console") for each in self._commands(block)]
+        """Return the command lines in its blocks, in their order.
+
+        Blocks of `console` have prompts and output. Those of `bash` can be pasted; a block of `text` that
+        follows one of them is the output of its last command.
+        """
+        found: list[Command] = []
+        before = ""
+        for fence in (each for each in MarkdownIt().parse(self.text) if each.type == "fence"):
+            match before, fence.info:
+                case _, "console":
+                    found += self._commands(fence.content)
+                case _, "bash":
+                    lines = _LINE_CONTINUED.sub(" ", fence.content).splitlines()
+                    found += [Command(self.name, line, ()) for line in lines if not line.startswith("# ")]
+                case "bash", "text":
+                    found[-1] = replace(found[-1], shown=_output(fence.content.splitlines()))
+            before = fence.info
+        return found
 
     def blocks(self, language: str) -> list[str]:
         """Return the content of each block of code in `language`."""
@@ -89,21 +105,21 @@ class Document:
     def _commands(self, block: str) -> Iterator[Command]:
         for part in re.split(r"^\$ ", _LINE_CONTINUED.sub(" ", block), flags=re.MULTILINE)[1:]:
             line, *shown = part.splitlines()
-            # A line of `...` stands for omitted output, and a comment belongs to the next command.
-            output = (each for each in shown if each not in {"", "..."} and not each.startswith("# "))
-            yield Command(self.name, line, tuple(output))
+            yield Command(self.name, line, _output(shown))
 
 
-_TEXT = README_FILE.read_text()
-_BAD_DAY = re.search(r"^## On a bad day\n.*?(?=^## )", _TEXT, re.MULTILINE | re.DOTALL)
-assert _BAD_DAY is not None
+def _output(shown: list[str]) -> tuple[str, ...]:
+    """Return the lines of output. `...` stands for omitted lines; a comment belongs to the next command."""
+    return tuple(each for each in shown if each not in {"", "..."} and not each.startswith("# "))
 
-README = Document("README.md", _TEXT.replace(_BAD_DAY[0], ""))
-BAD_DAY = Document("README.md, On a bad day", _BAD_DAY[0])
+
+ROOT = Path(__file__).parents[2]
+README = Document("README.md", (ROOT / "README.md").read_text())
+CONTRIBUTING = Document("CONTRIBUTING.md", (ROOT / "CONTRIBUTING.md").read_text())
+_PAGES = {
+    path.stem: Document(path.name, with_lists(path.read_text())) for path in sorted(SOURCES.glob("*.md"))
+}
+BAD_DAY = _PAGES.pop("recovery")
 """The page whose commands run on a lost cluster (tests/live/test_bad_day.py)."""
-DOCUMENTS = (
-    README,
-    *(Document(path.name, with_lists(path.read_text())) for path in sorted(SOURCES.glob("*.md"))),
-)
-CONTRIBUTING = Document("CONTRIBUTING.md", README_FILE.with_name("CONTRIBUTING.md").read_text())
+DOCUMENTS = (README, *_PAGES.values())
 COMMANDS = [command for document in DOCUMENTS for command in document.commands]

@@ -19,10 +19,10 @@ from tests.docs.lines import in_spans
 from tests.wire.metadata.samples import golden
 
 _UNITS = r"[µmn]?s|seconds|[KMG]B|[MG]iB/s|times as|records/s|segments a second"
-_FIGURE = re.compile(rf"(?<![\w.-])\d[\d.,]*(?:×|%| (?:{_UNITS})\b)")
+_FIGURE = re.compile(rf"(?<![\w.-])(?<!--sample )(?<!such as )\d[\d.,]*(?:×|%| (?:{_UNITS})\b)")
 """A number that states a speed, a duration, a size or a ratio, in units of the benchmark.
 
-Limits and values of options have other units: 10 MiB, 24 hours, 90s.
+Limits and values of options have other units: 10 MiB, 24 hours, 90s; `--sample` has a percentage.
 """
 OPTIONS_OF_CONSUMER = {"--formatter", "--formatter-property"}
 _PAGE = re.compile(r"\b(tierctl-[a-z-]+)\((\d)\)")
@@ -71,7 +71,8 @@ def test_options_in_the_text_exist(document: Document) -> None:
 @pytest.mark.parametrize("document", [*DOCUMENTS, CONTRIBUTING], ids=lambda document: document.name)
 def test_blocks_of_code_have_a_language_that_a_test_runs(document: Document) -> None:
     """Blocks of `text` have formulas and stay without command lines."""
-    assert set(document.languages) <= {"console", "python", "sh", "sql", "text", "toml"}
+    own = {"bash"} if document is README else {"console"}
+    assert set(document.languages) <= {"python", "sh", "sql", "text", "toml", *own}
     assert not [block for block in document.blocks("text") if "tierctl " in block]
     assert not document.blocks("sh") or document.name == "completion.md"
 
@@ -86,12 +87,54 @@ def test_the_readme_names_every_page_of_the_manual() -> None:
     assert {page for page, _ in _PAGE.findall(README.text)} >= set(names())
 
 
+def test_the_readme_is_short() -> None:
+    lines = README.text.splitlines()
+    assert len(lines) <= 300
+    assert [line for line in lines if len(line) > 120] == []
+    assert "sql" not in README.languages
+
+
 def test_the_readme_begins_with_the_purpose_three_commands_and_a_picture() -> None:
-    first, second, *_ = README.text.split("\n## ")
-    assert len(re.findall(r"^\$ tierctl ", first, re.MULTILINE)) == 3
+    first, *_ = README.text.split("\n## ")
+    assert "`copy` and `sweep` refuse these topics" in " ".join(first.split())
+    assert len(Document("first", first).commands) == 3
     assert re.findall(r"^!\[[^]]+\]\(([^)]+)\)", first, re.MULTILINE) == [str(PICTURE)]
     assert len(first.splitlines()) <= 30
-    assert second.startswith("Which question, which command\n")
+
+
+def test_every_section_of_the_readme_names_the_extras_of_its_commands() -> None:
+    for section in README.text.split("\n## "):
+        lines = [command.line for command in Document("section", section).commands]
+        named = set(re.findall(r"\b(?:kafka|s3|spark|pipeline)\b", " ".join(_extras(section))))
+        assert {name for line in lines for name in needed(line)} <= named, section.partition("\n")[0]
+
+
+def _extras(section: str) -> list[str]:
+    """Return the texts that name extras."""
+    return re.findall(r"\bextras? ([^:;.)]+)", section)
+
+
+def needed(line: str) -> set[str]:
+    """Return the extras that a command line needs."""
+    marks = {
+        "kafka": ("kafka://", "--bootstrap-server"),
+        "s3": ("s3://",),
+        "spark": ("--engine spark", "submit"),
+        "pipeline": ("--warehouse",),
+    }
+    return {extra for extra, words in marks.items() if any(word in line for word in words)}
+
+
+@pytest.mark.parametrize(
+    ("line", "extras"),
+    [
+        ("tierctl sweep --metadata kafka://broker1:9092 --remote s3://archive/tier", {"kafka", "s3"}),
+        ("tierctl pipeline run --warehouse tables --engine spark", {"pipeline", "spark"}),
+        ("tierctl segments --metadata metadata", set()),
+    ],
+)
+def test_extras_of_command_lines(line: str, extras: set[str]) -> None:
+    assert needed(line) == extras
 
 
 def test_the_formatter_of_the_manual_prints_records() -> None:

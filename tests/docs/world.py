@@ -13,6 +13,8 @@ TOPICS = "".join(
     f"{topic}.remote.storage.enable=true\n{topic}.local.retention.bytes=1\n"
     for topic in ("orders", "payments")
 )
+SERVER = "rlmm.config.remote.log.metadata.topic.num.partitions=5\n"
+"""The captured log directory has no __cluster_metadata-0, which would state the number of partitions."""
 FOLDERS = {
     "/var/lib/kafka/data": "data",
     "s3://archive/tier": "tier-of-data",
@@ -42,6 +44,7 @@ def captured_files(capture: Callable[[str], Path], folder: Path) -> Mapping[str,
     (folder / "new-broker" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
     formatted_node(folder / "new-node")
     (folder / "topics.yaml").write_text(saved_topics(folder / "tier-of-data"))
+    (folder / "server.properties").write_text(SERVER)
     (folder / "topics.properties").write_text(f"{TOPICS}orders.retention.bytes=1000000\n")
     return {name: folder / own for name, own in FOLDERS.items()}
 
@@ -49,8 +52,6 @@ def captured_files(capture: Callable[[str], Path], folder: Path) -> Mapping[str,
 def profile_environment(names: Mapping[str, object], folder: Path) -> dict[str, str]:
     """Write the README's profile with captured data instead of its cluster; return an environment for it."""
     write_profile(README, {**names, "kafka://broker1:9092": folder / "data"}, folder)
-    # The captured log directory has no __cluster_metadata-0, which would state the number of partitions.
-    (folder / "broker.properties").write_text("rlmm.config.remote.log.metadata.topic.num.partitions=5\n")
     return environment(
-        HOME=str(folder), TIERCTL_TOPIC_CONFIGS="topics.properties", TIERCTL_CONFIG="broker.properties"
+        HOME=str(folder), TIERCTL_TOPIC_CONFIGS="topics.properties", TIERCTL_CONFIG="server.properties"
     )

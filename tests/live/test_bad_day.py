@@ -1,4 +1,4 @@
-"""The README's page "On a bad day": its commands and steps run in order on a cluster that was lost."""
+"""tierctl-recovery(7): its commands and steps run in order on a cluster that was lost."""
 
 import re
 import shlex

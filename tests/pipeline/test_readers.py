@@ -26,7 +26,6 @@ S = RemoteLogSegmentState
 DAY_MS, MIB = 86_400_000, 1 << 20
 NOW_MS = int(time.time() * 1000)
 TOMORROW_MS = NOW_MS + DAY_MS
-README = Path(__file__).parents[2] / "README.md"
 QUERIES = re.findall(r"^```sql\n(.*?)^```", (SOURCES / "warehouse.md").read_text(), re.DOTALL | re.MULTILINE)
 BIGGEST, GROWTH, ORPHANS, SMALL, EXPIRING = QUERIES
 
@@ -151,12 +150,6 @@ def answer(
 ) -> Callable[[str], list[Any]]:
     monkeypatch.chdir(folder)
     return lambda query: connection.execute(query).fetchall()
-
-
-def test_the_readme_has_the_same_queries() -> None:
-    shown = re.findall(r"^```sql\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(shown) == 5
-    assert shown == QUERIES
 
 
 def test_biggest_topics(answer: Callable[[str], list[Any]]) -> None:

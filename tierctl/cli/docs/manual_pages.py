@@ -11,6 +11,7 @@ from typing import Final
 from tierctl import __version__
 from tierctl.cli.docs.roff import escaped, from_markdown
 from tierctl.cli.docs.tree import command_tree
+from tierctl.cli.examples import questions
 from tierctl.errors import ExitCode
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
@@ -107,6 +108,12 @@ def _metrics(_: str) -> Iterator[str]:
         yield f"- **{_plain(family.name)}** *{family.kind}{labels}*: {_plain(family.help)}."
 
 
+def _questions(_: str) -> Iterator[str]:
+    """Yield every question of operators with the command that answers it, from questions.toml."""
+    for each in questions("first", "more"):
+        yield f"- **{_plain(each.text)}**: `{each.command}`"
+
+
 def _engines(_: str) -> Iterator[str]:
     """Yield every command with its engines, from the table in `model.engine`."""
     for command, work in WORK_ON_EXECUTORS.items():
@@ -142,6 +149,7 @@ _LISTS: Final[dict[str, Callable[[str], Iterator[str]]]] = {
     "codes": _codes,
     "metrics": _metrics,
     "engines": _engines,
+    "questions": _questions,
     "typed": _typed,
 }
 """The function that generates each list from the words after its name."""

@@ -1,4 +1,4 @@
-"""Write completions/, man/, the schema files, and the README's table of questions.
+"""Write completions/, man/ and the schema files.
 
 `python -m tierctl.cli.docs.write [DIR]`; DIR is the project.
 """
@@ -13,7 +13,6 @@ from typing import Final
 from tierctl.cli.app import GROUPS
 from tierctl.cli.docs import man as docs_man
 from tierctl.cli.docs.picture import picture
-from tierctl.cli.docs.readme import readme
 from tierctl.cli.docs.tree import command_tree
 from tierctl.report.schemas import schemas
 
@@ -35,7 +34,6 @@ def files() -> dict[Path, str]:
         | pages
         | described
         | {
-            Path("README.md"): readme(),
             PICTURE: picture(_names()),
         }
     )
