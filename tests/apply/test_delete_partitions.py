@@ -136,8 +136,8 @@ def test_a_kept_plan_needs_evidence_too(tiered: World, tierctl: Tierctl, tmp_pat
         (("--mark",), 2),
         (("--mark", "--topic", "nobody"), 10),
         (("--mark", "--topic-id", OTHER_ID), 10),
-        (("--mark", "--topic", "bills", "--interval", "5", "--apply"), 2),
-        (("--interval", "5"), 2),
+        (("--mark", "--topic", "bills", "--interval", "5ms", "--apply"), 2),
+        (("--interval", "5ms"), 2),
     ],
 )
 def test_delete_refuses(more: tuple[str, ...], code: int, tiered: World, tierctl: Tierctl) -> None:
@@ -182,7 +182,7 @@ def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
 def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:
     with opened(tiered) as manager:
         mark(manager)
-    command = [*map(str, delete(tiered, "--interval", 50, "--apply"))]
+    command = [*map(str, delete(tiered, "--interval", "50ms", "--apply"))]
     out = tmp_path / "out"
     with out.open("wb") as stream:
         remover = subprocess.Popen([sys.executable, "-m", "tierctl", *command], stdout=stream, stderr=stream)
@@ -202,10 +202,10 @@ def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: P
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--interval"], ["--interval=3600000"]),
-        (["--interval", "--apply"], ["--interval=3600000", "--apply"]),
-        (["--interval", "50", "--apply"], ["--interval", "50", "--apply"]),
-        (["--interval=50"], ["--interval=50"]),
+        (["--interval"], ["--interval=1h"]),
+        (["--interval", "--apply"], ["--interval=1h", "--apply"]),
+        (["--interval", "50ms", "--apply"], ["--interval", "50ms", "--apply"]),
+        (["--interval=50ms"], ["--interval=50ms"]),
         (["--apply"], ["--apply"]),
     ],
 )

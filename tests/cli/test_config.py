@@ -153,7 +153,7 @@ def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None
         ("no-header = {a = 1}", "wrong_value", "command line"),
         ("[profils.x]", "unknown_setting", "'profiles'"),
         ("[profiles.staging]\n", "duplicate", "remove"),
-        ('max_records = 1\n"max-records" = 2', "duplicate", "remove"),
+        ('no_header = true\n"no-header" = true', "duplicate", "remove"),
     ],
 )
 def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(

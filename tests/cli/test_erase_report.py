@@ -134,7 +134,7 @@ def test_what_was_not_searched_is_no_success(capture: Capture, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "words",
-    [("--offset", "3"), ("--isolation", "read_committed"), ("--max-records", "1"), ("--index", "offset")],
+    [("--offset", "3"), ("--isolation", "read_committed"), ("--limit", "1"), ("--index", "offset")],
 )
 def test_it_searches_every_record(capture: Capture, words: tuple[str, ...]) -> None:
     metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])

@@ -97,7 +97,7 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
     ("options", "offsets"),
     [
         (("--offset", "700"), [("tier", 600)]),
-        (("--segment", "2uQvpFARRDyAGaqTdZtf4w"), [("tier", 600)]),
+        (("--segment-id", "2uQvpFARRDyAGaqTdZtf4w"), [("tier", 600)]),
         (("--offset", "3499"), [("local", 3000)]),
         (("--time", "0"), [("tier", 0), ("local", 3000)]),
     ],
@@ -113,7 +113,11 @@ def test_one_segment(options: tuple[str, ...], offsets: list[tuple[str, int]], c
     [
         (("oders", "0"), ExitCode.NOT_FOUND, "orders"),
         (("orders", "9"), ExitCode.NOT_FOUND, "0-2"),
-        (("orders", "0", "--segment", "none"), ExitCode.NOT_FOUND, "no segment of the partition has id none"),
+        (
+            ("orders", "0", "--segment-id", "none"),
+            ExitCode.NOT_FOUND,
+            "no segment of the partition has id none",
+        ),
         (("orders", "0", "--offset", "99999"), ExitCode.NOT_FOUND, "no segment of the partition has offset"),
         (("orders", "0", "--offset", "1", "--time", "0"), ExitCode.USAGE, "give one of them"),
     ],

@@ -64,7 +64,7 @@ def test_without_a_topic_every_record_of_every_remote_segment(
 
 
 def test_rows_are_sorted_and_limited(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    where = [*cluster, "--topic", "orders", "--partition", "0", "--max-records", "9"]
+    where = [*cluster, "--topic", "orders", "--partition", "0", "--limit", "9"]
     assert run(where) == 0
     offsets = [row["offset"] for row in lines(capsys)]
     assert run([*where, "--sort", "-offset", "--limit", "4"]) == 0
@@ -72,7 +72,7 @@ def test_rows_are_sorted_and_limited(cluster: list[str], capsys: pytest.CaptureF
 
 
 def test_a_record_is_an_obvious_object(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*cluster, "--topic", "orders", "--partition", "0", "--max-records", "1"]) == 0
+    assert run([*cluster, "--topic", "orders", "--partition", "0", "--limit", "1"]) == 0
     (record,) = lines(capsys)
     assert tuple(record) == RECORDS.names
     assert (record["topic"], record["partition"], record["offset"]) == ("orders", 0, 0)
@@ -86,7 +86,7 @@ def test_a_record_is_an_obvious_object(cluster: list[str], capsys: pytest.Captur
 def test_every_format_has_every_record(
     cluster: list[str], capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
-    args = [*cluster, "--topic", "clicks", "--partition", "1", "--offset", "2500", "--until-offset", "2510"]
+    args = [*cluster, "--topic", "clicks", "--partition", "1", "--offset", "2500", "--until", "2510"]
     assert run([*args, "-o", output]) == 0
     out = capsys.readouterr().out
     if output == "json":
@@ -134,7 +134,7 @@ NAMED = {"earliest": 0, "earliest-local": 1444, "latest-tiered": 1443, "latest":
 
 @pytest.mark.parametrize("name", NAMED)
 def test_named_offsets(unclean: list[str], capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert run([*unclean, "--topic", "payouts", "--offset", name, "--max-records", "1"]) == 0
+    assert run([*unclean, "--topic", "payouts", "--offset", name, "--limit", "1"]) == 0
     assert [r["offset"] for r in lines(capsys)] == ([] if NAMED[name] is None else [NAMED[name]])
 
 
@@ -295,11 +295,11 @@ def test_a_second_run_reads_indexes_from_the_state_directory(
     shutil.copytree(root / "before-remote", tmp_path / "remote")
     args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
     args += [f"--state-dir={tmp_path / 'state'}", "--topic", "orders", "--partition", "2", "--offset", "1000"]
-    assert run([*args, "--max-records", "2"]) == 0
+    assert run([*args, "--limit", "2"]) == 0
     first = capsys.readouterr().out
     for index in (tmp_path / "remote").rglob("*.index"):
         index.write_bytes(b"\x00")
-    assert run([*args, "--max-records", "2"]) == 0
+    assert run([*args, "--limit", "2"]) == 0
     assert capsys.readouterr().out == first
 
 

@@ -61,7 +61,7 @@ def changed(file: Path, what: str, mode: int | None, owner: tuple[int, int] | No
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "shared"
     made.mkdir(mode=0o755)
-    (made / "tierctl.toml").write_text('[profiles.default]\nmax-messages = 1\nmetadata = "/planted"\n')
+    (made / "tierctl.toml").write_text('[profiles.default]\nlimit = 1\nmetadata = "/planted"\n')
     (made / "tierctl.toml").chmod(0o644)
     return made
 

@@ -229,7 +229,7 @@ FILTERS = [
     (["--state", "delete_segment_started"], lambda row: row["state"] == "DELETE_SEGMENT_STARTED"),
     (["--type", "RemoteLogSegmentMetadata"], lambda row: row["type"] == "RemoteLogSegmentMetadata"),
     (["--metadata-partition", "0"], lambda row: row["metadata_partition"] == 0),
-    (["--from-offset", "5", "--to-offset", "7"], lambda row: 5 <= row["metadata_offset"] <= 7),
+    (["--from-offset", "5", "--until", "8"], lambda row: 5 <= row["metadata_offset"] <= 7),
     (
         ["--from-time", "1795257001894", "--to-time", "2026-11-21T10:31:01.186Z"],
         lambda row: 1795257001894 <= row["event_timestamp_ms"] <= 1795257061186,
@@ -271,11 +271,9 @@ def test_a_topic_that_no_record_names_is_not_found(after: Path, tmp_path: Path) 
         assert ran.code == 10, ran.err
         assert 'unknown topic "oders"' in ran.err
         assert all(json.loads(line)["topic"] == "orders" for line in ran.lines)
-    for part in (["--from-offset", "3"], ["--to-offset", "3"], ["--metadata-partition", "0"]):
+    for part in (["--from-offset", "3"], ["--until", "4"], ["--metadata-partition", "0"]):
         assert rows("--metadata", after, "--topic", "nobody", *part) == []
-    assert (
-        len(rows("--metadata", after, "--topic", "orders", "--topic", "nobody", "--max-messages", "1")) == 1
-    )
+    assert len(rows("--metadata", after, "--topic", "orders", "--topic", "nobody", "--limit", "1")) == 1
 
 
 def test_by_time_across_partitions(after: Path) -> None:
@@ -305,9 +303,9 @@ def test_rows_are_sorted_and_limited(after: Path) -> None:
     assert tierctl("format", "--metadata", str(after), "--limit", "3").code == 2
 
 
-def test_max_messages(after: Path) -> None:
-    assert rows("--metadata", after, "--max-messages", 5) == rows("--metadata", after)[:5]
-    assert len(rows("--metadata", after, "--max-messages", 5000)) == 118
+def test_limit(after: Path) -> None:
+    assert rows("--metadata", after, "--limit", 5) == rows("--metadata", after)[:5]
+    assert len(rows("--metadata", after, "--limit", 5000)) == 118
 
 
 def test_console_consumer_properties_are_flags_too(after: Path) -> None:
@@ -352,13 +350,13 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
         "--metadata",
         folder,
         "--follow",
-        "--poll-interval-ms",
+        "--interval",
         "20",
         "--metadata-partition",
         "4",
     ]
     with subprocess.Popen(
-        [sys.executable, "-m", "tierctl", *args, "--max-messages", "10"],
+        [sys.executable, "-m", "tierctl", *args, "--limit", "10"],
         stdout=subprocess.PIPE,
         env=environment(),
         text=True,

@@ -102,7 +102,7 @@ def test_many_values_come_whole_through_a_pipe() -> None:
 
 
 def test_max_messages_ends_it_though_the_pipe_stays_open() -> None:
-    with format_of("--input", "framed", "--max-messages", "2") as process:
+    with format_of("--input", "framed", "--limit", "2") as process:
         send(process, b"".join(map(frame, values()[:5])))
         assert len(lines(process, 2)) == 2
         assert process.wait(timeout=WAIT_S) == 0

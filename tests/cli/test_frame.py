@@ -126,14 +126,14 @@ def test_settings_come_from_command_line_environment_and_profile(metadata: Path,
     file = tmp_path / "tierctl.toml"
     file.write_text(
         'profile = "one"\n'
-        f'[profiles.one]\nmetadata = "{metadata.as_uri()}"\nmax-messages = 3\n'
-        f'[profiles.two]\nmetadata = "{metadata}"\nmax_messages = 5\ntopic = ["orders", "clicks"]\n'
+        f'[profiles.one]\nmetadata = "{metadata.as_uri()}"\nlimit = 3\n'
+        f'[profiles.two]\nmetadata = "{metadata}"\nlimit = 5\ntopic = ["orders", "clicks"]\n'
     )
-    env = environment(TIERCTL_MAX_MESSAGES="7")
+    env = environment(TIERCTL_LIMIT="7")
     assert count(cwd=tmp_path) == 3
     assert count("--profile", "two", cwd=tmp_path) == 5
     assert count("--profile", "two", cwd=tmp_path, env=env) == 7
-    assert count("--max-messages", 9, cwd=tmp_path, env=env) == 9
+    assert count("--limit", 9, cwd=tmp_path, env=env) == 9
     assert count("--config-file", file) == 3
     assert count(env=environment(TIERCTL_CONFIG_FILE=str(file), TIERCTL_PROFILE="two")) == 5
     rows = tierctl("--profile", "two", "format", "--style", "json", cwd=tmp_path).lines
@@ -143,7 +143,7 @@ def test_settings_come_from_command_line_environment_and_profile(metadata: Path,
 def test_the_home_folder_has_settings_too(metadata: Path, tmp_path: Path) -> None:
     folder = tmp_path / "home" / ".config" / "tierctl"
     folder.mkdir(parents=True)
-    (folder / "tierctl.toml").write_text(f'[profiles.default]\nmetadata = "{metadata}"\nmax-messages = 2\n')
+    (folder / "tierctl.toml").write_text(f'[profiles.default]\nmetadata = "{metadata}"\nlimit = 2\n')
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert count(cwd=elsewhere, env=environment(HOME=str(tmp_path / "home"))) == 2

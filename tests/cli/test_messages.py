@@ -44,7 +44,7 @@ def tier(capture: Capture) -> list[str]:
             "sweep --log-start-offset orders-0=1800 --plan-out {tmp}/plan.json",
             r"sweep: a plan, .*; next: tierctl apply {tmp}/plan.json",
         ),
-        ("fetch --topic payments --max-records 3", r"fetch: 3 records of 1 topic"),
+        ("fetch --topic payments --limit 3", r"fetch: 3 records of 1 topic"),
         ("delete", r"delete: nothing to do"),
         ("status", r"status: 5 topics, 32\.6 MiB; no problems \("),
         ("report", r"report: 5 topics: 32\.6 MiB tier; no segments to expire; no problems \("),

@@ -32,7 +32,7 @@ READING: tuple[tuple[str, ...], ...] = (
     ("segments", "--check", "--remote", REMOTE, "--output", "json"),
     ("format", "--style", "json"),
     ("format", "--order", "time", "--from-offset", "3", "--metadata-partition", "2"),
-    ("fetch", "--remote", REMOTE, "--topic", "clicks", "--partition", "0", "--max-records", "5"),
+    ("fetch", "--remote", REMOTE, "--topic", "clicks", "--partition", "0", "--limit", "5"),
     ("verify", "--remote", "{remote_before}", "--output", "json"),
     ("sweep", "--remote", REMOTE, "--output", "json", "--now", "0"),
     ("delete", "--remote", REMOTE, "--topic", "clicks", "--partition", "0", "--output", "json"),

@@ -24,7 +24,7 @@ BASES = {
     "segments": (METADATA, TIER, "--sizes"),
     "verify": ALL,
     "format": (METADATA,),
-    "fetch": (METADATA, TIER, "--topic=orders", "--max-records=1"),
+    "fetch": (METADATA, TIER, "--topic=orders", "--limit=1"),
     "copy": ALL,
     "sweep": ALL,
     "delete": (METADATA, TIER),
@@ -84,11 +84,11 @@ NO_NAMES = frozenset(
         # Files and folders that the command creates if they do not exist.
         *("state_dir", "plan_out", "out", "html", "metrics_file", "log_file", "submit_dir", "warehouse"),
         # Conditions on the records that are printed; other records of the topic are none the worse.
-        *("segment_id", "offset", "types", "states", "from_offset", "to_offset", "properties", "sep", "vs"),
+        *("segment_id", "offset", "types", "states", "from_offset", "until", "properties", "sep", "vs"),
         # Numbers with units, and times.
         *("now_ms", "time_ms", "from_time_ms", "to_time_ms", "interval", "interval_s", "max_age_ms"),
         *("orphan_age_ms", "throttle_copy", "throttle_fetch", "budget_bytes", "sample_percent"),
-        *("watch", "lock_timeout", "poll_interval_ms", "timeout_ms", "executor_memory", "driver_memory"),
+        *("watch", "lock_timeout", "interval_ms", "executor_memory", "driver_memory"),
         # Used by the copy from another tier, a cluster or Spark only; a wrong one fails there.
         *("to_metadata", "to_command_config", "bootstrap_server", "spark_conf", "python_archive"),
         *("container_image", "formatter_jar"),

@@ -23,7 +23,7 @@ READING: dict[str, Sequence[str]] = {
     "sweep": ("sweep", METADATA, REMOTE, LOGS, "--topic-configs={root}/topics.properties"),
     "copy": ("copy", METADATA, REMOTE, LOGS),
     "rebuild": ("rebuild", METADATA, REMOTE, LOGS),
-    "fetch": ("fetch", METADATA, REMOTE, LOGS, "--topic=orders", "--partition=0", "--max-records=1"),
+    "fetch": ("fetch", METADATA, REMOTE, LOGS, "--topic=orders", "--partition=0", "--limit=1"),
     "doctor": ("doctor", METADATA, REMOTE, LOGS),
 }
 FOUND = (

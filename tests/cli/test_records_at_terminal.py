@@ -41,15 +41,15 @@ def at_terminal(args: list[str]) -> list[str]:
     ("command", "headings"),
     [
         (
-            "fetch --topic clicks --partition 0 --max-records 3",
+            "fetch --topic clicks --partition 0 --limit 3",
             ["topic", "partition", "offset", "time"],
         ),
-        ("fetch --topic clicks --max-records 3 --columns offset,value", ["offset", "value"]),
-        ("format --max-messages 3", ["metadata_offset", "topic", "partition", "start", "end", "state"]),
-        ("format --max-messages 3 --style kafka", None),
-        ("format --max-messages 3 --print-partition", None),
-        ("format --max-messages 3 --sep ;", None),
-        ("fetch --topic clicks --max-records 3 --output jsonl", None),
+        ("fetch --topic clicks --limit 3 --columns offset,value", ["offset", "value"]),
+        ("format --limit 3", ["metadata_offset", "topic", "partition", "start", "end", "state"]),
+        ("format --limit 3 --style kafka", None),
+        ("format --limit 3 --print-partition", None),
+        ("format --limit 3 --sep ;", None),
+        ("fetch --topic clicks --limit 3 --output jsonl", None),
     ],
 )
 def test_the_default_at_a_terminal(

@@ -61,7 +61,7 @@ READ: list[Line] = [
     ("doctor", f"doctor {TIER} --log-dir {{root}}/before --state-dir {{tmp}}/state", "checks"),
     ("restore", "restore --check --metadata {root}/before --remote {root}/before-remote", "restore-checks"),
     ("format", "format --metadata {root}/after", "events"),
-    ("fetch", f"fetch {TIER} --max-records 5", "records"),
+    ("fetch", f"fetch {TIER} --limit 5", "records"),
     ("fetch", f"fetch {TIER} --erase-report 1", "key-occurrences"),
     ("cache show", "cache show --state-dir {tmp}/state", "cache-entries"),
     ("cache show", "cache show {tmp}/torn.rlmcache {tmp}/empty.rlmcache", "cache-entries"),

@@ -221,7 +221,7 @@ def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -
     # The clock of the module is replaced, because other threads of this process sleep, too.
     monkeypatch.setattr(status, "time", SimpleNamespace(sleep=sleep))
     root = capture("tiered-cluster") / "before"
-    ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7")
+    ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7s")
     assert waits == [7, 7]
     assert ran.out.count("topic_id") == 2
     assert ran.code == 130

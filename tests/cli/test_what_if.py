@@ -168,7 +168,7 @@ def test_a_wrong_price_is_refused(option: str, price: str, where: tuple[object, 
         ("--what-if", "orders.retention.ms=1d", "--html", "x.html"),
         ("--what-if", "orders.retention.ms=1d", "--show", "sizes"),
         ("--price-per-gb-month", "1"),
-        ("--tables", "tables"),
+        ("--warehouse", "warehouse"),
         ("--show", "groups"),
         ("--show", "changes"),
     ],
@@ -178,7 +178,7 @@ def test_options_that_exclude_each_other(words: tuple[str, ...], where: tuple[ob
 
 
 def test_a_place_without_tables(tmp_path: Path) -> None:
-    ran = tierctl("report", "--what-if", "a.retention.ms=1d", "--tables", tmp_path / "none")
+    ran = tierctl("report", "--what-if", "a.retention.ms=1d", "--warehouse", tmp_path / "none")
     assert ran.code == ExitCode.NOT_FOUND
     assert "tierctl pipeline run --warehouse" in ran.err
     assert not (tmp_path / "none").exists()

@@ -71,8 +71,8 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         "explain orders 0 {topic} --log-dir {metadata} --topic-configs {folder}/configs",
     ),
     "records": (
-        lambda w: c.fetch(c.FetchRequest(metadata=w.metadata, remote=w.remote, max_records=5)),
-        "fetch --metadata {metadata} --remote {remote} --max-records 5",
+        lambda w: c.fetch(c.FetchRequest(metadata=w.metadata, remote=w.remote, limit=5)),
+        "fetch --metadata {metadata} --remote {remote} --limit 5",
     ),
     "cache-entries": (
         lambda w: c.show_cache(c.CacheRequest(state_dir=w.state)),
@@ -205,7 +205,7 @@ def test_a_commit_of_the_pipeline(where: Where) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_records_that_executors_render(where: Where) -> None:
-    request = c.FetchRequest(metadata=where.metadata, remote=where.remote, topic=["payments"], max_records=9)
+    request = c.FetchRequest(metadata=where.metadata, remote=where.remote, topic=["payments"], limit=9)
     spark = replace(request, engine=EngineName.SPARK, master="local[2]")
     here, there = c.fetch(request), c.fetch(spark)
     assert isinstance(here, TableResult)

@@ -267,7 +267,7 @@ def test_a_state_directory_that_came_too_late_stays_incomplete(root: Path, tmp_p
 def test_records_of_a_complete_partition_are_served(root: Path) -> None:
     for topic, expected in (("orders", ExitCode.CORRUPT), ("whole", ExitCode.OK)):
         request = commands.FetchRequest(
-            **request_at(root, "cut", "log_dir", "remote"), topic=[topic], partition=[0], max_records=3
+            **request_at(root, "cut", "log_dir", "remote"), topic=[topic], partition=[0], limit=3
         )
         rows = commands.fetch(request)
         assert isinstance(rows, commands.RecordRows)

@@ -65,9 +65,7 @@ def test_flags_mean_what_they_mean_there(flags: Sequence[str], filled: Filled, j
 
 def test_timeout_ms_ends_what_follows_too(filled: Filled) -> None:
     start_s = time.monotonic()
-    ran = consume(
-        filled, "--partition", 1, "--from-beginning", "--timeout-ms", 700, "--poll-interval-ms", 100
-    )
+    ran = consume(filled, "--partition", 1, "--from-beginning", "--timeout-ms", 700, "--interval", "100ms")
     assert ran.code == 7
     assert len(ran.lines) >= len(filled.partitions[1])
     assert time.monotonic() - start_s < 20
@@ -78,7 +76,7 @@ def test_what_is_written_is_printed_as_it_comes(filled: Filled) -> None:
     value = golden("kafka")[0]
     command = [sys.executable, "-m", "tierctl", "format", "--bootstrap-server", filled.broker.bootstrap]
     with subprocess.Popen(
-        [*command, "--poll-interval-ms", "100", "--max-messages", "1", "--style", "json"],
+        [*command, "--interval", "100ms", "--max-messages", "1", "--style", "json"],
         stdout=subprocess.PIPE,
         env=environment(),
     ) as process:

@@ -67,7 +67,7 @@ STEPS = (
         title="format: the metadata topic as text",
         text="metadata/ holds __remote_log_metadata as a Kafka log. This is what Kafka's own formatter "
         "would print of it; --style kip and --style json are two others.",
-        command="tierctl format --metadata metadata --topic ledger --max-messages 2",
+        command="tierctl format --metadata metadata --topic ledger --limit 2",
     ),
     Step(
         title="sweep: what retention would delete",
@@ -105,7 +105,7 @@ STEPS = (
         text="read_committed leaves out what aborted transactions wrote, by the transaction indexes in the "
         "tier. The values are shown as their SHA-256.",
         command=f"tierctl fetch {PLACES} --log-dir broker --topic ledger --isolation read_committed "
-        "--offset 695 --max-records 4 --binary sha256 --output csv",
+        "--offset 695 --limit 4 --binary sha256 --output csv",
     ),
 )
 

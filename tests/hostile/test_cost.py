@@ -84,7 +84,7 @@ def test_a_bad_batch_is_reported_and_the_next_ones_are_read(tmp_path: Path, name
     bad = list(DAMAGED[name]())
     log = joined([*bad, plain_batch(len(bad), b"a", b"b", b"c", b"d")])
     world.segment(0, log, end_offset=len(bad) + 3)
-    cost = measured(tmp_path, "fetch", *world.where, "--max-records", "3", "-o", output)
+    cost = measured(tmp_path, "fetch", *world.where, "--limit", "3", "-o", output)
     assert_cheap(cost)
     rows = json.loads(cost.out) if output == "json" else cost.rows
     assert [row["value"] for row in rows] == ["a", "b", "c"]
@@ -95,7 +95,7 @@ def test_a_bad_batch_is_reported_and_the_next_ones_are_read(tmp_path: Path, name
 def test_three_records_decode_three(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.segment(0, joined(list(_values())), end_offset=99)
-    cost = measured(tmp_path, "fetch", *world.where, "--max-records", "3", "--binary", "sha256")
+    cost = measured(tmp_path, "fetch", *world.where, "--limit", "3", "--binary", "sha256")
     assert_cheap(cost)
     assert [row["offset"] for row in cost.rows] == [0, 1, 2]
 

@@ -116,7 +116,7 @@ def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> No
     after_ms = 0 if broker.release.number < (4, 3) else 1
     assert first_ms == expected[0]["max_timestamp_ms"] + RETENTION_MS + after_ms
     for now_ms, action in ((first_ms - 1, "none"), (first_ms, "delete")):
-        one = explained(broker, expiring, "--now", now_ms, "--segment", expected[0]["segment_id"])
+        one = explained(broker, expiring, "--now", now_ms, "--segment-id", expected[0]["segment_id"])
         assert [row["next_action"] for row in one] == [action]
 
     ids = {row["segment_id"] for row in expected}

@@ -21,7 +21,7 @@ WAIT_S = 120
 @contextmanager
 def following(topic: Path, warehouse: Path, log: Path, *how: str) -> Iterator["Follower"]:
     """Return a process that follows; it is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "tierctl", "pipeline", "run", "--follow", "--interval-s", "1", *how]
+    command = [sys.executable, "-m", "tierctl", "pipeline", "run", "--follow", "--interval", "1s", *how]
     command += ["--metadata", str(topic), "--warehouse", str(warehouse), "--now", str(10**13)]
     with log.open("wb") as stderr:
         process = subprocess.Popen(

@@ -148,7 +148,7 @@ def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
             "-o",
             "json",
         )
-        ran = run(*asked, "--tables", tables)
+        ran = run(*asked, "--warehouse", tables)
         of_topic = tierctl(*asked, *metadata)
         assert (ran.out, ran.code) == (of_topic.out, of_topic.code)
         assert len(ran.json) == 6

@@ -29,6 +29,7 @@ from tierctl.cli.options import (
     Yes,
     with_options,
 )
+from tierctl.model.times import duration_text
 from tierctl.report import tables
 from tierctl.report.plans import check_view
 
@@ -45,7 +46,8 @@ def with_default_interval(args: Sequence[str]) -> list[str]:
     completed = []
     for at, arg in enumerate(args):
         has_value = at + 1 < len(args) and args[at + 1].lstrip("-P")[:1].isdigit()
-        completed.append(f"{arg}={REMOVER_INTERVAL_MS}" if arg == "--interval" and not has_value else arg)
+        is_bare = arg == "--interval" and not has_value
+        completed.append(f"{arg}={duration_text(REMOVER_INTERVAL_MS)}" if is_bare else arg)
     return completed
 
 

@@ -51,6 +51,10 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
         printer = Printer.of(ctx, tables.INDEXES[request.index.value], request.output)
     if request.erase_report:
         printer = Printer.of(ctx, KEY_OCCURRENCES, request.output or OutputFormat.TABLE)
+    if printer.view.sort:
+        request = replace(request, limit=None)  # All records are read, and the first rows are printed.
+    else:
+        printer.view = replace(printer.view, limit=None)
     if request.output is OutputFormat.CSV and not printer.view.is_plain:
         # Executors render csv only with all columns. For other columns they render jsonl, and the driver
         # makes the csv.

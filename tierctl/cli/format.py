@@ -82,9 +82,12 @@ def format_(
     if request.output is None and sys.stdout.isatty() and not request.is_live and not _is_about_text(request):
         request = replace(request, output=OutputFormat.TABLE)
     printer = None if request.output is None else Printer.of(ctx, EVENTS, request.output)
-    if printer is None and not view_of(ctx).is_plain:
-        raise UsageError("--columns, --sort, --limit and --no-header are for rows", hint="add --output")
-    if request.follow and view_of(ctx).sort:
+    view = view_of(ctx)
+    if printer is None and not replace(view, limit=None).is_plain:
+        raise UsageError("--columns, --sort and --no-header are for rows", hint="add --output")
+    if view.sort:
+        request = replace(request, limit=None)  # All records are read, and the first rows are printed.
+    if request.follow and view.sort:
         raise UsageError("--sort and --follow exclude each other", hint="rows that have no end have no order")
     with commands.format_records(request, console_of(ctx, prints_meanwhile=True)) as pages:
         if printer is None:

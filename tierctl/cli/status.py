@@ -18,7 +18,7 @@ from tierctl.cli.options import (
     with_options,
 )
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
+from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.report import tables
 from tierctl.report.summary import counted
 from tierctl.report.view import SHOW
@@ -55,7 +55,7 @@ Watch = Annotated[
         metavar="DURATION",
         parser=parse_duration_s,
         min=0.1,
-        help=f"Repeat the output at this interval until interrupted: {DURATION_FORMS_S}.",
+        help=f"Repeat the output at this interval until interrupted: {DURATION_FORMS}.",
         rich_help_panel=SHOW,
     ),
 ]

@@ -14,7 +14,7 @@ from tierctl.commands.insight.erasure import KeyOccurrences, erase_report
 from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import TIME_FORMS, OutputFormat
+from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
 from tierctl.commands.streams import RowLines, Stream
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
@@ -62,15 +62,16 @@ class FetchRequest(Request):
             rich_help_panel=_RECORDS,
         ),
     ] = EARLIEST
-    until_offset: Annotated[
+    until: Annotated[
         int | None,
         typer.Option(
-            "--until-offset",
+            "--until",
             metavar="N",
             min=0,
             help="End before this offset.",
             rich_help_panel=_RECORDS,
         ),
+        TYPED_ONLY,
     ] = None
     from_time_ms: Annotated[
         int | None,
@@ -92,10 +93,14 @@ class FetchRequest(Request):
             rich_help_panel=_RECORDS,
         ),
     ] = None
-    max_records: Annotated[
+    limit: Annotated[
         int | None,
         typer.Option(
-            "--max-records", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_RECORDS
+            "--limit",
+            metavar="N",
+            min=1,
+            help="Stop after N records; with --sort, print the first N rows.",
+            rich_help_panel=_RECORDS,
         ),
     ] = None
     isolation: Annotated[
@@ -282,7 +287,7 @@ def _require_consistent(request: FetchRequest) -> None:
 def _chooses_records(request: FetchRequest) -> bool:
     """Return whether options select some of the records, or objects instead of records."""
     chosen = (
-        *(request.until_offset, request.from_time_ms, request.to_time_ms, request.max_records),
+        *(request.until, request.from_time_ms, request.to_time_ms, request.limit),
         *(request.raw_segment, request.index, request.auxiliary_state),
     )
     is_committed = request.isolation is IsolationLevel.READ_COMMITTED
@@ -322,7 +327,7 @@ def _range(
         log,
         PartitionReader(log, resources.indexes, report, isolation=request.isolation),
         offset=request.offset,
-        until_offset=request.until_offset,
+        until_offset=request.until,
         from_time_ms=request.from_time_ms,
         to_time_ms=request.to_time_ms,
     )
@@ -356,13 +361,13 @@ def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[
             resources.progress.note(found.note)
 
     with resources, ExitStack() as opened:
-        yield from islice(rows(opened), request.max_records)
+        yield from islice(rows(opened), request.limit)
     return resources.problems.exit_code_of(has_read=refusals.has_records)
 
 
 def _offset_count(request: FetchRequest, partitions: Iterable[ReadablePartition]) -> int | None:
     """Return the number of offsets to read; None if the request has bounds, which are resolved later."""
-    bounds = (request.until_offset, request.from_time_ms, request.to_time_ms, request.max_records)
+    bounds = (request.until, request.from_time_ms, request.to_time_ms, request.limit)
     is_bounded = request.offset != EARLIEST or any(bound is not None for bound in bounds)
     return None if is_bounded else sum(partition.offset_count for partition in partitions)
 
@@ -383,7 +388,7 @@ def _record_texts(
             binary=str(request.binary),
         )
         steps = _print_steps(resources, request)
-        for found in printed(resources.executors, text_format, steps, rows_max=request.max_records):
+        for found in printed(resources.executors, text_format, steps, rows_max=request.limit):
             for problem in found.problems:
                 resources.problems.report(problem)
             if found.text:

@@ -15,7 +15,7 @@ import typer
 from tierctl.commands import completion
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import TIME_FORMS, OutputFormat
+from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
 from tierctl.commands.streams import RowLines
 from tierctl.console_consumer import JAR
 from tierctl.errors import ExitCode, NotFoundError, UsageError
@@ -125,11 +125,12 @@ class FormatRequest(Request):
             "--follow", "-f", help="Continue with new records until stopped.", rich_help_panel=_INPUT
         ),
     ] = False
-    poll_interval_ms: Annotated[
+    interval_ms: Annotated[
         int,
         typer.Option(
-            "--poll-interval-ms",
+            "--interval",
             metavar="DURATION",
+            show_default="1s",
             parser=parse_duration_ms,
             min=10,
             max=60_000,
@@ -137,10 +138,16 @@ class FormatRequest(Request):
             rich_help_panel=_INPUT,
         ),
     ] = 1000
-    max_messages: Annotated[
+    limit: Annotated[
         int | None,
         typer.Option(
-            "--max-messages", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_INPUT
+            "--limit",
+            "--max-messages",
+            metavar="N",
+            min=1,
+            help="Stop after N records; with --sort, print the first N rows. Kafka's console consumer calls "
+            "it --max-messages.",
+            rich_help_panel=_INPUT,
         ),
     ] = None
     from_beginning: Annotated[
@@ -160,9 +167,9 @@ class FormatRequest(Request):
         int | None,
         typer.Option(
             "--timeout-ms",
-            metavar="DURATION",
-            parser=parse_duration_ms,
-            help=f"Stop if no new record arrives for this time: {DURATION_FORMS}.",
+            metavar="MS",
+            min=0,
+            help="Stop if no new record arrives for this number of milliseconds.",
             rich_help_panel=_CONSUMER,
         ),
     ] = None
@@ -306,15 +313,16 @@ class FormatRequest(Request):
             rich_help_panel=_FILTER,
         ),
     ] = None
-    to_offset: Annotated[
+    until: Annotated[
         int | None,
         typer.Option(
-            "--to-offset",
+            "--until",
             metavar="N",
             min=0,
-            help="End after this metadata offset.",
+            help="End before this metadata offset.",
             rich_help_panel=_FILTER,
         ),
+        TYPED_ONLY,
     ] = None
 
     @property
@@ -325,7 +333,7 @@ class FormatRequest(Request):
     @property
     def reads_all(self) -> bool:
         """Whether the source is read completely, so that all its user partitions are known at the end."""
-        bounds = (self.from_offset, self.to_offset, self.bootstrap_server)
+        bounds = (self.from_offset, self.until, self.bootstrap_server)
         return not self.metadata_partition and not self.follow and all(bound is None for bound in bounds)
 
 
@@ -467,7 +475,7 @@ def _filter(request: FormatRequest, start: StartPositions | None) -> Filter:
         to_time_ms=request.to_time_ms,
         metadata_partitions=request.metadata_partition if start is None else start.partitions,
         from_offset=request.from_offset,
-        to_offset=request.to_offset,
+        until=request.until,
     )
 
 
@@ -497,7 +505,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
         every = (page for streams in rounds for page in merge_pages(streams, by_time=work.by_time))
         total = None if spans is None else _line_count(spans, work)
         advance = opened.enter_context(progress.bar("printing", unit="records", total=total))
-        for page in first_lines(every, request.max_messages):
+        for page in first_lines(every, request.limit):
             advance(len(page.lines))
             bad_count += len(page.bad_rows)
             line_count += len(page.lines)
@@ -505,7 +513,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
         if bad_count:
             progress.warn(f"{counted(bad_count, 'record')} could not be read")
             return ExitCode.CORRUPT
-        if work.request.reads_all and line_count != request.max_messages:
+        if work.request.reads_all and line_count != request.limit:
             try:
                 resources.resolve_selection(work.seen)
             except NotFoundError as e:
@@ -519,7 +527,7 @@ def _line_count(spans: Spans, work: _Work) -> int | None:
     if work.chosen.restricts_events:
         return None
     count = sum(end - start for start, end in spans.values() if end > start)
-    count_max = work.request.max_messages
+    count_max = work.request.limit
     return count if count_max is None else min(count, count_max)
 
 
@@ -568,7 +576,7 @@ def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> l
         chosen=work.chosen,
         by_time=work.by_time,
     )
-    count_max = work.request.max_messages
+    count_max = work.request.limit
     return rendered(resources.executors, rendering, spans, max_messages=count_max)
 
 
@@ -579,7 +587,7 @@ def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iter
     return follow_rounds(
         topic,
         {} if work.start is None else work.start.resolve(*topic.bounds()),
-        poll_interval_s=request.poll_interval_ms / 1000,
+        poll_interval_s=request.interval_ms / 1000,
         timeout_s=None if request.timeout_ms is None else request.timeout_ms / 1000,
     )
 
@@ -598,7 +606,7 @@ def _topic_records(resources: Resources, work: _Work) -> TopicRecords:
         topic=resources.metadata_topic(complete=False, quiet=request.follow),
         partitions=request.metadata_partition if work.start is None else work.start.partitions,
         start_offset=request.from_offset or 0,
-        end_offset=None if request.to_offset is None else request.to_offset + 1,
+        end_offset=request.until,
     )
     if not request.is_live:
         for missing in records.missing():

@@ -13,7 +13,7 @@ from tierctl.commands.shared_options import RUN, WHERE
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.times import DURATION_FORMS_S, parse_duration_s
+from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.pipeline import run as pipeline_run
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
@@ -56,11 +56,11 @@ class RunPipelineRequest(Request):
     interval_s: Annotated[
         float,
         typer.Option(
-            "--interval-s",
+            "--interval",
             metavar="DURATION",
             parser=parse_duration_s,
             min=1,
-            help=f"With --follow: minimum time between two commits: {DURATION_FORMS_S}.",
+            help=f"With --follow: minimum time between two commits: {DURATION_FORMS}.",
             rich_help_panel=RUN,
         ),
     ] = 10

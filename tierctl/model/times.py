@@ -17,15 +17,12 @@ _ISO_DURATION = re.compile(
 )
 _RELATIVE = re.compile(rf"([+-]?)((?:{_PART})+)\Z", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
-_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?\Z", re.ASCII)
 _AGES = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48), ("d", 86_400_000, 730))
 """Units of ages, their milliseconds, and the number from which the next unit is used; the last is years."""
 _YEAR_MS = 31_557_600_000
 
-DURATION_FORMS = "500ms, 90s, 1h30m, 7d, PT90S (ISO 8601), or milliseconds"
+DURATION_FORMS = "500ms, 90s, 1h30m, 7d, or PT90S (ISO 8601)"
 """The forms that `parse_duration_ms` accepts, for the help of options."""
-DURATION_FORMS_S = DURATION_FORMS.replace("milliseconds", "seconds")
-"""The forms that `parse_duration_s` accepts, for the help of options."""
 
 
 class TimeForm(StrEnum):
@@ -102,33 +99,29 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration; a number without a unit is a number of milliseconds.
+    """Return the milliseconds of a duration, which has a unit.
 
     A duration is as 500ms, 90s, 30m, 1h30m, 7d or 2w, or as in ISO 8601: PT90S, PT1H30M, P7D, PT0.5S. Raise
-    UsageError for other texts, also for months and years, whose length differs.
+    UsageError for other texts: for numbers, which Kafka's tools take for milliseconds and others for seconds,
+    and for months and years, whose length differs.
     """
-    if _NUMBER.match(text) and not text.startswith("-"):
-        return int(text)
-    return _duration_ms(text, DURATION_FORMS)
-
-
-def parse_duration_s(text: str) -> float:
-    """Return the seconds of a duration as `parse_duration_ms`; a number without a unit is in seconds."""
-    if _SECONDS.match(text):
-        return float(text)
-    return _duration_ms(text, DURATION_FORMS_S) / 1000
-
-
-def _duration_ms(text: str, forms: str) -> int:
     if _DURATION.match(text):
         return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_PART, text))
     iso = _ISO_DURATION.match(text)
     if iso is None:
-        raise UsageError(f"not a duration: {text!r}", hint=f"expected as {forms}")
+        hint = f"expected as {DURATION_FORMS}"
+        if text.isascii() and text.isdigit():
+            hint = f"a unit is missing: {text}s or {text}ms"
+        raise UsageError(f"not a duration: {text!r}", hint=hint)
     *numbers, fraction = iso.groups(default="0")
     units_ms = (_UNITS_MS[unit] for unit in "wdhms")
     whole_ms = sum(int(number) * unit_ms for number, unit_ms in zip(numbers, units_ms, strict=True))
     return whole_ms + int(fraction.ljust(3, "0"))
+
+
+def parse_duration_s(text: str) -> float:
+    """Return the seconds of a duration as `parse_duration_ms`."""
+    return parse_duration_ms(text) / 1000
 
 
 def duration_text(duration_ms: int) -> str:

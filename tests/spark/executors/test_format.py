@@ -18,10 +18,10 @@ WAYS = (
     ("--style", "kip"),
     ("--style", "json", "--order", "time"),
     ("--property", "print.partition=true", "--property", "sep=|", "--state", "DELETE_SEGMENT_FINISHED"),
-    ("--output", "csv", "--topic", "clicks", "--from-offset", "3", "--to-offset", "11"),
+    ("--output", "csv", "--topic", "clicks", "--from-offset", "3", "--until", "12"),
     ("--order", "time", "--metadata-partition", "0", "--metadata-partition", "4"),
-    ("--max-messages", "10"),
-    ("--max-messages", "33", "--order", "time", "--type", "RemoteLogSegmentMetadataUpdate"),
+    ("--limit", "10"),
+    ("--limit", "33", "--order", "time", "--type", "RemoteLogSegmentMetadataUpdate"),
 )
 
 
@@ -37,7 +37,7 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
 
 @pytest.mark.parametrize(
     ("records", "way"),
-    [(1, ()), (2, ("--order", "time")), (2, ("--max-messages", "2")), (4, ("--from-offset", "9"))],
+    [(1, ()), (2, ("--order", "time")), (2, ("--limit", "2")), (4, ("--from-offset", "9"))],
 )
 def test_damage_has_its_line_once(
     records: int, way: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -47,7 +47,7 @@ def test_damage_has_its_line_once(
     said = assert_same("format", "--metadata", damaged(tmp_path), *way)
     assert said.code == 7
     assert "could not be read" in said.err
-    assert "not written to its end" in said.err or "--max-messages" in way
+    assert "not written to its end" in said.err or "--limit" in way
 
 
 def test_few_messages_need_few_splits(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_few_messages_need_few_splits(capture: Capture, monkeypatch: pytest.Monk
         return run(self, do, pieces, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(spark_format.Executors, "run", counted)
-    assert_same("format", "--metadata", within(capture, AFTER), "--max-messages", "20")
+    assert_same("format", "--metadata", within(capture, AFTER), "--limit", "20")
     assert 0 < sum(split.end_offset - split.start_offset for split in splits) <= 3 * 20
 
 

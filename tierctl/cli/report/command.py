@@ -30,7 +30,7 @@ _COLUMNS = {
     Show.GROWTH: tier_tables.REPORT_GROWTH,
     Show.EXPIRATIONS: tier_tables.REPORT_EXPIRATIONS,
 }
-_OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "tables")
+_OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "warehouse")
 ShowOption = Annotated[
     Show | None,
     typer.Option(

@@ -32,5 +32,5 @@ def print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
 
 
 OPTIONS = Fields(
-    commands.WhatIfRequest, ("what_if", "price_per_gb_month", "price_per_1000_requests", "tables")
+    commands.WhatIfRequest, ("what_if", "price_per_gb_month", "price_per_1000_requests", "warehouse")
 )

@@ -58,10 +58,10 @@ class ExplainRequest(Request):
             "--offset", metavar="N", min=0, help="Only segments with this offset.", rich_help_panel=_FIND
         ),
     ] = None
-    segment: Annotated[
+    segment_id: Annotated[
         str | None,
         typer.Option(
-            "--segment",
+            "--segment-id",
             metavar="ID",
             help="Explain only the remote segment with this id.",
             rich_help_panel=_FIND,
@@ -85,8 +85,8 @@ class ExplainRequest(Request):
         """Raise UsageError unless one partition is named, and at most one of its segments."""
         if len(self.topic) != 1 or len(self.partition) != 1:
             raise UsageError("explain takes one topic and one partition", hint="as explain orders 0")
-        if sum(each is not None for each in (self.offset, self.segment, self.time_ms)) > 1:
-            raise UsageError("--offset, --segment and --time exclude each other", hint="give one of them")
+        if sum(each is not None for each in (self.offset, self.segment_id, self.time_ms)) > 1:
+            raise UsageError("--offset, --segment-id and --time exclude each other", hint="give one of them")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,8 +300,10 @@ def _order(row: Explanation) -> tuple[str, bool, int, int]:
 
 def _chosen(rows: Sequence[Explanation], request: ExplainRequest) -> tuple[Explanation, ...]:
     """Return the rows that the request chooses; NotFoundError if it names a segment that does not exist."""
-    if request.segment is not None:
-        return _found([row for row in rows if row.segment_id == request.segment], f"id {request.segment}")
+    if request.segment_id is not None:
+        return _found(
+            [row for row in rows if row.segment_id == request.segment_id], f"id {request.segment_id}"
+        )
     if request.offset is not None:
         holding = [row for row in rows if row.holds(request.offset)]
         return _found(holding, f"offset {request.offset}")

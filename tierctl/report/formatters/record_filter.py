@@ -31,7 +31,7 @@ class Filter:
     to_time_ms: int | None = None
     metadata_partitions: Collection[int] = ()
     from_offset: int | None = None
-    to_offset: int | None = None
+    until: int | None = None
 
     @property
     def restricts_partitions(self) -> bool:
@@ -51,8 +51,8 @@ class Filter:
             return records.where(pa.array([False] * len(records)))
         if self.from_offset is not None:
             records = records.where(pc.greater_equal(records.offsets, self.from_offset))
-        if self.to_offset is not None:
-            records = records.where(pc.less_equal(records.offsets, self.to_offset))
+        if self.until is not None:
+            records = records.where(pc.less(records.offsets, self.until))
         masks = list(self._masks(records))
         if not masks:
             return records

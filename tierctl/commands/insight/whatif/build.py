@@ -34,9 +34,9 @@ def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
     prices = Prices(
         per_gb_month=request.price_per_gb_month, per_1000_requests=request.price_per_1000_requests
     )
-    if request.tables is not None:
+    if request.warehouse is not None:
         with Resources(request=request, progress=progress or SilentProgress()) as resources:
-            gathered = facts_from_tables(resources, changes, request.tables)
+            gathered = facts_from_tables(resources, changes, request.warehouse)
             for line in skip_lines(gathered.skipped):
                 resources.progress.say(line)
             return _result(resources, gathered, prices, is_damaged=gathered.damaged > 0)

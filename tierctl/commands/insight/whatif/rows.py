@@ -53,12 +53,12 @@ class WhatIfRequest(Request):
             rich_help_panel=_WHAT_IF,
         ),
     ] = None
-    tables: Annotated[
+    warehouse: Annotated[
         str | None,
         typer.Option(
-            "--tables",
+            "--warehouse",
             metavar="URI",
-            help="With --what-if: read the tables that 'pipeline run' wrote to this --warehouse instead of "
+            help="With --what-if: read the tables that 'pipeline run' wrote to this folder instead of "
             "the metadata topic. With --engine spark, each executor decides for some of the metadata "
             "partitions.",
             rich_help_panel=_WHAT_IF,

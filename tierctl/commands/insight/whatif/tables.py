@@ -93,7 +93,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
 
     Raises NotFoundError for a place without tables, and as `gather_facts`.
     """
-    spec = WarehouseSpec.of(store_uri("--tables", warehouse))
+    spec = WarehouseSpec.of(store_uri("--warehouse", warehouse))
     contents = read_warehouse(spec)
     resources.progress.note(
         f"the tables have the events up to {iso_utc(contents.committed_ms)} (commit {contents.number}); "
