@@ -64,9 +64,12 @@ def test_without_a_topic_every_record_of_every_remote_segment(
 
 
 def test_rows_are_sorted_and_limited(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    where = [*cluster, "--topic", "orders", "--partition", "0", "--limit", "9"]
+    """With --sort all records are read, and the first rows are printed; without it reading stops."""
+    where = [*cluster, "--topic", "orders", "--partition", "0", "--until", "9"]
     assert run(where) == 0
     offsets = [row["offset"] for row in lines(capsys)]
+    assert run([*where, "--limit", "4"]) == 0
+    assert [row["offset"] for row in lines(capsys)] == offsets[:4]
     assert run([*where, "--sort", "-offset", "--limit", "4"]) == 0
     assert [row["offset"] for row in lines(capsys)] == offsets[::-1][:4]
 

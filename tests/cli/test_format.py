@@ -300,7 +300,7 @@ def test_rows_are_sorted_and_limited(after: Path) -> None:
     assert [json.loads(line)["timestamp_ms"] for line in ran.lines] == [r["timestamp_ms"] for r in newest[:3]]
     endless = tierctl("format", "--metadata", str(after), "-o", "jsonl", "--sort", "state", "--follow")
     assert (endless.code, "--sort and --follow exclude each other" in endless.err) == (2, True)
-    assert tierctl("format", "--metadata", str(after), "--limit", "3").code == 2
+    assert len(tierctl("format", "--metadata", str(after), "--limit", "3").lines) == 3
 
 
 def test_limit(after: Path) -> None:
@@ -351,7 +351,7 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
         folder,
         "--follow",
         "--interval",
-        "20",
+        "20ms",
         "--metadata-partition",
         "4",
     ]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tierctl.cli import status
+from tierctl.commands import resources
 from tierctl.errors import NOT_ALLOWED, ExitCode
-from tierctl.metadata import open as metadata_opening
 from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs
 
 from tests.cli.shell import tierctl
@@ -60,13 +60,13 @@ def test_the_metadata_are_folded_once(
 ) -> None:
     """status reads the whole topic once, because a state directory does not contain dropped events."""
     opened: list[object] = []
-    open_metadata = metadata_opening.open_metadata
+    open_metadata = resources.open_metadata
 
     def counted(*args: Any, **more: Any) -> Any:
         opened.append(more["state_dir"])
         return open_metadata(*args, **more)
 
-    monkeypatch.setattr(metadata_opening, "open_metadata", counted)
+    monkeypatch.setattr(resources, "open_metadata", counted)
     root = capture("tiered-cluster") / "before"
     for more in ((), ("--state-dir", tmp_path)):
         opened.clear()

@@ -23,7 +23,7 @@ import tierctl.storage.lease.open
 import tierctl.storage.lease.owner
 import tierctl.storage.open
 import tierctl.storage.tier
-import tierctl.wire.metadata
+import tierctl.wire.metadata.decode_columns
 from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.lease.object import RENEW_S
 from tierctl.storage.retry import RetryingStorage
@@ -118,7 +118,7 @@ def installed(world: World) -> Iterator[None]:
     def time_ns() -> int:
         return world.clock_ms * 1_000_000
 
-    decode_column = _Remembering(tierctl.wire.metadata.decode_column)
+    decode_column = _Remembering(tierctl.wire.metadata.decode_columns.decode_column)
     owner, unthreaded = tierctl.storage.lease.owner, Threading()
     retries = RetryingStorage.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}

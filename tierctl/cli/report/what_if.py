@@ -4,7 +4,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.display import TablesPrinter, console_of, summarize
-from tierctl.cli.options import Fields, request_of
+from tierctl.cli.options import Fields, is_typed, request_of
 from tierctl.cli.report.show import Show
 from tierctl.errors import ExitCode
 from tierctl.report import tier_tables
@@ -17,7 +17,10 @@ _COLUMNS = {Show.CHANGES: tier_tables.WHAT_IF, Show.GROUPS: tier_tables.GROUP_LO
 def print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
     """Print the results of the changes that the command line states; return the exit code."""
     printer = TablesPrinter.of(ctx, _COLUMNS, show)
-    found = commands.what_if(request_of(commands.WhatIfRequest, ctx), console_of(ctx))
+    # A profile names the warehouse for `pipeline run`: it is read here only if the command line asks for it.
+    warehouse = {} if is_typed(ctx, "warehouse") else {"warehouse": None}
+    request = request_of(commands.WhatIfRequest, ctx, **warehouse)
+    found = commands.what_if(request, console_of(ctx))
     printer.show({Show.CHANGES: found.topics, Show.GROUPS: found.groups})
     total = found.topics[-1]
     amounts = ((total.now_bytes, "now"), (total.changed_bytes, "changed"), (total.later_bytes, "in 90 days"))
