@@ -170,7 +170,7 @@ def run(line: str, story: Story) -> None:
 def test_the_page_brings_the_records_back(brokers: Brokers, tmp_path: Path) -> None:
     story = Story(brokers=brokers, broker=brokers.own(), folder=tmp_path)
     steps = story.steps()
-    for line in lines(BAD_DAY.text):
+    for line in lines("\n".join(BAD_DAY.blocks("console"))):
         if line.startswith("# "):
             steps.pop(line[2:])()
         else:
