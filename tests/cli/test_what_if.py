@@ -1,6 +1,7 @@
 """`report --what-if` on captured data: sizes as in sweep, costs, and unknown values."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,19 @@ def test_a_change_leaves_what_sweep_leaves_with_that_setting(
         assert changed["now_objects"] == row["objects"]
         assert changed["changed_segments"] == row["segments"] - len(own)
     assert 0 < found["metrics"]["changed_segments"] < found["metrics"]["now_segments"]
+
+
+def test_only_the_tables_need_deltalake(
+    where: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/pipeline/test_warehouse_changes.py tests that the modules do not import it."""
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    change = (*where, "--what-if", "*.retention.ms=36h")
+    assert changes(*change)
+    refused = tierctl("report", *change, "--warehouse", tmp_path)
+    assert refused.code == ExitCode.USAGE
+    assert "deltalake, which is not installed" in refused.err
+    assert "pip install tierctl[pipeline]" in refused.err
 
 
 def test_costs_are_those_of_gigabytes_and_thousands(where: tuple[object, ...]) -> None:

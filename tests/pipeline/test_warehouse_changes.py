@@ -225,7 +225,10 @@ def later(event: Any) -> MetadataEvent:
     return timed
 
 
-@pytest.mark.parametrize("module", ["tierctl.pipeline.partition_task", "tierctl.commands.pipeline"])
+@pytest.mark.parametrize(
+    "module",
+    ["tierctl.pipeline.partition_task", "tierctl.commands.pipeline", "tierctl.commands.insight.whatif.build"],
+)
 def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> None:
     code = f"import sys, {module}; print('deltalake' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from tierctl.errors import NotFoundError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.pipeline.tables import PARTITIONS
-from tierctl.pipeline.warehouse.commits import latest_commit
-from tierctl.pipeline.warehouse.delta import LakeTable, TablePlace
 from tierctl.pipeline.warehouse.layout import STATE, STATE_SCHEMA, PartState
 from tierctl.pipeline.warehouse.open import WarehouseSpec, require_deltalake
 
@@ -31,8 +29,15 @@ class WarehouseContents:
 
 
 def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
-    """Return the last commit; raise NotFoundError if there is none. Create nothing."""
+    """Return the last commit. Create nothing.
+
+    Raise NotFoundError if there is no commit, and UsageError if deltalake is not installed.
+    """
     require_deltalake()
+    # They import deltalake, which is optional.
+    from tierctl.pipeline.warehouse.commits import latest_commit
+    from tierctl.pipeline.warehouse.delta import LakeTable, TablePlace
+
     warehouse = spec.open()
     place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
     state, partitions = LakeTable(place, STATE, STATE_SCHEMA), LakeTable(place, _PARTITIONS, PARTITIONS)

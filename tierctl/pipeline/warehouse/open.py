@@ -138,5 +138,6 @@ def require_deltalake() -> None:
     """Raise UsageError if deltalake is not installed."""
     if find_spec("deltalake") is None:
         raise UsageError(
-            "--warehouse needs deltalake, which is not installed", hint="pip install tierctl[pipeline]"
+            "the tables of a warehouse need deltalake, which is not installed",
+            hint="pip install tierctl[pipeline]",
         )
