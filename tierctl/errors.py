@@ -63,7 +63,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """The meaning of the code for an operator, as in the man pages and the README."""
+        """The meaning of the code for an operator, as in the man pages."""
         return _MEANINGS[self]
 
 
