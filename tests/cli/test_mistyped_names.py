@@ -33,7 +33,6 @@ BASES = {
     "schedule": ("--cron", "sweep", *ALL),
     "submit": ("--master=yarn", "--submit-dir={tmp}/submit", "sweep", *ALL),
     "pipeline run": (METADATA, "--warehouse={tmp}/tables"),
-    "pipeline plan": ("--segments=10", "--metadata-partitions=2", "--executors=2", "--executor-cores=1"),
     "config show": (CONFIGS,),
     "config check": (CONFIGS,),
     "cache show": (STATE,),

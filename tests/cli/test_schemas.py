@@ -75,7 +75,6 @@ READ: list[Line] = [
     ("offsets repair", "offsets repair {tmp}/bad --metadata {root}/before", "offset-repairs"),
     ("config show", "config show --topic-configs {tmp}/configs", "settings"),
     ("config check", "config check --config {tmp}/missing --topic-configs {tmp}/bad", "setting-problems"),
-    ("pipeline plan", "pipeline plan --segments 1000 --executors 2", "predictions"),
     (
         "pipeline run",
         "pipeline run --engine local --metadata {root}/before --warehouse {tmp}/warehouse",

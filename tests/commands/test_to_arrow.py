@@ -114,10 +114,6 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         lambda w: c.report(c.ReportRequest(**w.topic, log_dir=w.logs)),
         "report {topic} --log-dir {metadata}",
     ),
-    "predictions": (
-        lambda _: c.plan_pipeline(c.PlanPipelineRequest(segments=1000, executors=3)),
-        "pipeline plan --segments 1000 --executors 3",
-    ),
     "steps": (
         lambda w: c.sweep(c.SweepRequest(**w.tier, topic_configs=w.folder / "configs")),
         "sweep {topic} --remote {remote} --topic-configs {folder}/configs",

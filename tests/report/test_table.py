@@ -160,14 +160,6 @@ def test_columns_that_were_asked_for_are_all_shown(width: Any) -> None:
     assert row.split()[0] == SEGMENT["segment_id"]
 
 
-def test_predictions_have_the_units_that_a_person_reads(width: Any) -> None:
-    width(80)
-    amounts = {"bytes": 364_315_840, "s": 1300.0, "events": 5_200_000}
-    rows = [{"what": "w", "value": value, "unit": unit, "from": "f"} for unit, value in amounts.items()]
-    shown = [line.split("  ")[-2].strip() for line in at_terminal(rows, tables.PREDICTIONS)[1:]]
-    assert shown == ["347.4 MiB", "21.7 min", "5,200,000 events"]
-
-
 def test_an_empty_result_prints_no_header(width: Any) -> None:
     width(80)
     assert at_terminal([], tables.SEGMENTS) == []

@@ -57,7 +57,6 @@ ONLY_LOCAL: dict[str, scenes.Scene] = {
     "config show": succeeds("config", "show"),
     "config check": checks_settings,
     "schedule": succeeds("schedule", "--cron", "segments", "--metadata={root}/before"),
-    "pipeline plan": succeeds("pipeline", "plan", "--segments=1000", "--executors=2"),
 }
 """The commands without the option --engine, except `submit`, which needs PySpark's spark-submit, and
 `backup-config`, which needs a cluster."""

@@ -94,9 +94,10 @@ def _fail(settings: RunSettings, report: ErrorReport) -> None:
 def _usage_message(error: Any) -> str:
     if hasattr(error, "possibilities"):
         return str(error.message)  # The possibilities are in the hint.
+    text = str(error.format_message()).replace("Value error, ", "").removesuffix(".")
     wrong: list[Any] = getattr(error.__cause__, "errors", list)()
-    found = f": found {wrong[0]['input']!r}" if wrong else ""
-    return f"{error.format_message()}{found}"
+    found = repr(wrong[0]["input"]) if wrong else ""
+    return text if found in text else f"{text}: found {found}"
 
 
 def _usage_hint(error: Any) -> str:

@@ -1,4 +1,4 @@
-"""`tierctl pipeline`: options and output of `run` and `plan`."""
+"""`tierctl pipeline run`: options and output."""
 
 import sys
 
@@ -16,10 +16,12 @@ from tierctl.commands.shared_options import OutputFormat
 from tierctl.errors import ExitCode
 from tierctl.report import tables
 
-_SIZE = "Size"
+app = new_app(name="pipeline", cls=Group)
 
 
-app = new_app(name="pipeline", cls=Group, help="Write the metadata topic to Delta tables.")
+@app.callback()
+def pipeline() -> None:
+    """Write the metadata topic to Delta tables."""
 
 
 @app.command("run", cls=Command)
@@ -48,17 +50,4 @@ def run(ctx: typer.Context, request: commands.RunPipelineRequest) -> int:
         printer.finish()
     else:
         summarize(ctx, f"no new events since commit {latest.commit}")
-    return ExitCode.OK
-
-
-@app.command("plan", cls=Command)
-@with_options(commands.PlanPipelineRequest, ..., Rows)
-def plan(ctx: typer.Context, request: commands.PlanPipelineRequest) -> int:
-    """Predict the time and memory for a tier of this size, from costs measured on a small machine.
-
-    The result is only a prediction: the command reads no data and measures no cluster.
-    """
-    printer = Printer.of(ctx, tables.PREDICTIONS)
-    printer.show(commands.plan_pipeline(request, console_of(ctx)))
-    printer.finish()
     return ExitCode.OK

@@ -74,10 +74,7 @@ if TYPE_CHECKING:
     )
     from tierctl.commands.pipeline import (
         PipelineCommit,
-        PlanPipelineRequest,
-        Predictions,
         RunPipelineRequest,
-        plan_pipeline,
         run_pipeline,
     )
     from tierctl.commands.plans import MutationResult
@@ -143,8 +140,6 @@ __all__ = [
     "OptionValue",
     "PartitionOffsets",
     "PipelineCommit",
-    "PlanPipelineRequest",
-    "Predictions",
     "RebuildRequest",
     "RecordRows",
     "RecordTexts",
@@ -192,7 +187,6 @@ __all__ = [
     "finding_row",
     "format_records",
     "materialise",
-    "plan_pipeline",
     "rebuild",
     "repair_offsets",
     "report",
@@ -252,8 +246,6 @@ _MODULE_OF = {
     "OptionValue": "insight.config",
     "PartitionOffsets": "lineage_questions",
     "PipelineCommit": "pipeline",
-    "PlanPipelineRequest": "pipeline",
-    "Predictions": "pipeline",
     "RebuildRequest": "recovery.rebuild",
     "RecordRows": "fetch",
     "RecordTexts": "fetch",
@@ -301,7 +293,6 @@ _MODULE_OF = {
     "format_records": "format",
     "finding_kinds": "verify",
     "materialise": "recovery.materialise",
-    "plan_pipeline": "pipeline",
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",
     "report": "insight.report.build",

@@ -1,4 +1,4 @@
-"""`pipeline`: update tables of the metadata topic, and predict the time and memory that this takes."""
+"""`pipeline run`: update tables of the metadata topic."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +17,11 @@ from tierctl.model.times import DURATION_FORMS, parse_duration_s
 from tierctl.pipeline import run as pipeline_run
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
-from tierctl.pipeline.predictions import MEASURED_BY, MEASURED_ON, Cluster, predictions
 from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import store_uri
-
-_SIZE = "Size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,54 +72,6 @@ class RunPipelineRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPipelineRequest:
-    """A request to predict the time and the memory that a tier of this size takes."""
-
-    segments: Annotated[
-        int,
-        typer.Option(
-            "--segments", metavar="N", min=1, help="Number of live segments.", rich_help_panel=_SIZE
-        ),
-    ]
-    executors: Annotated[
-        int,
-        typer.Option(
-            "--executors", metavar="M", min=1, help="Number of Spark executors.", rich_help_panel=_SIZE
-        ),
-    ]
-    deleted_segments: Annotated[
-        int,
-        typer.Option(
-            "--deleted-segments",
-            metavar="N",
-            min=0,
-            help="Number of deleted segments whose events are still in the metadata topic.",
-            rich_help_panel=_SIZE,
-        ),
-    ] = 0
-    executor_cores: Annotated[
-        int,
-        typer.Option(
-            "--executor-cores",
-            metavar="N",
-            min=1,
-            help="Number of cores per executor.",
-            rich_help_panel=_SIZE,
-        ),
-    ] = 1
-    metadata_partitions: Annotated[
-        int,
-        typer.Option(
-            "--metadata-partitions",
-            metavar="N",
-            min=1,
-            help="Number of partitions of the metadata topic. Executors beyond this number are idle.",
-            rich_help_panel=_SIZE,
-        ),
-    ] = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineCommit(TableResult):
     """The state of the tables after a run: the number of their last commit, and the events new in it."""
 
@@ -136,14 +85,6 @@ class PipelineCommit(TableResult):
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the one row of the commit."""
         return tables.COMMITS, [self]
-
-
-class Predictions(list[dict[str, Any]], TableResult):
-    """Predictions as rows of `what`, `value`, `unit` and `from`."""
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return tables.PREDICTIONS, self
 
 
 OnCommit = Callable[[PipelineCommit], object]
@@ -216,18 +157,3 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
         clock_ms=lambda: request.clock_ms() if request.now_ms is None else request.now_ms,
         run_tasks=run_on(resources.executors) if resources.is_on_spark else _run_watched(resources.progress),
     )
-
-
-def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None) -> Predictions:
-    """Return predictions; no data is read or measured."""
-    size = Cluster(
-        segments=request.segments,
-        deleted=request.deleted_segments,
-        executors=request.executors,
-        cores=request.executor_cores,
-        metadata_partitions=request.metadata_partitions,
-    )
-    progress = progress or SilentProgress()
-    progress.say(f"this is a prediction from costs measured on {MEASURED_ON}, not a measurement")
-    progress.say(f"by {MEASURED_BY}")
-    return Predictions(predictions(size))

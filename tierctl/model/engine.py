@@ -30,7 +30,6 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "schedule": None,
     "submit": None,
     "pipeline run": "read the metadata topic; write the tables' files",
-    "pipeline plan": None,
     "config show": None,
     "config check": None,
     "cache show": "read and decode cache files",
@@ -52,7 +51,6 @@ WITHOUT_ENGINE = {
     "config check": "reads a few small files",
     "schedule": "reads nothing of a tier but the names that it prints",
     "submit": "reads nothing of a tier but the names that it prints; starts a command by spark-submit",
-    "pipeline plan": "reads nothing; calculates from measured costs",
 }
 """Why a command has only the local engine."""
 

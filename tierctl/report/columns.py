@@ -20,8 +20,6 @@ class Kind(Enum):
     NUMBER = "integer"
     COST = "number", "cost"
     """An amount of money; a terminal shows two decimals."""
-    AMOUNT = "number", "amount"
-    """A number with its unit in the row's column `unit`; a terminal shows it in units that a person reads."""
     BYTES = "integer", "bytes"
     TIME = "integer", "time"
     """Milliseconds since 1970."""

@@ -15,7 +15,7 @@ from tierctl.report.columns import Column, Columns, Kind
 from tierctl.report.fit import shortened
 from tierctl.report.table import Cells, TerminalTable, write_blocks, write_table
 from tierctl.report.terminal import PIECE_CHARS, printable, printable_pieces
-from tierctl.report.units import amount_text, bytes_text
+from tierctl.report.units import bytes_text
 from tierctl.report.view import Counted, Row, View
 
 # The widths of columns follow from the first rows; a wider cell of a later row is not cut off.
@@ -135,8 +135,6 @@ def _text(value: Any) -> str:
 def _human(row: Row, column: Column, view: View) -> str:
     """Return the text of a cell at a terminal: sizes and times in units that a person reads."""
     value, kind = row.get(column.name), column.kind
-    if kind is Kind.AMOUNT:
-        return amount_text(value or 0, row["unit"])
     if isinstance(value, int):
         if kind is Kind.BYTES:
             return bytes_text(value)

@@ -212,14 +212,6 @@ OFFSET_REPAIRS = Columns(
     all=columns("action metadata_partition? from_offset? to_offset? reason"),
     at_terminal=ranks("action:0 metadata_partition:0 from_offset:1 to_offset:1 reason:0"),
 )
-PREDICTIONS = Columns(
-    name="predictions",
-    title="Predicted time and memory",
-    commands="pipeline plan",
-    noun="prediction",
-    all=columns("what value unit from", value=Kind.AMOUNT),
-    at_terminal=ranks("what:0 value:0 from:1"),
-)
 COMMITS = Columns(
     name="commits",
     title="Commits of the pipeline",
@@ -381,7 +373,7 @@ ALL = (
     *(SEGMENTS, TOPIC_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS, FINDINGS, EVENTS, RECORDS),
     *INDEXES.values(),
     *(CACHE_ENTRIES, CACHE_CHECKS, CACHE_FILES, CACHE_REWRITES),
-    *(COMMITTED_OFFSETS, UNSAFE_OFFSETS, OFFSET_REPAIRS, PREDICTIONS, COMMITS, LEAKED_TOPICS),
+    *(COMMITTED_OFFSETS, UNSAFE_OFFSETS, OFFSET_REPAIRS, COMMITS, LEAKED_TOPICS),
     *(STATUS, STATUS_PROBLEMS, LAST_RUNS, SETTINGS, SETTING_PROBLEMS, EXPLANATIONS, CHECKS),
     *TIER_TABLES,
     *(SAVED_TOPICS, STEPS, OUTCOMES),

@@ -4,7 +4,7 @@ import re
 
 from tierctl.errors import UsageError
 
-_MINUTES_FROM_S = 120
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -17,18 +17,6 @@ def bytes_text(size_bytes: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-
-
-def amount_text(value: float, unit: str) -> str:
-    """Return a number with its unit: bytes and seconds as a person reads them, others as `5,200 events`."""
-    if unit == "bytes":
-        return bytes_text(int(value))
-    if unit == "s":
-        return f"{value:,.1f} s" if value < _MINUTES_FROM_S else f"{value / 60:,.1f} min"
-    return f"{value:,.0f} {unit}"
-
-
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 
 
 def parse_percent(text: str) -> float:
