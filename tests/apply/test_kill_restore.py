@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tierctl.apply.labels import LABELS
+from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.wire.kraft.bootstrap import BootstrapFile
 from tierctl.wire.kraft.records import topic_of
 
 from tests.apply.conftest import Zygote, moments

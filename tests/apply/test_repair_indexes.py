@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.repair.derive import derive_indexes, neighbours_of
-from tierctl.apply.repair.indexes import finished_segments
+from tierctl.apply.repair.indexes import derive_indexes, finished_segments, neighbours_of
 from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata

@@ -16,8 +16,7 @@ from tierctl import commands as c
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult
-from tierctl.report.arrow.table import arrow_table
+from tierctl.report.arrow.result import TableResult, arrow_table
 from tierctl.report.columns import Columns, Kind
 from tierctl.storage.base import IndexType
 

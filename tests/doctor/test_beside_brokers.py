@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tierctl.commands import Diagnosis, DoctorRequest, doctor
+from tierctl.commands.insight import doctor as doctor_checks
 from tierctl.doctor import brokers as broker_checks
-from tierctl.doctor import metadata_topic
 from tierctl.doctor.checks import Check
 from tierctl.doctor.result import Outcome
 from tierctl.errors import ExitCode, MetadataError
@@ -171,9 +171,9 @@ def test_replicas_of_the_metadata_topic(
     facts = TopicFacts(
         topic=METADATA_TOPIC, topic_id=Uuid.from_bytes(bytes(16)), partitions=(whole, other), is_internal=True
     )
-    assert worst(metadata_topic.check_replicas(facts, 2), Check.METADATA_REPLICAS).outcome is outcome
+    assert worst(doctor_checks.check_replicas(facts, 2), Check.METADATA_REPLICAS).outcome is outcome
 
 
 @pytest.mark.parametrize(("is_tiering", "outcome"), [(True, PROBLEM), (False, OK), (None, OK)])
 def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, outcome: Outcome) -> None:
-    assert worst(metadata_topic.missing(is_tiering), Check.METADATA_SETTINGS).outcome is outcome
+    assert worst(doctor.missing(is_tiering), Check.METADATA_SETTINGS).outcome is outcome

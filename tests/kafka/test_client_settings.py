@@ -13,8 +13,8 @@ from tierctl.kafka.client_settings import (
     ClientSettings,
     PasswordLogin,
     SecurityProtocol,
+    parse_jaas,
 )
-from tierctl.kafka.jaas import parse_jaas
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.wire.files.properties import read_client_file
 

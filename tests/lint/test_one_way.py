@@ -101,7 +101,7 @@ TOPIC_MAKERS = {
     "FolderWriter": {"metadata/topic/open.py"},
     "SegmentFile": {"metadata/topic/open.py"},
     "StoreFiles": {"metadata/topic/open.py"},
-    "PartitionLog": {"metadata/topic/folder.py", "metadata/topic/replicas.py"},
+    "PartitionLog": {"metadata/topic/folder.py", "metadata/topic/folder_writer.py"},
     "PartitionWriter": {"metadata/topic/folder_writer.py"},
     "TopicReader": {"metadata/topic/cluster.py"},
     "TopicPublisher": {"metadata/topic/cluster.py"},

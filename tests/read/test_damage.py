@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.commands.fetch import index_rows
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierctl.read.index_lookup import rebuilt_indexes
-from tierctl.read.index_rows import index_rows
 from tierctl.read.segment_bytes import RemoteSegment
 from tierctl.report.tables import INDEXES
 from tierctl.state.fold import fold_event

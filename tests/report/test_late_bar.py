@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tierctl.report.bars import late, styles
+from tierctl.report import console as console_module
+from tierctl.report.bars import styles
 from tierctl.report.console import Console
 
 
@@ -24,7 +25,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_amounts_before_the_bar_appears_are_counted_too(shown: list[object]) -> None:
-    with late.LateBar("reading", unit="events", total=9) as bar:
+    with console_module.LateBar("reading", unit="events", total=9) as bar:
         bar.advance(2)
         bar.advance(3)
         assert shown == []
@@ -34,7 +35,7 @@ def test_amounts_before_the_bar_appears_are_counted_too(shown: list[object]) -> 
 
 
 def test_work_that_is_over_shows_nothing(shown: list[object]) -> None:
-    with late.LateBar("reading", unit="events", total=None) as bar:
+    with console_module.LateBar("reading", unit="events", total=None) as bar:
         bar.advance(1)
     bar._show()
     assert shown == []
@@ -57,7 +58,7 @@ def test_bars_are_for_terminals(
     shown: list[object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(late, "DELAY_S", 0)
+    monkeypatch.setattr(console_module, "DELAY_S", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminals[0], raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminals[1], raising=False)
     console = Console(prints_meanwhile=prints)

@@ -10,7 +10,7 @@ from tierctl.model.severity import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import Finding, FindingKind
-from tierctl.verify.offsets import Offsets, check_latest_tiered, check_offsets
+from tierctl.verify.partition import Offsets, check_latest_tiered, check_offsets
 from tierctl.verify.segments import LogFacts, check_segments
 
 from tests.state.captures import lineage_of, partition, read_state

@@ -21,14 +21,11 @@ from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import parse_time_ms
-from tierctl.read.follower_files import FetchedFollowerState, fetch_follower_state, write_follower_files
 from tierctl.read.index_lookup import Report, stored_or_rebuilt
-from tierctl.read.index_rows import index_rows
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
-from tierctl.read.record_ranges import EARLIEST, RecordRange, find_range, resolve_offset
 from tierctl.read.record_rows import KEY_FORMS, Binary, encoder, record_row
 from tierctl.read.tolerated_errors import Refusals
 from tierctl.report import tables
@@ -39,6 +36,165 @@ from tierctl.report.view import SHOW
 if TYPE_CHECKING:
     from tierctl.spark.executors.fetch import PrintStep
     from tierctl.state.tier import TierState
+
+
+from tierctl.errors import CorruptInputError
+from tierctl.files import PLAIN, replace_durably
+from tierctl.read.index_lookup import IndexFetcher
+from tierctl.read.readable_log import ReadableLog
+from tierctl.state.follower_state import AuxiliaryState, build, find_source
+from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    read_leader_epoch_checkpoint,
+    write_leader_epoch_checkpoint,
+)
+from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot
+
+EARLIEST = "earliest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRange:
+    """The offsets [start_offset, until_offset) of one partition; `until_offset` is None for its end."""
+
+    log: ReadableLog
+    reader: PartitionReader
+    start_offset: int
+    until_offset: int | None
+
+    @property
+    def end_offset(self) -> int:
+        """The offset before which reading ends."""
+        return self.log.end_offset if self.until_offset is None else self.until_offset
+
+    @property
+    def note(self) -> str | None:
+        """Why reading ends before `until_offset`; None if it does not."""
+        undecided = self.reader.undecided_offset
+        if undecided is None or (self.until_offset is not None and self.until_offset <= undecided):
+            return None
+        return (
+            f"{self.log.topic_id_partition.topic_partition} ends at offset {undecided} for "
+            "read_committed: the tier does not have the end of the transaction that begins there; "
+            "--log-dir may have it"
+        )
+
+
+def find_range(
+    log: ReadableLog,
+    reader: PartitionReader,
+    *,
+    offset: str = EARLIEST,
+    until_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+) -> RecordRange | None:
+    """Return the range from `offset`, or from the first record of `from_time_ms` or later.
+
+    It ends before `until_offset` and before the first record later than `to_time_ms`. Return None if no
+    record is as late as `from_time_ms`; raise UsageError if `offset` is neither a number nor a name.
+    """
+    if from_time_ms is None:
+        start = resolve_offset(offset, log)
+    else:
+        found = reader.offset_for_time(from_time_ms)
+        if found is None:
+            return None
+        start = found.offset
+    if to_time_ms is not None:
+        later = reader.offset_for_time(to_time_ms + 1, start)
+        if later is not None:
+            until_offset = later.offset if until_offset is None else min(until_offset, later.offset)
+    return RecordRange(log=log, reader=reader, start_offset=start, until_offset=until_offset)
+
+
+def resolve_offset(text: str, log: ReadableLog) -> int:
+    """Return the offset of a number or of one of ListOffsets' names; UsageError for any other text."""
+    local_start = log.local_start_offset
+    named = {
+        EARLIEST: log.log_start_offset,
+        "earliest-local": log.end_offset if local_start is None else local_start,
+        "latest-tiered": log.latest_tiered_offset,
+        "latest": log.end_offset,
+    }
+    if text in named:
+        return max(named[text], log.log_start_offset)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise UsageError(f"--offset {text}: not an offset", hint=f"expected a number or {', '.join(named)}")
+
+
+def index_rows(data: bytes, index_type: IndexType, base_offset: int) -> Iterable[dict[str, Any]]:
+    """Return one row per entry, with the fields of the entry; raise CorruptInputError for a damaged index."""
+    entries: Iterable[Any]
+    match index_type:
+        case IndexType.OFFSET:
+            entries = OffsetIndex.decode(data, base_offset)
+        case IndexType.TIMESTAMP:
+            entries = TimeIndex.decode(data, base_offset)
+        case IndexType.TRANSACTION:
+            entries = TransactionIndex.decode(data).entries
+        case IndexType.PRODUCER_SNAPSHOT:
+            entries = decode_producer_snapshot(data)
+        case IndexType.LEADER_EPOCH:
+            entries = read_leader_epoch_checkpoint(data)
+    return (entry._asdict() for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFollowerState:
+    """A follower's state with its producer snapshot, decoded and as stored."""
+
+    state: AuxiliaryState
+    producers: tuple[ProducerEntry, ...]
+    producer_snapshot: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as a JSON-ready object."""
+        segment = self.state.source.segment
+        return {
+            "topic": segment.topic,
+            "topic_id": segment.topic_id,
+            "partition": segment.partition,
+            "segment_id": segment.segment_id,
+            "epoch": self.state.source.epoch,
+            "next_offset": self.state.next_offset,
+            "leader_epochs": [list(entry) for entry in self.state.leader_epochs.entries],
+            "producers": [entry._asdict() for entry in self.producers],
+        }
+
+
+def fetch_follower_state(
+    log: ReadableLog, fetcher: IndexFetcher, leader_local_log_start_offset: int
+) -> FetchedFollowerState:
+    """Fetch the state that a follower builds if the leader's local log starts at that offset.
+
+    Raise RemoteResourceNotFound if no segment contains the offset before it or an index is missing, and
+    CorruptInputError for a damaged index: a replica must not be built from uncertain data.
+    """
+    log_end = log.end_offset if log.replica is None else log.replica.log.log_end_offset
+    source = find_source(log.cache, log.lineage, leader_local_log_start_offset, log_end)
+    index = fetcher.get(source.segment, IndexType.LEADER_EPOCH)
+    snapshot = fetcher.get(source.segment, IndexType.PRODUCER_SNAPSHOT)
+    try:
+        epochs = read_leader_epoch_checkpoint(index)
+        producers = decode_producer_snapshot(snapshot)
+    except CorruptInputError as e:
+        raise e.within(f"the indexes of remote segment {source.segment.segment_id}") from None
+    log_start = 0 if log.replica is None else log.log_start_offset
+    return FetchedFollowerState(build(source, epochs, log_start), producers, snapshot)
+
+
+def write_follower_files(found: FetchedFollowerState, folder: Path) -> list[Path]:
+    """Write `leader-epoch-checkpoint` and `<next offset>.snapshot` into `folder`; return their paths."""
+    PLAIN.make_folder(folder)
+    snapshot = folder / f"{found.state.next_offset:020d}.snapshot"
+    replace_durably(snapshot, found.producer_snapshot)
+    checkpoint = folder / LEADER_EPOCHS_FILE
+    replace_durably(checkpoint, write_leader_epoch_checkpoint(found.state.leader_epochs.entries))
+    return [snapshot, checkpoint]
+
 
 _COPY_BYTES = 1 << 20
 _COUNTED_OFFSETS = 1000

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tierctl import __version__
-from tierctl.apply.copy.breaches import custom_metadata_layout, record_breaches
 from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import NOT_A_BROKER_ID
@@ -20,7 +19,6 @@ from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
-from tierctl.apply.work_bar import work_bar
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.metadata_folder.count import counted, require_no_contradiction
@@ -30,26 +28,71 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import report_skips
 from tierctl.commands.tier_inspection import require_deletable, require_own_tier
-from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError
+from tierctl.errors import CustomMetadataTooLarge, ExitCode, LimitExceeded, SafetyRefusal, TierctlError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
-from tierctl.model.progress import Advance, Progress, SilentProgress
+from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.model.settings import broker
-from tierctl.plan.copy.custom_metadata import without_breaches
+from tierctl.plan.copy.custom_metadata import CustomMetadataBreach, without_breaches
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
-from tierctl.plan.steps import Plan, Skip
+from tierctl.plan.steps import Action, Plan, Skip
 from tierctl.plan.tier_identity import TierContents
 from tierctl.report.metrics import Scope
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager
+from tierctl.storage.identity import tier_layout
 from tierctl.storage.lease import open_lease
 from tierctl.storage.open import TierSpec
 from tierctl.storage.retry import RetrySettings
+
+_COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION, Action.COPY_OBJECTS}
+
+
+@contextmanager
+def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]]:
+    """Show the bytes that `plan` copies or, if it copies none, the segments that it deletes.
+
+    Yield the function that adds copied bytes, and the one that adds deleted segments.
+    """
+    copies = [step for step in plan.steps if step.action in _COPIES]
+    deletes = sum(step.action is Action.DELETE_SEGMENT for step in plan.steps)
+    if copies:
+        total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in copies)
+        with progress.bar(plan.command, unit="bytes", total=total) as advance:
+            yield advance, no_op
+    elif deletes:
+        with progress.bar(plan.command, unit="segments", total=deletes) as advance:
+            yield no_op, advance
+    else:
+        yield no_op, no_op
+
+
+def custom_metadata_layout(remote: RemoteStorageManager, spec: TierSpec) -> str:
+    """Return the name of the tier's layout, with the fields of custom metadata that it writes."""
+    return f"{tier_layout(remote)} {','.join(sorted(spec.aiven.custom_metadata_fields))}".strip()
+
+
+def record_breaches(outcomes: Sequence[Outcome], journal: Journal, layout: str) -> None:
+    """Record the segments of `outcomes` whose custom metadata exceeded the limit."""
+    breaches = [
+        CustomMetadataBreach(
+            topic_id=outcome.step.topic_id,
+            partition=outcome.step.partition,
+            start_offset=outcome.step.start_offset or 0,
+            size_bytes=outcome.error.size_bytes,
+            limit_bytes=outcome.error.limit_bytes,
+            layout=layout,
+        )
+        for outcome in outcomes
+        if isinstance(outcome.error, CustomMetadataTooLarge)
+    ]
+    if breaches:
+        journal.record_breaches(breaches)
 
 
 @dataclass(kw_only=True)

@@ -1,12 +1,13 @@
 """`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from secrets import randbelow
 from typing import Annotated, Any
 
 import typer
@@ -15,18 +16,32 @@ from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.plans import MutationResult
+from tierctl.commands.recovery.repairs.indexes import SegmentName
 from tierctl.commands.recovery.repairs.offsets import unsafe_offsets
-from tierctl.commands.recovery.repairs.plan import with_repairs
+from tierctl.commands.recovery.repairs.repair import PLANNER, RepairRequest, Unrepaired, partition_text
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
-from tierctl.commands.sampling.deep_reads import DeepReadsAsked, open_deep_reads, reads_recorded
 from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicConfig, TopicIdPartition
+from tierctl.metadata.state_dir.read_segments import (
+    KEPT_MS,
+    ReadingRun,
+    read_segments,
+    record_read_segments,
+)
+from tierctl.model import (
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.sizes import parse_size
 from tierctl.model.severity import Severity
@@ -48,9 +63,162 @@ from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
 from tierctl.verify.deleted_prefix import DeletedOf
 from tierctl.verify.events import WasDeleted
 from tierctl.verify.findings import Finding, FindingKind, FoundIn
-from tierctl.verify.sample import DeepReads
+from tierctl.verify.sample import DeepReads, Sample
 from tierctl.verify.topics import KnownTopics
 from tierctl.verify.unreadable_logs import unreadable_log
+
+_SEED_MAX = 1 << 32
+_Key = tuple[Uuid, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepReadsAsked:
+    """The options of a request about the segments to read.
+
+    `percent` of the segments, or all; objects of at most `budget_bytes`; `seed` makes a sample repeatable.
+    The reads are stored in `state_dir`, if it is given.
+    """
+
+    percent: float | None
+    budget_bytes: int | None
+    seed: int | None
+    state_dir: Path | None
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether only some segments are requested; raise UsageError for a seed without a sample."""
+        asks = self.percent is not None or self.budget_bytes is not None
+        if self.seed is not None and not asks:
+            raise UsageError("--seed needs --sample or --budget", hint="add one, or leave --seed out")
+        return asks
+
+
+def open_deep_reads(asked: DeepReadsAsked, now_ms: int) -> DeepReads:
+    """Return which segments to read; raise CorruptInputError if the record of earlier reads is damaged."""
+    earlier = {} if asked.state_dir is None else read_segments(asked.state_dir)
+
+    def last_run(key: _Key, segment_id: Uuid) -> ReadingRun | None:
+        run = earlier.get(key, {}).get(segment_id)
+        return run if run is not None and now_ms - KEPT_MS < run.at_ms <= now_ms else None
+
+    sample = None
+    if asked.is_sample:
+        seed = randbelow(_SEED_MAX) if asked.seed is None else asked.seed
+
+        def by_another_sample(key: _Key, segment_id: Uuid) -> bool:
+            # A run that is repeated with its seed reads the same segments again.
+            run = last_run(key, segment_id)
+            return run is not None and run.seed != seed
+
+        sample = Sample(
+            percent=100.0 if asked.percent is None else asked.percent,
+            seed=seed,
+            budget_bytes=asked.budget_bytes,
+            was_read=by_another_sample,
+        )
+    is_kept = asked.state_dir is not None
+    return DeepReads(
+        sample=sample, was_read=(lambda *segment: last_run(*segment) is not None) if is_kept else None
+    )
+
+
+@contextmanager
+def reads_recorded(
+    reads: DeepReads, asked: DeepReadsAsked, metadata: RemoteLogMetadataManager, now_ms: int
+) -> Iterator[None]:
+    """Store in the state directory which segments the block has read, also if it ends early."""
+    try:
+        yield
+    finally:
+        if asked.state_dir is not None and reads.read:
+            seed = None if reads.sample is None else reads.sample.seed
+            record_read_segments(
+                asked.state_dir,
+                reads.read,
+                ReadingRun(now_ms, seed),
+                is_live=lambda key, segment_id: _is_finished(metadata, key, segment_id),
+            )
+
+
+def _is_finished(metadata: RemoteLogMetadataManager, key: _Key, segment_id: Uuid) -> bool:
+    part = metadata.state.partitions.get(key)
+    segment = None if part is None else part.get(segment_id)
+    return segment is not None and segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+_UNREPAIRED_MAX = 1000
+_OF_INDEXES = frozenset({FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_INDEX, FindingKind.EPOCHS_DIFFER})
+"""Kinds of findings that may concern an index; a missing or damaged index is derived from the log again."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The facts about the findings that a repair plan needs."""
+
+    orphans_of: dict[str, None] = field(default_factory=dict)
+    indexes_of: dict[str, None] = field(default_factory=dict)
+    offset_files: dict[str, None] = field(default_factory=dict)
+    unrepaired: list[Unrepaired] = field(default_factory=list)
+    more: int = 0
+    """Number of findings without a repair that are above the limit of `unrepaired` or name no partition."""
+
+    def add(self, finding: Finding) -> None:
+        """Collect the facts about `finding` that the plan needs."""
+        partition = _partition_of(finding)
+        if finding.kind is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
+            self.offset_files[finding.key] = None
+        elif finding.kind in _OF_INDEXES and partition is not None and finding.segment_id is not None:
+            self.indexes_of[str(SegmentName.of(partition, finding.segment_id))] = None
+        elif finding.kind is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
+            self.orphans_of[partition_text(partition.key)] = None
+        elif finding.kind in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.kind.row.repair is None:
+            self._add_unrepaired(finding, partition)
+
+    def _add_unrepaired(self, finding: Finding, partition: TopicIdPartition | None) -> None:
+        if finding.severity is Severity.INFO:
+            return
+        if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
+            self.more += 1
+            return
+        self.unrepaired.append(Unrepaired(finding.kind, partition, finding.segment_id, finding.hint))
+
+
+def with_repairs(
+    findings: Iterator[Finding],
+    request: Request,
+    progress: Progress,
+    keep: Callable[[MutationResult], None],
+) -> Iterator[Finding]:
+    """Yield all findings, then plan their repairs with `request` and pass the planned result to `keep`."""
+    collected = _Collected()
+    with Resources(request=request, progress=progress) as resources:
+        if resources.is_on_spark:
+            # Both parts of the run use this session: not every driver can start a second one.
+            _ = resources.spark
+        for finding in findings:
+            collected.add(finding)
+            yield finding
+        if collected.more:
+            progress.say(f"{collected.more} more findings without a repair: see their hints")
+        keep(PLANNER.run(_repair_request(collected, request), progress))
+
+
+def _repair_request(collected: _Collected, request: Request) -> RepairRequest:
+    shared = {each.name for each in fields(RepairRequest)} & {each.name for each in fields(request)}
+    values = {name: getattr(request, name) for name in shared} | {
+        "orphans_of": tuple(collected.orphans_of),
+        "indexes_of": tuple(collected.indexes_of),
+        "offset_files": tuple(collected.offset_files),
+        "unrepaired": tuple(collected.unrepaired),
+        "meter": None,
+    }
+    return RepairRequest(**values)
+
+
+def _partition_of(finding: Finding) -> TopicIdPartition | None:
+    if finding.topic_id is None or finding.partition is None:
+        return None
+    return TopicIdPartition(finding.topic_id, finding.topic or "", finding.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

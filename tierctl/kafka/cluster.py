@@ -1,24 +1,137 @@
 """A running cluster: facts from its controller and from the leaders of partitions, and DeleteRecords."""
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
-from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageError
+from tierctl.errors import MetadataError, MetadataWriteUnknown, NotFoundError, TierctlError, UsageError
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
-from tierctl.kafka.admin_answers import own_values, source_of, topic_facts
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.groups import CommittedOffsets, committed_offsets
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
+from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client, translated
 from tierctl.kafka.record_consumer import RecordConsumer
-from tierctl.kafka.topic_admin import TopicAdmin
-from tierctl.kafka.trial_producers import produce_idempotent, produce_transaction
+from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionOffsets, TopicFacts
+from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.configs import BrokerDefaults
+from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
+from tierctl.model.settings.stated import SettingSource
+
+_CONFIG = {"acks": "all", "enable.idempotence": True, "linger.ms": 5}
+_POLL_S = 0.1
+
+
+def produce_idempotent(
+    settings: ClientSettings, partitions: Collection[TopicPartition], value: bytes
+) -> dict[TopicPartition, int]:
+    """Append one record to each partition by a new idempotent producer; return the offsets.
+
+    Raises AuthenticationError, NotFoundError, MetadataError if the brokers refuse the producer or a record,
+    and MetadataWriteUnknown if no acknowledgement comes in time.
+    """
+    producer, watch = make_client(sdk.confluent_kafka.Producer, settings, _CONFIG)
+    return _append(settings, producer, watch, partitions, value)
+
+
+def produce_transaction(
+    settings: ClientSettings, partitions: Collection[TopicPartition], value: bytes, transactional_id: str
+) -> dict[TopicPartition, int]:
+    """Append one record to each partition in a transaction of a new producer, and commit it.
+
+    Return the offsets of the records. A transaction that fails is aborted. Raises as `produce_idempotent`.
+    """
+    config = {**_CONFIG, "transactional.id": transactional_id}
+    producer, watch = make_client(sdk.confluent_kafka.Producer, settings, config)
+    timeout_s = settings.request_timeout_ms / 1000
+    doing = f"a transaction of {transactional_id}"
+    needs = Right("Write", min(partitions).topic)
+    with translated(doing, watch, needs), WAITS.waiting(doing):
+        producer.init_transactions(timeout_s)
+        producer.begin_transaction()
+        try:
+            offsets = _append(settings, producer, watch, partitions, value)
+            producer.commit_transaction(timeout_s)
+        except BaseException:
+            with suppress(sdk.confluent_kafka.KafkaException):
+                producer.abort_transaction(timeout_s)
+            raise
+    return offsets
+
+
+def _append(
+    settings: ClientSettings,
+    producer: Any,
+    watch: ErrorWatch,
+    partitions: Collection[TopicPartition],
+    value: bytes,
+) -> dict[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    errors: list[Any] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is None:
+            offsets[TopicPartition(message.topic(), message.partition())] = message.offset()
+        else:
+            errors.append(error)
+
+    doing = f"writing a record to each of {len(partitions)} partitions"
+    deadline = time.monotonic() + settings.delivery_timeout_ms / 1000
+    with translated(doing, watch), WAITS.waiting(doing):
+        for each in partitions:
+            producer.produce(each.topic, value, partition=each.partition, on_delivery=delivered)
+            producer.poll(0)
+        while len(offsets) < len(partitions):
+            if errors:
+                raise error_of(errors[0], doing, watch, Right("Write", min(partitions).topic))
+            if time.monotonic() > deadline:
+                raise MetadataWriteUnknown(f"{doing}: no acknowledgement in time{watch.facts}")
+            watch.check()
+            producer.poll(_POLL_S)
+    return offsets
+
+
+def source_of(entry: Any) -> SettingSource:
+    """Return the origin of a topic setting's value that a broker states (ConfigEntry.source)."""
+    if entry.is_default:
+        return SettingSource.DEFAULT
+    is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return SettingSource.TOPIC if is_own else SettingSource.BROKER_DEFAULT
+
+
+def own_values(entries: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values that were set for the topic itself."""
+    return {
+        name: entry.value
+        for name, entry in entries.items()
+        if entry.value is not None and source_of(entry) is SettingSource.TOPIC
+    }
+
+
+def topic_facts(found: Any) -> TopicFacts:
+    """Return a described topic."""
+    return TopicFacts(
+        topic=found.name,
+        topic_id=uuid_of(found.topic_id),
+        partitions=tuple(_partition(p) for p in sorted(found.partitions, key=lambda p: p.id)),
+        is_internal=found.is_internal,
+    )
+
+
+def _partition(found: Any) -> PartitionFacts:
+    leader = found.leader
+    return PartitionFacts(
+        partition=found.id,
+        leader=leader.id if leader is not None and leader.id >= 0 else None,
+        replicas=tuple(node.id for node in found.replicas),
+        in_sync=tuple(node.id for node in found.isr),
+    )
+
 
 _SETTINGS_AT_ONCE = 500
 """Requests for settings of topics at the same time."""

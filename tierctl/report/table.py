@@ -1,16 +1,55 @@
 """Print aligned columns: all of them in a file or a pipe, as many as fit at a terminal."""
 
+import os
 import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import chain, groupby, zip_longest
 from typing import TextIO
 
-from tierctl.report.colours import OF_WORDS, Colour, coloured, shows_colours
 from tierctl.report.columns import Column, Kind
 from tierctl.report.fit import GAP, Fitted, fit, shortened, total, width_of
 from tierctl.report.terminal import PIECE_CHARS, printable, printable_pieces
+
+
+class Colour(StrEnum):
+    """The parameter of the terminal's escape sequence for a colour or an attribute (ECMA-48, SGR)."""
+
+    BOLD = "1"
+    DIM = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+
+
+OF_WORDS = (
+    dict.fromkeys(
+        ("error", "problem", "failed", "corrupt", "missing", "delete_segment", "delete_partition"), Colour.RED
+    )
+    | dict.fromkeys(("warning", "unsupported", "dropped", "pending", "mark_partition"), Colour.YELLOW)
+    | dict.fromkeys(("lower", "raise", "drop", "start_over", "compact"), Colour.YELLOW)
+    | dict.fromkeys(("COPY_SEGMENT_STARTED", "DELETE_SEGMENT_STARTED"), Colour.YELLOW)
+    | dict.fromkeys(("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED"), Colour.YELLOW)
+    | dict.fromkeys(("done", "ok", "copy_segment", "COPY_SEGMENT_FINISHED"), Colour.GREEN)
+    | dict.fromkeys(
+        ("info", "keep", "not_checked", "DELETE_SEGMENT_FINISHED", "DELETE_PARTITION_FINISHED", "Header"),
+        Colour.DIM,
+    )
+)
+"""The colours of words in columns of `Kind.WORD`: red needs attention, yellow is not final, green is."""
+
+
+def shows_colours(stream: TextIO) -> bool:
+    """Return whether `stream` is a terminal with colours; NO_COLOR and TERM=dumb switch them off."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(text: str, colour: Colour | None) -> str:
+    """Return `text` within the escape sequences of the colour."""
+    return f"\033[{colour}m{text}\033[0m" if colour and text else text
+
 
 Cells = Sequence[str]
 _INDENT = " " * 4

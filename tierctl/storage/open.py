@@ -5,8 +5,10 @@
 key.prefix of Aiven's plugin that is no folder is a setting.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Self
 from urllib.parse import urlsplit
@@ -19,7 +21,6 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.detect import DetectedLayout, detect_layouts
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
 from tierctl.storage.observed import FetchObserver
 from tierctl.storage.retry import RetryingStorage, RetrySettings, object_tier
@@ -28,6 +29,47 @@ from tierctl.storage.stores.registry import open_store_at, parse_store_uri
 from tierctl.storage.stores.schemes import FILE
 from tierctl.storage.throttle import Throttle, ThrottleSettings
 from tierctl.storage.tier import ObjectTier
+from tierctl.wire.aiven.manifest import iceberg
+
+OBJECTS_MAX = 1000
+"""Number of keys examined: as many as one request to S3 lists."""
+
+_AIVEN = re.compile(
+    r"(?P<prefix>(?:[^/]+/)*)[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}"
+    r"\.(?:log|indexes|rsm-manifest)\Z"
+)
+_ICEBERG = re.compile(r".*/metadata/[A-Za-z0-9_-]{22}\.puffin\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedLayout:
+    """The name of a layout and, for `aiven`, the folders that all keys begin with."""
+
+    layout: str
+    prefix: str = ""
+
+
+def detect_layouts(store: ObjectStore) -> dict[DetectedLayout, str]:
+    """Return the layouts of the first segments in `store`, each with the key of one object.
+
+    Raise UnsupportedFormatError for Aiven's Iceberg tables.
+    """
+    found: dict[DetectedLayout, str] = {}
+    for obj in islice(store.list_objects(""), OBJECTS_MAX):
+        known = _layout_of(obj.key)
+        if known is not None:
+            found.setdefault(known, obj.key)
+    return found
+
+
+def _layout_of(key: str) -> DetectedLayout | None:
+    if key.startswith(f"{ROOT_FOLDER}/"):
+        return DetectedLayout("kafka")
+    if _ICEBERG.match(key):
+        raise iceberg(f"the object {key!r}")
+    match = _AIVEN.match(key)
+    return None if match is None else DetectedLayout("aiven", match["prefix"])
+
 
 KAFKA, AIVEN = LAYOUTS = ("kafka", "aiven")
 

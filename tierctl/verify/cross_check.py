@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Protocol
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
@@ -21,6 +22,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
+from tierctl.model.severity import Severity
 from tierctl.plan.history import missing_of
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
@@ -30,14 +32,52 @@ from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
 from tierctl.verify.cluster import ClusterCheck, Unconfirmed
 from tierctl.verify.deleted_prefix import DeletedOf, DeletedPrefixes
 from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
-from tierctl.verify.findings import Finding
-from tierctl.verify.histories import check_histories, without_explained_gaps
+from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
 from tierctl.verify.partition import PartitionFacts
 from tierctl.verify.sample import DeepReads, stored_segments
 from tierctl.verify.segments import DANGLING_AFTER_MS
 from tierctl.verify.tasks import SegmentsTask, Task, TaskRunner, tasks_of
 from tierctl.verify.topics import KnownTopics, Removals, check_topics
+
+_K = FindingKind
+
+
+def check_histories(
+    state: TierState, incomplete: Mapping[TopicIdPartition, str], unseen: Iterable[MissingEvents]
+) -> Iterator[Finding]:
+    """Yield a finding for each partition in `incomplete`, with the offsets below its first known segment.
+
+    A finding about `unseen` events of unknown user partitions has the offsets of the metadata topic.
+    """
+    for missing in unseen:
+        yield Finding(
+            kind=_K.INCOMPLETE_HISTORY,
+            severity=Severity.WARNING,
+            topic=METADATA_TOPIC,
+            topic_id=None,
+            partition=missing.metadata_partition,
+            start_offset=missing.first_offset,
+            end_offset=missing.end_offset - 1,
+            message=f"{missing}, and no later event names a user partition",
+        )
+    for partition, reason in incomplete.items():
+        part = state.partition(partition)
+        first = None if part is None else part.lowest_start_offset
+        found = finding_of(partition, _K.INCOMPLETE_HISTORY, Severity.WARNING, reason)
+        yield replace(found, start_offset=0, end_offset=first - 1) if first else found
+
+
+def without_explained_gaps(findings: Iterable[Finding], histories: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield `findings` without the gaps below the first known segment of a partition in `histories`."""
+    ends = {(each.topic_id, each.partition): each.end_offset for each in histories}
+    for finding in findings:
+        key = (finding.topic_id, finding.partition)
+        known_from = ends.get(key)
+        is_below = known_from is None or (finding.end_offset or 0) <= known_from
+        if finding.kind is not _K.GAP or key not in ends or not is_below:
+            yield finding
+
 
 _PAGE = 1000
 _EXPLAINED_MAX = 100

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from tierctl.apply.outcome import Status
-from tierctl.commands.recovery import afterwards
+from tierctl.commands.recovery import rebuild
 from tierctl.commands.recovery.logs import DecidingLogs
-from tierctl.commands.recovery.metadata_settings import require_lasting_events
-from tierctl.commands.recovery.publishing_fence import PublishingFence
+from tierctl.commands.recovery.rebuild import PublishingFence, require_lasting_events
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.plan.rebuild.partition import PartitionInputs
@@ -47,25 +46,25 @@ def test_the_check_passes_only_if_the_leader_serves_records(
     monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     log_start, batch_bytes, expected = LOG_STARTS[case]
-    monkeypatch.setattr(afterwards, "_WAIT_S", 0)
-    monkeypatch.setattr(afterwards, "_PAUSE_S", 0)
+    monkeypatch.setattr(rebuild, "_WAIT_S", 0)
+    monkeypatch.setattr(rebuild, "_PAUSE_S", 0)
     cluster = SimpleNamespace(
         logs=lambda _partitions: [] if log_start is None else [SimpleNamespace(log_start_offset=log_start)],
         batch_bytes=lambda *_args, **_limit: batch_bytes,
     )
     running: Any = SimpleNamespace(cluster=cluster)
     if expected is None:
-        afterwards.require_served(running, STEPS)
+        rebuild.require_served(running, STEPS)
     else:
         with pytest.raises(MetadataError, match=expected):
-            afterwards.require_served(running, STEPS)
+            rebuild.require_served(running, STEPS)
 
 
 def test_a_rebuild_beside_brokers_ends_with_the_order_to_restart_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their consumers may skip the events of a topic that was deleted under them."""
-    monkeypatch.setattr(afterwards, "require_served", lambda _cluster, _steps: 1)
+    monkeypatch.setattr(rebuild, "require_served", lambda _cluster, _steps: 1)
     said: list[str] = []
     run: Any = SimpleNamespace(
         cluster=SimpleNamespace(),
@@ -73,10 +72,10 @@ def test_a_rebuild_beside_brokers_ends_with_the_order_to_restart_them(
         progress=SimpleNamespace(say=said.append),
     )
     outcomes: Any = [SimpleNamespace(status=Status.DONE, step=step) for step in STEPS]
-    found = afterwards.conclude_rebuild(run, outcomes)
+    found = rebuild.conclude_rebuild(run, outcomes)
     assert found == "published; restart the brokers before copying is enabled again"
     assert any("after that, set on orders" in line for line in said)
-    assert afterwards.conclude_rebuild(run, []) is None
+    assert rebuild.conclude_rebuild(run, []) is None
 
 
 FENCES: dict[str, tuple[bool, int | None, str | None]] = {

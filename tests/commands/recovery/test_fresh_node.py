@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tierctl import commands
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
 from tierctl.model.cluster import SavedTopic, SavedTopics
 from tierctl.model.progress import SilentProgress
@@ -21,7 +22,6 @@ from tierctl.wire.files.checkpoints import (
 )
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 from tierctl.wire.files.topics_file import write_topics_file
-from tierctl.wire.kraft.bootstrap import BootstrapFile
 from tierctl.wire.kraft.records import config_record, next_producer_id, topic_of
 
 from tests.metadata.topics import manager_at

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.commands.recovery.fresh_node.proof import require_objects_are_safe
+from tierctl.commands.recovery.fresh_node.restore import require_objects_are_safe
 from tierctl.errors import AuthenticationError, RemoteStorageError, SafetyRefusal
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.open import TierSpec, open_tier

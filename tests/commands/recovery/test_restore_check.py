@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands.recovery.check import election, offsets, producers
+from tierctl.commands.recovery.check import election, offsets, restored
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.commands.resources import Resources
 from tierctl.kafka.record_consumer import ServedRecord
@@ -59,7 +59,7 @@ def served(capture: Callable[[str], Path]) -> Cluster:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((offsets, "_SETTLED_S"), (producers, "_READABLE_S"), (election, "_PAUSE_S")):
+    for module, name in ((offsets, "_SETTLED_S"), (restored, "_READABLE_S"), (election, "_PAUSE_S")):
         monkeypatch.setattr(module, name, 0)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.metadata.state_dir import directory as state_dir
-from tierctl.metadata.state_dir.snapshot_files import PREFIX
+from tierctl.metadata.state_dir.directory import PREFIX
 
 from tests.metadata.state_dir.test_directory import (
     CACHE,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tierctl.commands.insight.report.build import write_page
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.report.html.content import PageContent
-from tierctl.report.html.file import write_page
 from tierctl.report.html.kinds import SegmentKind
 from tierctl.report.html.lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
 

@@ -18,8 +18,7 @@ from tierctl.spark import session as spark_session
 from tierctl.spark.executors.jobs import collect
 from tierctl.spark.executors.progress import TaskCount, watched
 from tierctl.spark.session.failures import cause, engine_error
-from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.reachability import require_reachable
+from tierctl.spark.session.open import opened_session, require_reachable
 from tierctl.spark.session.settings import SparkSettings
 
 from tests.cli.shell import environment, tierctl

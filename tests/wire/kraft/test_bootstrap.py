@@ -8,9 +8,9 @@ import pytest
 from tests.support.formatted import DATA, VERSIONS, bootstrap_name
 from tests.support.kafka import KafkaRelease
 from tierctl.errors import CorruptInputError
+from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import Uuid
 from tierctl.wire.kraft import records
-from tierctl.wire.kraft.bootstrap import BootstrapFile
 
 TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 DIRECTORY_ID = Uuid("pJDu_PV_mDE7nGFxt1-tOw")

@@ -17,17 +17,13 @@ import typer
 
 from tierctl.commands.broker_settings import stated_in_file
 from tierctl.commands.insight.executors import check_spark
-from tierctl.commands.insight.secret_files import secret_files
-from tierctl.commands.insight.topic_names import require_topics_of_files
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import DECIDE
-from tierctl.doctor import brokers, clocks, log_dirs, metadata_topic, rights, secrets, state_dir, topics
+from tierctl.doctor import brokers, clocks, log_dirs, rights, secrets, state_dir, topics
 from tierctl.doctor.brokers import Broker
 from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, prevented
-from tierctl.doctor.leader_epochs import check_leader_epochs
-from tierctl.doctor.settings_files import check_file
 from tierctl.doctor.store import REFUSALS, examine_store
 from tierctl.doctor.store_probe import probe_store
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
@@ -53,6 +49,203 @@ from tierctl.verify.settings.checks import check_broker_file, check_client_file,
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
+
+import os
+from collections.abc import Callable, Collection, Iterable
+
+from tierctl.commands.broker_settings import valid_in_file
+from tierctl.doctor.brokers import OUTCOMES, of_conflicts
+from tierctl.doctor.examination import ok
+from tierctl.doctor.result import Outcome
+from tierctl.doctor.secrets import SecretFile
+from tierctl.locallog import list_partitions, read_log_dirs
+from tierctl.model.cluster import PartitionFacts
+from tierctl.model.conflicts import metadata_topic_conflicts
+from tierctl.model.private_keys import private_keys_of
+from tierctl.model.settings import broker
+from tierctl.model.settings import metadata_manager as manager
+from tierctl.model.settings.problems import ProblemKind, SettingProblem
+from tierctl.plan.settings_names import require_known_names
+from tierctl.report.summary import counted
+from tierctl.state.cut_epochs import cut_epochs_of
+from tierctl.state.tier import TierState
+from tierctl.wire.files.properties import read_client_file
+
+_SHOWN = 5
+
+
+def check_settings(settings: Mapping[str, str], replicas: int | None) -> Iterator[Result]:
+    """Yield the results about the settings in force; `replicas` is None if their number is not known.
+
+    The number of replicas is that of the partition with the fewest.
+    """
+    least = topic.MIN_INSYNC_REPLICAS.value(settings)
+    conflicts = [
+        each
+        for each in metadata_topic_conflicts(settings, replicas or least)
+        if replicas is not None or topic.MIN_INSYNC_REPLICAS.name not in each.names
+    ]
+    yield from of_conflicts(Check.METADATA_SETTINGS, METADATA_TOPIC, conflicts)
+    if not conflicts:
+        of_replicas = "" if replicas is None else f"{replicas} replicas, min.insync.replicas={least}, "
+        found = f"{of_replicas}unlimited retention, not compacted"
+        yield ok(Check.METADATA_SETTINGS, METADATA_TOPIC, found)
+
+
+def check_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Result]:
+    """Yield the results about leaders and replicas of the metadata partitions."""
+    leaderless = [each.partition for each in facts.partitions if each.leader is None]
+    too_few = [each.partition for each in facts.partitions if len(each.in_sync) < min_in_sync]
+    behind = [each.partition for each in facts.partitions if len(each.in_sync) < len(each.replicas)]
+    if leaderless:
+        yield fault(Check.METADATA_REPLICAS, METADATA_TOPIC, f"no leader: {_partitions(leaderless)}")
+    if unwritable := sorted(set(too_few) - set(leaderless)):
+        found = f"fewer than min.insync.replicas={min_in_sync} in sync: {_partitions(unwritable)}"
+        yield fault(Check.METADATA_REPLICAS, METADATA_TOPIC, found)
+    if lagging := sorted(set(behind) - {*leaderless, *too_few}):
+        found = f"not all replicas in sync: {_partitions(lagging)}"
+        yield fault(Check.METADATA_REPLICAS, METADATA_TOPIC, found, outcome=Outcome.WARNING)
+    if not (leaderless or too_few or behind):
+        found = f"all replicas of {len(facts.partitions)} partitions are in sync"
+        yield ok(Check.METADATA_REPLICAS, METADATA_TOPIC, found)
+
+
+def fewest_replicas(partitions: tuple[PartitionFacts, ...]) -> int:
+    """Return the number of replicas of the partition that has the fewest."""
+    return min(len(each.replicas) for each in partitions)
+
+
+def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:
+    """Return the number of metadata partitions that a broker's settings state, None if they state none."""
+    prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
+    name = manager.TOPIC_PARTITIONS.name
+    own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
+    return manager.TOPIC_PARTITIONS.given(own, source)
+
+
+def check_partitions(found: int, expected: int) -> Iterator[Result]:
+    """Yield the result about the number of metadata partitions that brokers expect."""
+    setting = f"remote.log.metadata.topic.num.partitions={expected}"
+    if found == expected:
+        yield ok(Check.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, {setting}")
+    else:
+        yield fault(Check.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, but {setting}")
+
+
+def missing(is_tiering: bool | None) -> Iterator[Result]:
+    """Yield the result about a cluster without the metadata topic; `is_tiering` is None if not known."""
+    found = f"the cluster has no topic {METADATA_TOPIC}"
+    if is_tiering:
+        why = "The brokers tier, and have not made the topic: nothing is copied."
+        fix = "look for errors of TopicBasedRemoteLogMetadataManager in the brokers' logs"
+        yield fault(Check.METADATA_SETTINGS, METADATA_TOPIC, found, why=why, fix=fix)
+    else:
+        what = "; brokers make it when they tier, and copy --create-metadata-topic does"
+        yield ok(Check.METADATA_SETTINGS, METADATA_TOPIC, found + what)
+
+
+def _partitions(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    return f"partition {shown}{', …' if len(numbers) > _SHOWN else ''}"
+
+
+def check_file(check: Check, file: Path, problems: Iterable[SettingProblem]) -> Iterator[Result]:
+    """Yield the results about one file: its problems without those that are only information.
+
+    Files that other users can read are left to the check of secrets.
+    """
+    is_good = True
+    for problem in problems:
+        outcome = OUTCOMES[problem.severity]
+        if outcome is Outcome.OK or problem.kind is ProblemKind.OPEN_PERMISSIONS:
+            continue
+        is_good = False
+        where = f"{file}" if problem.line is None else f"{file}, line {problem.line}"
+        yield fault(check, where, _found(problem), outcome=outcome, why=_why(problem), fix=problem.hint)
+    if is_good:
+        yield ok(check, str(file), "its settings are known, valid and free of contradictions")
+
+
+def _found(problem: SettingProblem) -> str:
+    """Return the facts: the part of a contradiction's message before its meaning."""
+    return (
+        problem.message.partition(f"{problem.found}: ")[0] + problem.found
+        if _why(problem)
+        else problem.message
+    )
+
+
+def _why(problem: SettingProblem) -> str | None:
+    """Return the meaning that ends the message of a contradiction; None for the meaning of the check."""
+    if problem.kind is not ProblemKind.CONTRADICTION:
+        return None
+    return problem.message.partition(f"{problem.found}: ")[2] or None
+
+
+def check_leader_epochs(
+    folder: Path, select: Callable[[TopicPartition], bool], state: TierState
+) -> Iterator[Result]:
+    """Yield a result for each replica in a log directory whose checkpoint was cut; `state` is the tier's."""
+    unreadable: list[tuple[Path, TierctlError]] = []
+    logs = read_log_dirs([folder], select=select, on_error=lambda *found: unreadable.append(found))
+    for where, error in unreadable:
+        yield not_checked(Check.LEADER_EPOCHS, str(where), error.message)
+    is_good = True
+    for log in logs:
+        part = state.partition(log.topic_id_partition)
+        cut = None if part is None else cut_epochs_of(log, part.segments)
+        if cut is not None:
+            is_good = False
+            yield fault(Check.LEADER_EPOCHS, str(log.directory), str(cut))
+    if is_good:
+        found = f"{counted(len(logs), 'replica')} have the leader epochs of the tier from the log start on"
+        yield ok(Check.LEADER_EPOCHS, str(folder), found)
+
+
+def require_topics_of_files(
+    resources: Resources, log_dirs: Sequence[Path], stated: Collection[str]
+) -> TierctlError | None:
+    """Raise NotFoundError for a requested topic that no file has; do nothing beside a cluster.
+
+    `stated` are the topics in --topic-configs; UsageError if their names look mistyped. The metadata are read
+    only for a name that the log directories lack; for a requested topic, the error of reading is returned.
+    """
+    request = resources.request
+    if resources.cluster is not None or not (request.topic_configs or request.metadata or log_dirs):
+        return None
+    known = {each.topic for each in list_partitions(filter(Path.is_dir, log_dirs))}
+    asked = resources.selection_request
+    error = None
+    if request.metadata is not None and (asked.unmatched_topics({*stated, *known}) or set(stated) - known):
+        try:
+            known |= resources.metadata(is_whole=True).refresh().topics
+        except TierctlError as e:
+            error = e
+    if error is None:
+        note = require_known_names(stated, known, known.difference(stated))
+        if note is not None and known:
+            resources.progress.note(note)
+    if request.topic and error is None:
+        asked.require_topics({*stated, *known})
+    return error if request.topic else None
+
+
+def secret_files(request: Request, profile_file: Path | None) -> Iterator[SecretFile]:
+    """Yield the files of a request that may hold secrets; `profile_file` is the tierctl.toml in use."""
+    if request.command_config is not None and request.command_config.exists():
+        yield from secrets.settings_files(request.command_config, read_client_file(request.command_config))
+    if request.config is not None and request.config.exists():
+        yield from secrets.settings_files(request.config, valid_in_file(request.config))
+    for file in private_keys_of(request.aiven_private_key).values():
+        yield SecretFile(file, "a private key")
+    if profile_file is not None:
+        yield secrets.profile_file(profile_file)
+    if (request.remote or "").startswith("s3:"):
+        named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+        file = Path(named).expanduser()
+        if file.is_file():
+            yield SecretFile(file, "the keys of AWS clients")
+
 
 _STORE_CHECKS = tuple(check for check in Check if check.startswith("store_"))
 _CLUSTER_CHECKS = (
@@ -231,7 +424,7 @@ class _Run:
         own = self.topic_configs.get(METADATA_TOPIC)
         if own is not None:
             stated = {name: each.value for name, each in own.stated.items()}
-            yield from metadata_topic.check_settings(stated, None)
+            yield from check_settings(stated, None)
 
     # Spark
 
@@ -304,7 +497,7 @@ class _Run:
 
     def _of_metadata_topic(self, cluster: Cluster, facts: TopicFacts | None) -> Iterator[Result]:
         if facts is None:
-            yield from metadata_topic.missing(self.is_tiering)
+            yield from missing(self.is_tiering)
             reason = f"{METADATA_TOPIC} does not exist"
             for check in (Check.METADATA_REPLICAS, Check.METADATA_RIGHTS):
                 yield not_checked(check, METADATA_TOPIC, reason)
@@ -315,9 +508,9 @@ class _Run:
             yield prevented(Check.METADATA_SETTINGS, METADATA_TOPIC, settings)
             yield prevented(Check.METADATA_REPLICAS, METADATA_TOPIC, settings)
             return
-        replicas = metadata_topic.fewest_replicas(facts.partitions)
-        yield from metadata_topic.check_settings(settings, replicas)
-        yield from metadata_topic.check_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
+        replicas = fewest_replicas(facts.partitions)
+        yield from check_settings(settings, replicas)
+        yield from check_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
 
     # The metadata topic's events
 
@@ -338,9 +531,9 @@ class _Run:
             for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)
             return
-        expected = metadata_topic.expected_partitions(self.settings or {}, str(self.request.config))
+        expected = expected_partitions(self.settings or {}, str(self.request.config))
         if expected is not None:
-            yield from metadata_topic.check_partitions(read.partition_count, expected)
+            yield from check_partitions(read.partition_count, expected)
         now_ms = self.request.clock_ms()
         ends = read.end_offsets()
         latest: dict[int, int] = {}

@@ -1,14 +1,16 @@
 """`restore --materialise`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 
+from tierctl.apply.materialise.left_out import LeftOut, Removal
 from tierctl.apply.materialise.new_folder import former_folder, remove_left
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import RunOptions
@@ -17,8 +19,6 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.refused_partitions import refusal_of
-from tierctl.commands.recovery.unused import unused
-from tierctl.commands.recovery.without_keys import WithoutKeys
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import (
@@ -34,13 +34,21 @@ from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.files import list_segments
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.model import ObjectPart, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import (
+    ObjectPart,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.materialise import (
     MATERIALISE,
     ROOM_BYTES,
+    SEGMENTS,
     MaterialisePlan,
     Source,
     Target,
@@ -49,17 +57,170 @@ from tierctl.plan.materialise import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
-from tierctl.plan.rebuild.partition import why_undecided
+from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, why_undecided
+from tierctl.plan.rebuild.plan import unused_of
 from tierctl.plan.restore.plan import why_incomplete_below
-from tierctl.plan.steps import LOG_DIR, Plan
+from tierctl.plan.steps import LOG_DIR, Plan, Skip, Step
 from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
+from tierctl.read.partitions import PartitionSet, ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.readable_log import ReadableLog
-from tierctl.read.record_rows import KEY_FORMS
+from tierctl.read.record_rows import KEY_FORMS, parse_key
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
+from tierctl.state.tier import TierState
 from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES
+
+_LINES_SHOWN_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutKeys:
+    """The keys of a file: the SHA-256 of each key, with the number of the first line that has it."""
+
+    file: Path
+    lines: dict[bytes, int]
+    removal: Removal
+
+    @classmethod
+    def read(cls, keys: str | None, lists: str | None, signing_key: str | None) -> Self | None:
+        """Return the keys of the file `keys`; None if none of the three options is given.
+
+        Raise UsageError if only some of the options are given, if the file has no keys, or if a line is
+        malformed.
+        """
+        if keys is None and lists is None and signing_key is None:
+            return None
+        if keys is None or lists is None or signing_key is None:
+            raise UsageError(
+                "--without-keys, --left-out and --sign-with must be given together",
+                hint="--left-out DIR is the folder for the lists of the erased records, and --sign-with FILE "
+                "is the Ed25519 key that signs them",
+            )
+        if Path(lists).exists() and not Path(lists).is_dir():
+            raise UsageError(
+                f"--left-out {lists} is not a folder", hint="name a folder; tierctl makes it if it is missing"
+            )
+        path = Path(keys)
+        lines = _parsed(path, _text_of(path))
+        if find_spec("cryptography") is None:
+            raise UsageError(
+                "--sign-with needs cryptography, which is not installed", hint="pip install tierctl[kafka]"
+            )
+        from tierctl.apply.materialise.signing import SigningKey
+
+        key = SigningKey.read(Path(signing_key))
+        removal = Removal(digests=frozenset(lines), lists=Path(lists), key=key)
+        return cls(file=path, lines=lines, removal=removal)
+
+    def report(self, lists: Iterable[LeftOut | None], progress: Progress) -> None:
+        """Report how many records the signed lists say were left out, and which keys occur in no list."""
+        found: set[bytes] = set()
+        records = 0
+        for each in lists:
+            if each is None:
+                progress.warn(
+                    f"{self.removal.lists} has no signed list of a log that was restored: it is unknown "
+                    f"which keys of {self.file} were not found"
+                )
+                return
+            found |= each.keys
+            records += each.records
+        progress.say(
+            f"left out {records} records with {len(found)} of {len(self.lines)} keys: "
+            f"the signed lists are in {self.removal.lists}"
+        )
+        missing = sorted(number for digest, number in self.lines.items() if digest not in found)
+        if missing:
+            shown = ", ".join(map(str, missing[:_LINES_SHOWN_MAX]))
+            more = f" and {len(missing) - _LINES_SHOWN_MAX} more" if len(missing) > _LINES_SHOWN_MAX else ""
+            progress.warn(
+                f"not found: {len(missing)} keys of {self.file} occur in no record that was restored, those "
+                f"of lines {shown}{more}"
+            )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as e:
+        raise UsageError(f"--without-keys {path} can't be read: {e.strerror}") from None
+    except UnicodeDecodeError as e:
+        raise UsageError(
+            f"--without-keys {path}: expected UTF-8, found byte {e.object[e.start]:#04x} at byte {e.start}",
+            hint=f"one key per line: {KEY_FORMS}",
+        ) from None
+
+
+def _parsed(path: Path, text: str) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    lines = text.removesuffix("\n").split("\n") if text else []
+    for number, line in enumerate(lines, 1):
+        where = f"--without-keys {path} line {number}"
+        if line.endswith("\r"):
+            raise UsageError(
+                f"{where}: expected a key, found one with a carriage return at its end",
+                hint="end lines with a line feed only; write a key that ends with a carriage return as hex: "
+                "or base64:",
+            )
+        try:
+            found.setdefault(parse_key(line), number)
+        except UsageError as e:
+            raise UsageError(f"{where}: {e.message}", hint=e.hint) from None
+    if not found:
+        raise UsageError(f"--without-keys {path} has no keys", hint=f"one key per line: {KEY_FORMS}")
+    return found
+
+
+def unused(
+    state: TierState,
+    chosen: PartitionSet,
+    decisions: Mapping[TopicIdPartition, PartitionDecision],
+    sources: Sequence[Source],
+    steps: Sequence[Step],
+) -> Iterator[Skip]:
+    """Yield each chosen partition that is in none of `sources`, and each segment that no step has.
+
+    `decisions` are those about the sets of objects, without metadata. Partitions without a step have another
+    reason in the plan already.
+    """
+    by_partition = {source.partition: source for source in sources}
+    for partition, decision in decisions.items():
+        # The reason of a partition with a source is in the plan.
+        if partition not in by_partition:
+            yield Skip.of(partition, decision.refused or "the tier has no complete segment of it")
+        yield from unused_of(PartitionInputs(partition=partition, sets=()), decision.choice)
+    used = {step.topic_id_partition: step for step in steps}
+    for part in state:
+        partition = part.topic_id_partition
+        if partition not in chosen:
+            continue
+        if partition in used:
+            yield from _unused_segments(
+                list(part.cache.list_remote_log_segments()), by_partition[partition], used[partition]
+            )
+        elif partition not in by_partition and partition not in decisions:
+            yield Skip.of(partition, "the metadata have no finished segment of it")
+
+
+def _unused_segments(
+    segments: Sequence[RemoteLogSegmentMetadata], source: Source, step: Step
+) -> Iterator[Skip]:
+    written = {each["segment_id"] for each in step.details[SEGMENTS]}
+    for segment in segments:
+        if str(segment.segment_id) not in written:
+            yield Skip.of(source.partition, _why(segment, source, step), segment.segment_id)
+
+
+def _why(segment: RemoteLogSegmentMetadata, source: Source, step: Step) -> str:
+    if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        return Reason(ReasonKind.ALREADY_KNOWN, state=str(segment.state))
+    span = f"offsets {segment.start_offset} to {segment.end_offset}"
+    if source.until_offset is not None and segment.start_offset >= source.until_offset:
+        return f"{span}: --until ends the log at {source.until_offset}"
+    if step.start_offset is not None and segment.end_offset < step.start_offset:
+        return f"{span}: the log begins at {step.start_offset}"
+    return f"{span}: other segments of the lineage serve them"
 
 
 def _absolute(text: str) -> str:

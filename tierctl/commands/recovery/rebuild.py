@@ -1,5 +1,6 @@
 """`rebuild`: publish the metadata of segments whose objects are in the tier, after the metadata were lost."""
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,26 +8,25 @@ from typing import Annotated
 
 import typer
 
+from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import RunOptions
 from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
 from tierctl.commands.metadata_folder.settings import folder_settings
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
-from tierctl.commands.recovery.afterwards import conclude_rebuild
-from tierctl.commands.recovery.copying import require_copying_disabled
 from tierctl.commands.recovery.hosts import plan_for_hosts, recipe
 from tierctl.commands.recovery.logs import DecidingLogs, local_holes, require_read_logs
-from tierctl.commands.recovery.metadata_settings import require_lasting_events
-from tierctl.commands.recovery.publishing_fence import PublishingFence
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
@@ -36,16 +36,218 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
 from tierctl.model.progress import Progress
+from tierctl.model.settings import topic
 from tierctl.plan.basis import Basis
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.rebuild.hosts import HostsPlan
 from tierctl.plan.rebuild.log_start import AskedLogStart
 from tierctl.plan.rebuild.partition import PartitionInputs
 from tierctl.plan.rebuild.plan import RebuildPlan, Refused, plan_rebuild
-from tierctl.plan.steps import REBUILD, Plan, Skip
+from tierctl.plan.steps import REBUILD, Action, Plan, Skip, Step
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
+
+SETTINGS = (
+    f"{topic.COPY_DISABLE.name}=true",
+    f"{topic.LOCAL_RETENTION_MS.name}=-2",
+    f"{topic.LOCAL_RETENTION_BYTES.name}=-2",
+)
+"""Topic settings that stop brokers from copying segments and from raising the log start (KIP-950)."""
+
+
+def require_copying_disabled(cluster: RunningCluster, topics: Collection[str]) -> None:
+    """Raise SafetyRefusal if brokers copy segments of one of `topics`."""
+    configs = cluster.cluster.topic_configs(topics)
+    copying = sorted(name for name in topics if not configs[name].is_copy_disabled)
+    if copying:
+        raise SafetyRefusal(
+            f"brokers copy segments of {', '.join(copying)}: while copying is enabled, a leader that does "
+            "not know the segments of the tier raises the log start offset, and deletes the segments once "
+            "they are published",
+            hint=f"set {', '.join(SETTINGS)} on these topics first (Kafka 3.9 and later), and restore the "
+            "previous values after the rebuild; with older brokers, stop them and use --metadata file://…",
+        )
+
+
+_WAIT_S = 60
+_PAUSE_S = 0.5
+_RESTART = (
+    "the brokers' consumer skips events at offsets that it remembers of an older metadata topic: restart the "
+    "brokers with copying still disabled, then run this command again"
+)
+RESTART_FIRST = "published; restart the brokers before copying is enabled again"
+
+
+def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> str | None:
+    """Check the published segments with their leaders, if the topic is on a cluster; print the next steps.
+
+    Return what must be done first on a cluster.
+
+    Raise the errors of `require_served`.
+    """
+    steps = [outcome.step for outcome in outcomes if outcome.status is Status.DONE]
+    if not steps or len(steps) < len(outcomes):
+        return None
+    if run.cluster is None or not run.resources.is_on_cluster:
+        if run.request.log_dir:
+            run.progress.say(
+                "start the brokers, then compare what they serve with the tier: tierctl restore --check "
+                "--metadata kafka://..."
+            )
+        return None
+    count = require_served(run.cluster, steps)
+    topics = ", ".join(sorted({step.topic for step in steps}))
+    run.progress.say(f"leaders serve the first published segment of each of {count} partitions")
+    # Whether the topic was deleted under the brokers is not visible from outside: the check of the first
+    # segments may pass although events in other metadata partitions are skipped.
+    run.progress.say(
+        "if the metadata topic was deleted while the brokers ran, they skip new events until they are "
+        "restarted, and segments that they copy become unreadable once these are deleted locally"
+    )
+    run.progress.say(
+        f"after that, set on {topics}: {topic.COPY_DISABLE.name}=false, and the previous "
+        f"{topic.LOCAL_RETENTION_MS.name} and {topic.LOCAL_RETENTION_BYTES.name}"
+    )
+    return RESTART_FIRST
+
+
+def _first_published(steps: Sequence[Step]) -> dict[TopicIdPartition, Step]:
+    found: dict[TopicIdPartition, Step] = {}
+    for step in steps:
+        if step.action is Action.PUBLISH_SEGMENT:
+            found.setdefault(step.topic_id_partition, step)
+    return found
+
+
+def require_served(cluster: RunningCluster, steps: Sequence[Step]) -> int:
+    """Wait until each leader serves its first published segment; return the number of partitions.
+
+    Brokers read the events with a delay. Raise MetadataError if a leader serves no record of the segment
+    within a minute, and immediately if its log start is above the segment: then the leader deletes the
+    segment.
+    """
+    deadline = time.monotonic() + _WAIT_S
+    waiting = _first_published(steps)
+    count = len(waiting)
+    problem = ""
+    while waiting:
+        for partition, step in list(waiting.items()):
+            log_start: int | None = None
+            try:
+                log_start = _log_start(cluster, partition)
+                if log_start is not None and _serves(cluster, step, log_start):
+                    del waiting[partition]
+            except TierctlError as e:
+                problem = e.message
+            _require_not_above(step, log_start)
+        if waiting and time.monotonic() > deadline:
+            names = ", ".join(str(each.topic_partition) for each in waiting)
+            raise MetadataError(
+                f"the events are published, but the leaders of {names} do not serve them yet"
+                f"{f' ({problem})' if problem else ''}",
+                hint=_RESTART,
+            )
+        if waiting:
+            time.sleep(_PAUSE_S)
+    return count
+
+
+def _log_start(cluster: RunningCluster, partition: TopicIdPartition) -> int | None:
+    """Return the log start offset that the leader reports; None without a leader."""
+    return next((log.log_start_offset for log in cluster.cluster.logs([partition])), None)
+
+
+def _serves(cluster: RunningCluster, step: Step, log_start: int) -> bool:
+    # The log may start within the segment, after a DeleteRecords.
+    at = max(step.start_offset or 0, log_start)
+    if at > (step.end_offset or 0):
+        return False
+    partition = step.topic_id_partition.topic_partition
+    return cluster.cluster.batch_bytes(partition, at, at + 1, bytes_max=0) > 0
+
+
+def _require_not_above(step: Step, log_start: int | None) -> None:
+    """Raise MetadataError if the log starts above the segment: the log start rose after the publication."""
+    if log_start is not None and log_start > (step.end_offset or 0):
+        partition = step.topic_id_partition.topic_partition
+        raise MetadataError(
+            f"the log start of {partition} rose to {log_start}, above its first "
+            f"published segment ({step.start_offset} to {step.end_offset}): its leader deletes that segment",
+            hint="keep copying disabled, and look for deletions: 'Deleted remote log segment' and "
+            "'Incremented log start offset' in the log of the leader, and DELETE_SEGMENT_STARTED in tierctl "
+            "segments; retention or DeleteRecords may have done it, too",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingFence:
+    """Refuse to publish segments that a leader would delete; `log_starts` are those the plan was made with.
+
+    Deriving the metadata may take hours. Meanwhile an operator may enable copying, or a leader may raise its
+    log start; a leader deletes segments that are published below its log start.
+    """
+
+    cluster: RunningCluster
+    log_starts: Mapping[TopicIdPartition, int]
+
+    def __call__(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if brokers copy these topics, or if a log start has risen or is unknown."""
+        if not partitions:
+            return
+        require_copying_disabled(self.cluster, {partition.topic for partition in partitions})
+        logs = self.cluster.leaders(partitions).logs
+        for partition in sorted(partitions):
+            name, planned, log = (
+                partition.topic_partition,
+                self.log_starts[partition],
+                logs.get(partition.key),
+            )
+            if log is None:
+                raise SafetyRefusal(
+                    f"{name} has no leader any more, so its log start is unknown",
+                    hint="run again once it has one",
+                )
+            if log.log_start_offset > planned:
+                raise SafetyRefusal(
+                    f"the log start of {name} rose from {planned} to {log.log_start_offset} since the plan "
+                    "was made: its leader would delete segments that are published below it",
+                    hint="find the reason in the log of the leader, then run again",
+                )
+
+
+_LOSES_EVENTS = {ConflictKind.METADATA_RETENTION, ConflictKind.METADATA_COMPACTED}
+_SHOWN_REPLICAS = 1
+"""Conflicts about the number of replicas are not examined here."""
+
+
+def require_lasting_events(cluster: RunningCluster, progress: Progress) -> None:
+    """Raise SafetyRefusal if the metadata topic deletes events or refuses them; it is on a cluster.
+
+    If a topic was deleted while brokers ran, their own consumers create it again with the cluster's defaults:
+    `num.partitions` partitions and `log.retention.ms`, 1 and 7 days. After that time the published events
+    are gone, and brokers raise the log starts. Warn if the topic is on another cluster, which is not asked.
+    """
+    settings = cluster.cluster.topic_settings([METADATA_TOPIC])[METADATA_TOPIC]
+    if isinstance(settings, NotFoundError):
+        progress.warn(f"the settings of {METADATA_TOPIC}, which is on another cluster, were not checked")
+        return
+    if isinstance(settings, TierctlError):
+        raise settings
+    found = [
+        each for each in metadata_topic_conflicts(settings, _SHOWN_REPLICAS) if each.kind in _LOSES_EVENTS
+    ]
+    if found:
+        count = "unknown" if cluster.topic is None else cluster.topic.partition_count
+        raise SafetyRefusal(
+            f"{METADATA_TOPIC} has {found[0].found} (partitions: {count}): brokers would not keep the "
+            "published events. A topic that was created by auto-creation has such settings",
+            hint="add partitions to it until it has remote.log.metadata.topic.num.partitions of the brokers "
+            f"(default {DEFAULT_METADATA_PARTITIONS}), {found[0].kind.row.fix}, and restart the brokers with "
+            "copying disabled",
+        )
+
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 

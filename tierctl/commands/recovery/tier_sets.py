@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.recovery.unsound import why_unsound
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.tier_identity import WRONG_TIER
@@ -31,6 +30,46 @@ if TYPE_CHECKING:
     from tierctl.storage import RemoteStorageManager
     from tierctl.storage.base import RemoteObject
     from tierctl.storage.open import TierSpec
+
+from tierctl.apply.copy.source import check_and_hash
+from tierctl.errors import (
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+    UsageError,
+)
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.spool import spool_folder, spooled
+
+
+def why_unsound(
+    remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata, *, may_lack_indexes: bool = False
+) -> Reason | None:
+    """Return why the segment's bytes are not sound, or can't be read; None if they are sound.
+
+    With `may_lack_indexes`, indexes that are missing count as sound: they follow from the log. Raise
+    RemoteTierMissing.
+    """
+    try:
+        with spool_folder() as spool, spooled(remote, segment, spool) as files:
+            indexes = files.index_bytes()
+            if may_lack_indexes:
+                indexes = {kind: data for kind, data in indexes.items() if data is not None}
+            _, problem = check_and_hash(segment, files.log, indexes)
+    except (CorruptInputError, RemoteResourceNotFound) as e:
+        return _damaged(e.message)
+    except RemoteTierMissing:
+        raise
+    except (UsageError, AuthenticationError, RemoteStorageError) as e:
+        return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{e.message}; {e.hint or 'see tierctl verify'}")
+    return None if problem is None else _damaged(problem.message)
+
+
+def _damaged(problem: str) -> Reason:
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"its objects are damaged: {problem}")
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

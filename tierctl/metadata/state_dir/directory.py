@@ -8,7 +8,7 @@ because events that a cache has are skipped. Offsets never pass a record that co
 the next run reads it again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,7 +17,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
-from tierctl.files import BACKUP_SUFFIX, PLAIN, FileSystem, exclusive, read_regular, replace_durably
+from tierctl.files import (
+    BACKUP_SUFFIX,
+    PLAIN,
+    FileSystem,
+    exclusive,
+    read_regular,
+    replace_durably,
+    write_durably,
+)
 from tierctl.metadata.state_dir.cache_file import (
     Extension,
     LoadedCache,
@@ -27,15 +35,92 @@ from tierctl.metadata.state_dir.cache_file import (
 )
 from tierctl.metadata.state_dir.cache_ledger import CacheLedger, OpenCache
 from tierctl.metadata.state_dir.checks import require_no_log_dir, require_private, require_same_topic
-from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
-from tierctl.metadata.state_dir.snapshot_files import load_snapshots, write_snapshots
+from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest, SnapshotEntry
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.model import TopicIdPartition
 from tierctl.state.fold import fold
+from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.crc import crc32c
 from tierctl.wire.files import committed_offsets
+
+PREFIX = "_tierctl_state-"
+
+
+def load_snapshots(folder: Path, manifest: Manifest, state: TierState) -> set[int]:
+    """Add to `state` the state of each metadata partition whose snapshot counts; return these partitions.
+
+    Raises OSError.
+    """
+    changed = {
+        entry.metadata_partition
+        for name, entry in manifest.caches.items()
+        if not _is_as_written(folder / name, entry)
+    }
+    wanted = manifest.snapshots.keys() - changed
+    return {number for number in sorted(wanted) if _load(folder, manifest, number, state)}
+
+
+def _is_as_written(path: Path, entry: CacheEntry) -> bool:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (entry.size_bytes, entry.modified_ns)
+
+
+def _load(folder: Path, manifest: Manifest, number: int, state: TierState) -> bool:
+    try:
+        data = read_regular(folder / f"{PREFIX}{number}")
+    except FileNotFoundError:
+        return False
+    if (len(data), crc32c(data)) != manifest.snapshots[number]:
+        return False
+    try:
+        found = read_snapshot(data).state
+    except CorruptInputError:
+        # Another release of tierctl wrote it; the caches have the same content.
+        return False
+    if found.read != {number: manifest.read.get(number)} or found.partitions.keys() & state.partitions.keys():
+        return False
+    state.partitions |= found.partitions
+    state.tables |= found.tables
+    state.quarantined += found.quarantined
+    for anomaly in found.anomalies[: state.anomaly_room]:
+        state.note(anomaly)
+        found.anomaly_count -= 1
+    state.anomaly_count += found.anomaly_count
+    return True
+
+
+def write_snapshots(
+    folder: Path, state: TierState, numbers: Iterable[int], *, fs: FileSystem
+) -> dict[int, SnapshotEntry]:
+    """Write the snapshots of metadata partitions; return their entries of the manifest. Raises OSError."""
+    written = {}
+    for number in numbers:
+        data = write_snapshot(_only(state, number), number)
+        write_durably(folder / f"{PREFIX}{number}", [data], fs=fs, sync_folder=False)
+        written[number] = SnapshotEntry(len(data), crc32c(data))
+    if written:
+        fs.sync_folder(folder)
+    return written
+
+
+def _only(state: TierState, number: int) -> TierState:
+    """Return the state of one metadata partition, with the number of its anomalies."""
+    anomalies = [a for a in state.anomalies if a.metadata_partition == number]
+    return TierState(
+        partitions={k: part for k, part in state.partitions.items() if part.metadata_partition == number},
+        read={number: state.read[number]},
+        quarantined=[q for q in state.quarantined if q.metadata_partition == number],
+        anomalies=anomalies,
+        anomaly_count=len(anomalies),
+        tables={number: state.table(number)},
+    )
+
 
 COMMITTED_OFFSETS = "_rlmm_committed_offsets"
 LOCK = ".tierctl-state.lock"

@@ -2,21 +2,299 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive, read_regular, write_durably
-from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
+from tierctl.errors import CorruptInputError, SafetyRefusal
+from tierctl.files import (
+    PLAIN,
+    FileBytes,
+    FileSystem,
+    broker_kept_out,
+    exclusive,
+    read_regular,
+    replace_durably,
+    write_durably,
+)
+from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.partition_folders import make_partitions
-from tierctl.metadata.topic.partition_log import PartitionLog
-from tierctl.metadata.topic.partition_writer import PartitionWriter
-from tierctl.metadata.topic.replicas import Replicas
-from tierctl.metadata.topic.stale_checkpoints import drop_stale_entries
+from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import EpochEntry, Uuid
-from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, write_leader_epoch_checkpoint
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
+    RECOVERY_POINTS_FILE,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+)
+
+
+def drop_indexes(log: Path, *, fs: FileSystem) -> None:
+    """Remove the indexes of a segment's log file, durably, before the file is changed. Raises OSError.
+
+    The offset index is removed first: a broker rebuilds both if it is missing.
+    """
+    for suffix in (".index", ".timeindex"):
+        stale = log.with_suffix(suffix)
+        if stale.exists():
+            fs.unlink(stale)
+            fs.sync_folder(stale.parent)
+
+
+class PartitionWriter:
+    """Append to a metadata partition as its only writer; the caller holds the folder's lock.
+
+    Opening truncates an unfinished write and keeps its bytes as `<segment>.log.<position>.bak`. Raises
+    OSError, and CorruptInputError if damaged bytes are at the end of the log.
+    """
+
+    def __init__(self, log: PartitionLog, *, segment_bytes: int, fs: FileSystem) -> None:
+        self._log = log
+        self._segment_bytes = segment_bytes
+        self._fs = fs
+        self._epoch = self._latest_epoch()
+        tail = self._recovered(log.tail())
+        self._next_offset = tail.next_offset
+        self._size_bytes = tail.position
+        self._path = log.path(tail.segment_base)
+        self._fd = self._open(self._path)
+        self._durable_bytes = self._size_bytes
+
+    def append(self, values: Sequence[bytes], timestamp_ms: int) -> list[int]:
+        """Append one record per batch, as brokers do; durable after `commit`, removed by `roll_back`."""
+        offsets = list(range(self._next_offset, self._next_offset + len(values)))
+        batches = b"".join(
+            encode_batch([Record(offset, timestamp_ms, None, value)], partition_leader_epoch=self._epoch)
+            for offset, value in zip(offsets, values, strict=True)
+        )
+        if self._size_bytes and self._size_bytes + len(batches) > self._segment_bytes:
+            self._roll()
+        drop_indexes(self._path, fs=self._fs)
+        self._durable_bytes = self._size_bytes
+        os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
+        self._fs.write(self._fd, batches, self._path)
+        self._size_bytes += len(batches)
+        self._next_offset += len(values)
+        return offsets
+
+    def commit(self) -> None:
+        """Write the appended bytes to the disk; only then the records count."""
+        self._fs.sync(self._fd, self._path)
+
+    def roll_back(self) -> None:
+        """Try to remove the bytes of the last append; afterwards the writer may only be closed.
+
+        If this fails, the bytes remain as an unfinished write, or as records although `append` reported a
+        failure.
+        """
+        with suppress(OSError):
+            os.ftruncate(self._fd, self._durable_bytes)
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the segment's file."""
+        os.close(self._fd)
+
+    def _latest_epoch(self) -> int:
+        """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
+        path = self._log.folder / LEADER_EPOCHS_FILE
+        try:
+            entries = read_leader_epoch_checkpoint(read_regular(path))
+        except FileNotFoundError:
+            entries = ()
+        except CorruptInputError as e:
+            raise e.within(str(path)) from None
+        if not entries:
+            first = EpochEntry(0, self._log.end_offset())
+            write_durably(path, [write_leader_epoch_checkpoint([first])], fs=self._fs)
+            return 0
+        return entries[-1].epoch
+
+    def _recovered(self, tail: Tail) -> Tail:
+        if tail.damage is not None:
+            tail.damage.hint = "restore this metadata partition from a replica before writing to it"
+            raise tail.damage
+        if not self._log.segments():
+            base = self._log.beginning_offset()
+            self._new_segment(base)
+            return Tail(base, 0, base)
+        if tail.torn_bytes:
+            self._cut(tail)
+        return tail
+
+    def _cut(self, tail: Tail) -> None:
+        path = self._log.path(tail.segment_base)
+        fd = self._open(path)
+        try:
+            # A broker that crashed may have indexed the bytes that are truncated here.
+            drop_indexes(path, fs=self._fs)
+            torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
+            if torn:
+                replace_durably(path.with_name(f"{path.name}.{tail.position}.bak"), torn, fs=self._fs)
+            self._fs.truncate(fd, tail.position, path)
+            self._fs.sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def _open(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def _new_segment(self, base: int) -> Path:
+        path = self._log.path(base)
+        write_durably(path, [], fs=self._fs)
+        return path
+
+    def _roll(self) -> None:
+        path = self._new_segment(self._next_offset)
+        os.close(self._fd)
+        self._fd, self._path = self._open(path), path
+        self._size_bytes = self._durable_bytes = 0
+
+
+CHECKPOINTS = (LOG_STARTS_FILE, RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE)
+
+
+def drop_stale_entries(folder: Path, end_offsets: Mapping[int, int], *, fs: FileSystem) -> None:
+    """Remove the entries of metadata partitions that are above `end_offsets`; keep the old file as `.bak`.
+
+    Raises OSError, and CorruptInputError for a damaged checkpoint.
+    """
+    for name in CHECKPOINTS:
+        path = folder / name
+        if not path.is_file():
+            continue
+        offsets = read_offset_checkpoint(read_regular(path))
+        kept = {
+            key: offset
+            for key, offset in offsets.items()
+            if key.topic != METADATA_TOPIC or offset <= end_offsets.get(key.partition, offset)
+        }
+        if len(kept) < len(offsets):
+            replace_durably(path, write_offset_checkpoint(kept), backup=True, fs=fs)
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+class Replicas:
+    """The replicas of the topic in `folder` that are in the log directories `others`.
+
+    The caller keeps brokers and other writers away from all of them. Unfinished writes at the ends of logs
+    (`PartitionLog.tail`) are neither compared nor copied.
+    """
+
+    def __init__(self, folder: Path, others: Sequence[Path], *, fs: FileSystem) -> None:
+        self._fs = fs
+        resolved = dict.fromkeys(other.resolve() for other in others)
+        self.folders = [other for other in resolved if other != folder.resolve() and other.is_dir()]
+
+    def require_behind(self, logs: Iterable[PartitionLog]) -> None:
+        """Raise SafetyRefusal if a replica has bytes that the log in the topic's own folder lacks."""
+        for log, replica in self._found(logs):
+            for base in replica.segments():
+                own, other = log.path(base), replica.path(base)
+                size_bytes = _valid_bytes(replica, base)
+                if size_bytes and not _begins_with(own, other, size_bytes):
+                    raise SafetyRefusal(
+                        f"{other} is not a prefix of {own}: the replicas of a metadata partition differ",
+                        hint="name the log directory with the longest logs as --metadata; a replica that "
+                        "differs must be emptied, so that its broker copies it from the leader",
+                    )
+
+    def begin(self, logs: Sequence[PartitionLog]) -> None:
+        """Cut unfinished writes off every replica, and give it what an interrupted run did not.
+
+        Raises OSError.
+        """
+        for log, replica in self._found(logs):
+            for base in replica.segments():
+                self._cut(replica.path(base), min(_valid_bytes(replica, base), _valid_bytes(log, base)))
+        self.bring_up(logs)
+        ends = {log.partition: log.end_offset() for log in logs}
+        for other in self.folders:
+            drop_stale_entries(other, ends, fs=self._fs)
+
+    def bring_up(self, logs: Iterable[PartitionLog]) -> None:
+        """Give every replica the bytes that it lacks, durably; raise OSError.
+
+        Its indexes are removed, since a broker builds them from the log.
+        """
+        for log, replica in self._found(logs):
+            for base in log.segments():
+                self._complete(log.path(base), replica.path(base), _valid_bytes(log, base))
+            epochs = log.folder / LEADER_EPOCHS_FILE
+            if epochs.is_file():
+                write_durably(replica.folder / LEADER_EPOCHS_FILE, [read_regular(epochs)], fs=self._fs)
+
+    def _found(self, logs: Iterable[PartitionLog]) -> Iterator[tuple[PartitionLog, PartitionLog]]:
+        """Yield each of `logs` with each of its replicas."""
+        for log in logs:
+            for other in self.folders:
+                folder = other / f"{METADATA_TOPIC}-{log.partition}"
+                if folder.is_dir():
+                    yield log, PartitionLog(folder, log.partition)
+
+    def _cut(self, path: Path, size_bytes: int) -> None:
+        if path.stat().st_size <= size_bytes:
+            return
+        drop_indexes(path, fs=self._fs)
+        fd = _open(path)
+        try:
+            self._fs.truncate(fd, size_bytes, path)
+            self._fs.sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def _complete(self, source: Path, target: Path, end_bytes: int) -> None:
+        """Append the bytes of `source` up to `end_bytes` that `target`, a prefix of them, lacks."""
+        size_bytes = target.stat().st_size if target.exists() else 0
+        if target.exists() and size_bytes >= end_bytes:
+            return
+        drop_indexes(target, fs=self._fs)
+        if not target.exists():
+            write_durably(target, [], fs=self._fs)
+        fd = _open(target)
+        try:
+            with closing(FileBytes(source)) as file:
+                os.lseek(fd, size_bytes, os.SEEK_SET)
+                for at in range(size_bytes, end_bytes, _CHUNK_BYTES):
+                    self._fs.write(fd, file.read(at, min(_CHUNK_BYTES, end_bytes - at)), target)
+            self._fs.sync(fd, target)
+        finally:
+            os.close(fd)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _valid_bytes(log: PartitionLog, segment_base: int) -> int:
+    """Return the size of a segment without an unfinished write at its end; 0 for a missing segment.
+
+    Damaged bytes at the end of the log count: an append after them is refused.
+    """
+    tail = log.tail()
+    if segment_base == tail.segment_base and tail.torn_bytes and tail.damage is None:
+        return tail.position
+    path = log.path(segment_base)
+    return path.stat().st_size if path.exists() else 0
+
+
+def _begins_with(whole: Path, part: Path, size_bytes: int) -> bool:
+    """Return whether the files `whole` and `part` have the same first `size_bytes` bytes."""
+    if not whole.is_file() or whole.stat().st_size < size_bytes:
+        return False
+    with closing(FileBytes(whole)) as own, closing(FileBytes(part)) as other:
+        spans = [(at, min(_CHUNK_BYTES, size_bytes - at)) for at in range(0, size_bytes, _CHUNK_BYTES)]
+        return all(own.read(*span) == other.read(*span) for span in spans)
+
 
 LOCK = ".tierctl-metadata.lock"
 _BROKER_HINT = (

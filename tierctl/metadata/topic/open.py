@@ -2,24 +2,164 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tierctl.errors import UsageError
-from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, MetadataTopic
+from tierctl.errors import RemoteResourceNotFound, UsageError
+from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, MetadataTopic
 from tierctl.metadata.topic.creation import make_topic
 from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.topic.files import LOCAL
 from tierctl.metadata.topic.folder import FolderTopic, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
-from tierctl.metadata.topic.segment_file import SegmentFile
-from tierctl.metadata.topic.store_files import StoreFiles
 from tierctl.model.location import TopicLocation
 from tierctl.model.uris import require_no_credentials
 from tierctl.storage import stores
+from tierctl.storage.base import plain_objects
+from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.schemes import SCHEMES, store_uri
+from tierctl.wire.batches.segment_file import LogBytes
+
+
+class StoreFiles:
+    """Implement LogFiles over the objects of `store`; paths are relative to the store's root.
+
+    The listing of a folder is kept until `refresh` or `folders`. Every method raises RemoteStorageError.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._listed: dict[Path, dict[str, int]] = {}
+
+    def folders(self, folder: Path) -> list[str]:
+        """Implement `LogFiles.folders` for partition folders; list every partition with one request."""
+        self._listed = {}
+        self._list((folder / f"{METADATA_TOPIC}-").as_posix())
+        return [found.name for found in self._listed if found.parent == folder]
+
+    def names(self, folder: Path) -> list[str]:
+        """Implement `LogFiles.names`; a folder that does not exist has no names."""
+        return list(self._sizes_bytes(folder))
+
+    def open(self, path: Path) -> LogBytes:
+        """Implement `LogFiles.open`; raise RemoteResourceNotFound if the object does not exist."""
+        size_bytes = self._sizes_bytes(path.parent).get(path.name)
+        if size_bytes is None:
+            raise RemoteResourceNotFound(f"{self.name_of(path)} does not exist")
+        return _StoredBytes(self._store, path.as_posix(), size_bytes)
+
+    def content(self, path: Path) -> bytes | None:
+        """Implement `LogFiles.content`."""
+        key = path.as_posix()
+        is_of_partition = path.parent.name.startswith(f"{METADATA_TOPIC}-")
+        exists = (
+            path.name in self._sizes_bytes(path.parent) if is_of_partition else self._store.sizes_bytes([key])
+        )
+        if not exists:
+            return None
+        with self._store.open(key) as stream:
+            return stream.read()
+
+    def name_of(self, path: Path) -> str:
+        """Implement `LogFiles.name_of`."""
+        return self._store.name_of("" if path == Path() else path.as_posix())
+
+    def refresh(self, folder: Path) -> None:
+        """Implement `LogFiles.refresh`."""
+        self._listed.pop(folder, None)
+
+    def close(self) -> None:
+        """Implement `LogFiles.close`."""
+        self._store.close()
+
+    def _sizes_bytes(self, folder: Path) -> dict[str, int]:
+        if folder not in self._listed:
+            self._listed[folder] = {}
+            self._list(f"{folder.as_posix()}/")
+        return self._listed[folder]
+
+    def _list(self, prefix: str) -> None:
+        for found in plain_objects(self._store.list_objects(prefix)):
+            path = Path(found.key)
+            self._listed.setdefault(path.parent, {})[path.name] = found.size_bytes
+
+
+class _StoredBytes:
+    """Read an object; its size is the one that was listed."""
+
+    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
+        self._store = store
+        self._key = key
+        self._size_bytes = size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        end = min(position + size_bytes, self._size_bytes)
+        if position >= end:
+            return b""
+        with self._store.open(self._key, position, end) as stream:
+            return stream.read()
+
+    def close(self) -> None:
+        """Do nothing: each read opens its own stream."""
+
+
+_BASE_OFFSET = struct.Struct(">q")
+
+
+class SegmentFile:
+    """Implement LogFiles: present `path` as the only segment of the only partition of a topic.
+
+    The partition number is that of the file's folder `__remote_log_metadata-N`, 0 in any other folder. The
+    segment's base offset is the offset of the file's first batch. Every method raises OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        name, _, number = path.absolute().parent.name.rpartition("-")
+        self.partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
+
+    def folders(self, folder: Path) -> list[str]:
+        """Implement `LogFiles.folders`."""
+        del folder
+        return [f"{METADATA_TOPIC}-{self.partition}"]
+
+    def names(self, folder: Path) -> list[str]:
+        """Implement `LogFiles.names`."""
+        del folder
+        with closing(LOCAL.open(self._path)) as file:
+            head = file.read(0, _BASE_OFFSET.size)
+        # The first bytes of a damaged file may be no offset.
+        base_offset = max(0, _BASE_OFFSET.unpack(head)[0]) if len(head) == _BASE_OFFSET.size else 0
+        return [f"{base_offset:020d}.log"]
+
+    def open(self, path: Path) -> LogBytes:
+        """Implement `LogFiles.open`."""
+        del path
+        return LOCAL.open(self._path)
+
+    def content(self, path: Path) -> bytes | None:
+        """Implement `LogFiles.content`; the segment has no indexes and no checkpoints."""
+        del path
+        return None
+
+    def name_of(self, path: Path) -> str:
+        """Implement `LogFiles.name_of`."""
+        del path
+        return str(self._path)
+
+    def refresh(self, folder: Path) -> None:
+        """Implement `LogFiles.refresh`; no file is cached."""
+
+    def close(self) -> None:
+        """Implement `LogFiles.close`; no file is open."""
 
 
 class IfMissing(StrEnum):

@@ -18,7 +18,6 @@ from tierctl.model.configs import CopyLag
 from tierctl.plan.basis import Basis
 from tierctl.plan.copy.dangling import Dangling
 from tierctl.plan.copy.enabled import why_not_enabled
-from tierctl.plan.copy.lag import why_waiting
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -32,6 +31,31 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier import PartitionState, TierState
+
+
+def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now_ms: int) -> Reason | None:
+    """Return why `candidate` is not copied yet; None if it may be copied.
+
+    `following_bytes` is the size of all segments of the log after it, the active one included. The age counts
+    from the largest record timestamp; a segment with a timestamp in the future may be copied. Source: Kafka
+    4.4's RLMCopyTask and UnifiedLog.
+    """
+    if lag.ms == 0 or lag.bytes == 0:
+        return None
+    age_ms = now_ms - candidate.max_timestamp_ms
+    if lag.ms is not None and (age_ms < 0 or age_ms >= lag.ms):
+        return None
+    if lag.bytes is not None and following_bytes >= lag.bytes:
+        return None
+    return Reason(
+        ReasonKind.COPY_LAG,
+        from_offset=candidate.base_offset,
+        lag_ms=lag.ms,
+        age_ms=age_ms,
+        lag_bytes=lag.bytes,
+        following_bytes=following_bytes,
+    )
+
 
 _S = RemoteLogSegmentState
 

@@ -1,11 +1,14 @@
 """`report`: sizes by topic and age, growth by day, next expirations; with `html` one page of all of it."""
 
-from dataclasses import asdict
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tierctl import __version__
 from tierctl.commands.copy import CopyRequest
-from tierctl.commands.insight.report.findings import ReportFindings
 from tierctl.commands.insight.report.gather import Gathered, gather
 from tierctl.commands.insight.report.rows import EXPIRATIONS_MAX, Report, ReportRequest
 from tierctl.commands.insight.report.sums import growth_rows
@@ -13,12 +16,152 @@ from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import mutation
 from tierctl.commands.resources import required
 from tierctl.commands.verify import VerifyRequest, finding_row, verify
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, UsageError, output_error
+from tierctl.files import exclusive_replacement, write_durably
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.severity import Severity
 from tierctl.model.times import iso_utc
 from tierctl.model.uris import canonical_uri
 from tierctl.report.html.content import PageContent
-from tierctl.report.html.file import require_replaceable, write_page
+from tierctl.report.html.lanes import Lanes
+from tierctl.report.html.page import GENERATOR, page_chunks
+from tierctl.report.terminal import printable
+from tierctl.verify.findings import Finding, FindingKind
+
+SHOWN_MAX = 2000
+"""Findings that the page lists; all of them are counted."""
+MARKS_MAX = 4
+"""Findings of one severity and partition that are marked in its lanes although they are not listed."""
+_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+_RANKS = {str(severity): rank for rank, severity in enumerate(_ORDER)}
+
+
+@dataclass(slots=True)
+class ReportFindings:
+    """The findings of one run: counted by kind and severity, and by partition and severity."""
+
+    counts: Counter[tuple[FindingKind, Severity]] = field(default_factory=Counter)
+    _of_partitions: dict[Severity, Counter[int]] = field(default_factory=dict)
+    _kept: dict[Severity, list[Finding]] = field(default_factory=dict)
+    _marked: list[tuple[int, Finding]] = field(default_factory=list)
+
+    def add(self, findings: Iterable[Finding], lanes: Lanes) -> Iterator[Finding]:
+        """Count each finding, and yield the findings whose severity is above info."""
+        numbers = {(partition.topic, partition.partition): at for partition, at in lanes.partitions()}
+        for finding in findings:
+            self.counts[finding.kind, finding.severity] += 1
+            kept = self._kept.setdefault(finding.severity, [])
+            kept += [finding] if len(kept) < SHOWN_MAX else []
+            if (row := _row(finding, lanes, numbers)) is not None:
+                counts = self._of_partitions.setdefault(finding.severity, Counter())
+                counts[row] += 1
+                self._marked += [(row, finding)] if counts[row] <= MARKS_MAX else []
+            if finding.severity is not Severity.INFO:
+                yield finding
+
+    @property
+    def problems(self) -> int:
+        """The number of findings that are more than information."""
+        return sum(count for (_, severity), count in self.counts.items() if severity is not Severity.INFO)
+
+    def shown(self) -> list[Finding]:
+        """Return the findings that the page lists, at most SHOWN_MAX, the most serious first."""
+        return [finding for severity in _ORDER for finding in self._kept.get(severity, ())][:SHOWN_MAX]
+
+    def to_json(self, lanes: Lanes) -> dict[str, Any]:
+        """Return the columns for the lanes: counts by partition, and the findings that are marked.
+
+        These are the listed ones, with their messages, and up to MARKS_MAX others of each severity and
+        partition, without messages.
+        """
+        numbers = {(partition.topic, partition.partition): at for partition, at in lanes.partitions()}
+        shown = self.shown()
+        listed = [_marked(_row(finding, lanes, numbers), finding, finding.message) for finding in shown]
+        known = {id(finding) for finding in shown}
+        listed += [_marked(row, finding, "") for row, finding in self._marked if id(finding) not in known]
+        listed.sort(key=lambda each: _RANKS[each[1]])
+        counts = {
+            str(severity): [self._of_partitions.get(severity, Counter())[row] for row in range(len(lanes))]
+            for severity in _ORDER
+        }
+        return {"counts": counts, "listed": [each for each in listed if each[0] is not None]}
+
+
+def _marked(row: int | None, finding: Finding, message: str) -> list[Any]:
+    offsets = (finding.start_offset, finding.end_offset)
+    return [row, str(finding.severity), str(finding.kind), printable(message), *offsets]
+
+
+def _row(finding: Finding, lanes: Lanes, numbers: dict[tuple[str, int], int]) -> int | None:
+    """Return the number of the partition in `lanes` that the finding is about; None if it is about none.
+
+    `numbers` finds a partition by name, for findings about logs whose topic id can't be read.
+    """
+    if finding.partition is None:
+        return None
+    if finding.topic_id is not None:
+        return lanes.numbers.get((finding.topic_id, finding.partition))
+    return numbers.get((finding.topic or "", finding.partition))
+
+
+_HEAD_BYTES = 4096
+_LOCK_TIMEOUT_S = 10.0
+
+
+def require_replaceable(path: Path) -> None:
+    """Raise UsageError unless `path` can be written and is new, empty, or a page that tierctl wrote.
+
+    It is called before the work, so that a typing error neither wastes a run nor replaces another file.
+    """
+    folder = path.absolute().parent
+    try:
+        if path.is_dir():
+            raise UsageError(f"--html {path} is a folder", hint=f"name a file in it, as {path / 'tier.html'}")
+        if not folder.is_dir():
+            raise UsageError(
+                f"--html {path}: the folder {folder} does not exist", hint="make it, or name another"
+            )
+        if path.is_symlink() and path.lstat().st_uid not in {os.geteuid(), 0}:
+            raise UsageError(f"--html {path} is a link of another user", hint="name a file, or make the link")
+        if path.exists():
+            _require_page(path)
+    except OSError as e:
+        raise UsageError(f"--html {path}: {e.strerror}", hint="name a file that this user may write") from e
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--html {path}: this user may not write in {folder}",
+            hint="the page replaces the file by a rename, which needs the right to write in its folder",
+        )
+
+
+def _require_page(path: Path) -> None:
+    if not path.is_file():
+        raise UsageError(f"--html {path} is not a regular file", hint="name a file that the page replaces")
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head and GENERATOR.encode() not in head:
+        raise UsageError(
+            f"--html {path} is a file that tierctl report did not write: it is not replaced",
+            hint="name another file, or remove this one",
+        )
+
+
+def write_page(path: Path, content: PageContent) -> int:
+    """Replace `path` by the page, atomically and durably; return its size in bytes.
+
+    Raise UsageError if the user may not write it or it has become another file, OutputError if the disk is
+    full or fails, and LockedError if another run writes it for more than ten seconds.
+    """
+    chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
+    # A name in a web server's folder may be a link to the file.
+    target = path.resolve()
+    try:
+        with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
+            require_replaceable(target)
+            write_durably(target, chunks, mode=0o666)
+    except OSError as e:
+        raise output_error(f"--html {path}", e) from e
+    return sum(map(len, chunks))
 
 
 def report(request: ReportRequest, progress: Progress | None = None) -> Report:

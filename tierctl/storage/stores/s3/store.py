@@ -1,5 +1,7 @@
 """Store objects in S3 and in other stores that implement its protocol."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -33,13 +35,9 @@ from tierctl.storage.stores.base import (
     verify_stream,
 )
 from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
-from tierctl.storage.stores.s3.bucket import S3Bucket
 from tierctl.storage.stores.s3.bulk import DELETE_BATCH, Deletions, listed_objects
 from tierctl.storage.stores.s3.checksums import checksum_mode, checksum_settings, crc_field, encoded_crc
 from tierctl.storage.stores.s3.client import require_endpoint, s3_client
-from tierctl.storage.stores.s3.conditions import ConditionFailed, conditional
-from tierctl.storage.stores.s3.confirmed import ConfirmedWrites
-from tierctl.storage.stores.s3.copying import copy_object
 from tierctl.storage.stores.s3.errors import code_of, translated
 from tierctl.storage.stores.s3.listing import remote_objects
 from tierctl.storage.stores.s3.spans import object_pages
@@ -49,6 +47,239 @@ from tierctl.wire.crc import crc32c
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierctl.errors import StoreRefused
+from tierctl.storage.stores.s3.errors import NOT_DONE_HERE, PRECONDITION_FAILED, names_checksums
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+from typing import TYPE_CHECKING
+
+from tierctl.storage.stores.inspection import LifecycleRule, UnfinishedUpload, Versioning
+from tierctl.storage.stores.s3.errors import suppressed
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+_NO_RULES = frozenset({"NoSuchLifecycleConfiguration"})
+_UPLOADS_MAX = 100_000
+
+
+class S3Bucket:
+    """Implement `Bucket` for the keys that begin with `folder`."""
+
+    def __init__(self, s3: S3Client, name: str, folder: str) -> None:
+        self._s3 = s3
+        self._name = name
+        self._folder = folder
+
+    @property
+    def folder(self) -> str:
+        """Implement `Bucket.folder`."""
+        return self._folder
+
+    def clock_ms(self) -> int:
+        """Implement `Bucket.clock_ms` by the header Date of a response."""
+        with translated(f"asking for bucket {self._name}"):
+            answer = self._s3.list_objects_v2(Bucket=self._name, Prefix=self._folder, MaxKeys=1)
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if date is None:
+            raise RemoteStorageError(f"the server of bucket {self._name} does not state its time")
+        return int(parsedate_to_datetime(date).timestamp() * 1000)
+
+    def versioning(self) -> Versioning | None:
+        """Implement `Bucket.versioning`."""
+        answers: list[Versioning] = []
+        with suppressed(NOT_DONE_HERE), translated(f"asking for the versioning of bucket {self._name}"):
+            status = self._s3.get_bucket_versioning(Bucket=self._name).get("Status")
+            answers.append(Versioning(status.lower()) if status else Versioning.OFF)
+        return answers[0] if answers else None
+
+    def lifecycle_rules(self) -> list[LifecycleRule] | None:
+        """Implement `Bucket.lifecycle_rules`."""
+        answers: list[list[LifecycleRule]] = []
+        with suppressed(NOT_DONE_HERE):
+            answers.append([_rule(each) for each in self._raw_rules() if each["Status"] == "Enabled"])
+        return answers[0] if answers else None
+
+    def _raw_rules(self) -> list[Mapping[str, Any]]:
+        rules: list[Mapping[str, Any]] = []
+        with suppressed(_NO_RULES), translated(f"asking for the lifecycle rules of bucket {self._name}"):
+            rules += self._s3.get_bucket_lifecycle_configuration(Bucket=self._name).get("Rules", ())
+        return rules
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Implement `Bucket.unfinished_uploads`; at most the first 100,000."""
+        with translated(f"listing the uploads to s3://{self._name}/{self._folder}"):
+            pages = self._s3.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._name,
+                Prefix=self._folder,
+                PaginationConfig={"MaxItems": _UPLOADS_MAX},
+            )
+            for page in pages:
+                for each in page.get("Uploads", ()):
+                    yield UnfinishedUpload(each["Key"], int(each["Initiated"].timestamp() * 1000))
+
+
+def _rule(raw: Mapping[str, Any]) -> LifecycleRule:
+    """Return a rule of GetBucketLifecycleConfiguration; in old rules, `Prefix` is not within `Filter`."""
+    criteria = raw.get("Filter", {})
+    criteria = criteria.get("And", criteria)
+    expiration = raw.get("Expiration", {})
+    after = None
+    if "Days" in expiration:
+        after = f"{expiration['Days']} days"
+    elif "Date" in expiration:
+        after = f"{expiration['Date']:%Y-%m-%d}"
+    return LifecycleRule(
+        name=raw.get("ID", ""),
+        prefix=criteria.get("Prefix", raw.get("Prefix", "")),
+        is_filtered=bool(criteria.keys() - {"Prefix"}),
+        expires_after=after,
+        transitions=tuple(each["StorageClass"] for each in raw.get("Transitions", ())),
+        expires_noncurrent="NoncurrentVersionExpiration" in raw,
+    )
+
+
+_CHECKSUMS = ("ChecksumCRC32C", "ChecksumCRC64NVME", "ChecksumCRC32", "ChecksumSHA256", "ChecksumSHA1")
+
+
+def copy_object(s3: S3Client, bucket: str, key: str, new_key: str) -> None:
+    """Copy an object of at most 5 GiB, the limit of one request; segments have at most 2 GiB.
+
+    Nothing is copied if the new object has the size and a checksum, or the ETag, of the first. Raise
+    RemoteResourceNotFound if there is no object `key`, and RemoteObjectDiffers if the new one differs.
+    """
+    source = _head(s3, bucket, key)
+    if _are_equal(source, _found(s3, bucket, new_key)):
+        return
+    with translated(f"copying s3://{bucket}/{key} to {new_key}", writing=True):
+        s3.copy_object(
+            Bucket=bucket,
+            Key=new_key,
+            CopySource={"Bucket": bucket, "Key": key},
+            CopySourceIfMatch=source["ETag"],
+        )
+    copied = _head(s3, bucket, new_key)
+    if _are_equal(source, copied) is False:
+        raise RemoteObjectDiffers(
+            f"s3://{bucket}/{new_key} differs from {key}, of which it is a copy: it has "
+            f"{copied['ContentLength']} bytes and ETag {copied['ETag']}",
+            hint="another program writes to this tier: find it, then run again",
+        )
+
+
+def _are_equal(one: dict[str, Any], other: dict[str, Any] | None) -> bool | None:
+    """Return whether two objects have the same bytes; None if the store states nothing to compare.
+
+    Checksums of an object that was uploaded in parts depend on the parts; ETags also on the encryption.
+    """
+    if other is None or one["ContentLength"] != other["ContentLength"]:
+        return False
+    if one["ETag"] == other["ETag"]:
+        return True
+    sums = [
+        one[name] == other[name]
+        for name in _CHECKSUMS
+        if _is_of_whole(one, name) and _is_of_whole(other, name)
+    ]
+    return all(sums) if sums else None
+
+
+def _is_of_whole(head: dict[str, Any], name: str) -> bool:
+    """Return whether the checksum is that of the whole object; one made of parts ends with their number."""
+    return "-" not in head.get(name, "-")
+
+
+def _head(s3: S3Client, bucket: str, key: str) -> dict[str, Any]:
+    with translated(f"examining s3://{bucket}/{key}"):
+        return dict(s3.head_object(Bucket=bucket, Key=key, **checksum_mode(s3)))
+
+
+def _found(s3: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
+    try:
+        return _head(s3, bucket, key)
+    except RemoteResourceNotFound:
+        return None
+
+
+WRITES_MAX = 10_000
+"""Number of writes to remember; objects of forgotten ones are verified by requests of their own."""
+
+
+class _Write(NamedTuple):
+    tag: str
+    size_bytes: int
+    crc32c: int
+
+
+class ConfirmedWrites:
+    """The objects that this process wrote whole, and whose CRC-32C the server returned with the write.
+
+    An ETag belongs to one write. An object in a listing with the ETag and the size of a confirmed write
+    therefore has the bytes with that checksum, whatever other programs wrote under its key in between. Keys
+    are complete, not relative to the store's folder. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._writes: dict[str, _Write] = {}
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether the last write of the key was confirmed and has not been verified yet."""
+        return key in self._writes
+
+    def note(self, key: str, source: Source, response: Mapping[str, Any]) -> None:
+        """Remember the write of `source` if the response has its checksum; otherwise forget the key."""
+        self._writes.pop(key, None)
+        crc = source_crc32c(source)
+        if response.get("ChecksumCRC32C") == encoded_crc(crc):
+            if len(self._writes) >= WRITES_MAX:
+                self._writes.clear()
+            self._writes[key] = _Write(response["ETag"], source_size_bytes(source), crc)
+
+    def verifies(self, key: str, source: Source, listed: Mapping[str, Any]) -> bool:
+        """Return whether `listed`, the key's entry in a listing, is the confirmed write of `source`.
+
+        Forget the write then.
+        """
+        tag, size_bytes = listed.get("ETag", ""), listed["Size"]
+        expected = _Write(tag, source_size_bytes(source), source_crc32c(source))
+        is_verified = self._writes.get(key) == expected and size_bytes == expected.size_bytes
+        if is_verified:
+            self._writes.pop(key, None)
+        return is_verified
+
+
+_MAY_LACK = NOT_DONE_HERE | {"InvalidArgument", "InvalidRequest"}
+"""Error codes of servers that do not know a header of the request."""
+
+
+class ConditionFailed(Exception):  # noqa: N818
+    """The condition of a conditional write did not hold; never raised out of this package."""
+
+
+@contextmanager
+def conditional(condition: Mapping[str, str]) -> Iterator[None]:
+    """Raise `ConditionFailed` for status 412, and for status 409, which S3 returns for concurrent writes.
+
+    Raise ConditionsRefused if the store may lack the condition.
+    """
+    try:
+        yield
+    except TierctlError as e:
+        code = code_of(e.__cause__) if isinstance(e.__cause__, ClientError) else ""
+        if code in PRECONDITION_FAILED:
+            raise ConditionFailed from e
+        if condition and isinstance(e, StoreRefused) and code in _MAY_LACK and not names_checksums(e.message):
+            raise ConditionsRefused(e.message, hint=e.hint) from e
+        raise
+
 
 PART_BYTES = 256 << 20
 """Larger objects are uploaded in parts of this size, so that a failed request repeats one part only."""
@@ -65,7 +296,7 @@ class S3Store:
 
     def __init__(
         self,
-        s3: "S3Client",
+        s3: S3Client,
         bucket: str,
         prefix: str = "",
         *,
