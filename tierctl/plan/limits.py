@@ -1,4 +1,8 @@
-"""Bounds on how much one run may delete, checked before its first side effect."""
+"""Bounds on how much one run may delete, checked before its first side effect.
+
+A plan beyond a bound is refused as a whole (LimitExceeded, exit code 8). It is never shortened, because what
+would be deleted first is as likely to be a mistake as the rest.
+"""
 
 from collections import Counter
 
