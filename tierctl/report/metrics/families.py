@@ -5,8 +5,8 @@ turn `kafka.server:type=BrokerTopicMetrics,name=RemoteCopyBytesPerSec,topic=...`
 brokers also finds the work of tierctl. tests/live/test_metric_names.py compares them with a broker's beans.
 
 Who sets which: `metrics/runs.py` those of a run (time, exit code, errors, throttles), `metrics/tier.py` those
-of the tier's state and of findings, `apply/measures.py` what a mutating run copies and deletes, and
-`metrics/meter.py` the reads of segments. A metric that none of them sets is a defect.
+of the tier's state, `commands/verify.py` the findings, `apply/measures.py` what a mutating run copies and
+deletes, and `metrics/meter.py` the reads of segments. A metric that none of them sets is a defect.
 """
 
 from dataclasses import dataclass
