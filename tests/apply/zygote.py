@@ -11,7 +11,7 @@ to S3, in small parts then; `objects` once the nth object is in S3, whichever th
 to the environment. The last line of `err` lists what was met.
 """
 
-import functools
+import collections
 import gc
 import importlib
 import json
@@ -124,7 +124,7 @@ def main() -> None:
     """Serve until stdin ends."""
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
-    import tierctl.cli.main
+    import tierctl.cli.app
     from tierctl.storage import tier
     from tierctl.storage.stores.base import Endpoint
     from tierctl.storage.stores.s3.client import s3_client
@@ -137,7 +137,7 @@ def main() -> None:
     tier.ObjectTier.delete_batch = DELETE_BATCH
     # fsync is skipped: a killed process loses no written data; only a power cut would.
     os.fsync = lambda _fd: None
-    tierctl.cli.main.build = functools.cache(tierctl.cli.main.build)
+    collections.deque(tierctl.cli.app.leaves(), maxlen=0)  # Imports all commands.
     # Objects loaded so far are excluded from garbage collection, so that forks share their memory.
     gc.collect()
     gc.freeze()

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
-from tierctl.spark import session as spark_session
 from tierctl.spark.executors.jobs import collect
 from tierctl.spark.executors.progress import TaskCount, watched
 from tierctl.spark.session.failures import cause, engine_error
@@ -161,7 +161,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     monkeypatch.delitem(sys.modules, "tierctl.spark.session.open")
     with pytest.raises(UsageError, match="PySpark is not installed") as caught:
-        spark_session.open_session(SparkSettings(master="local[2]"))
+        import_module("tierctl.spark.session.open").open_session(SparkSettings(master="local[2]"))
     assert caught.value.hint == "pip install 'tierctl[spark]'"
 
 
