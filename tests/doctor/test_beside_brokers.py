@@ -176,4 +176,4 @@ def test_replicas_of_the_metadata_topic(
 
 @pytest.mark.parametrize(("is_tiering", "outcome"), [(True, PROBLEM), (False, OK), (None, OK)])
 def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, outcome: Outcome) -> None:
-    assert worst(doctor.missing(is_tiering), Check.METADATA_SETTINGS).outcome is outcome
+    assert worst(doctor_checks.missing(is_tiering), Check.METADATA_SETTINGS).outcome is outcome
