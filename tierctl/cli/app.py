@@ -21,7 +21,6 @@ from tierctl.errors import UsageError
 from tierctl.model.uris import require_no_credentials
 
 HELP_NAMES: Final = ["--help", "-h"]
-_CONTEXT: Final = {"help_option_names": HELP_NAMES}
 
 
 class Entry(NamedTuple):
@@ -92,7 +91,6 @@ class Command(TyperCommand):
 
     def __init__(self, name: str | None, **more: Any) -> None:
         super().__init__(name, **more)
-        self.context_settings = {**_CONTEXT, **self.context_settings}
         self.typed_only = _prepare(self.params, self.callback)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -136,9 +134,7 @@ class ProfileValues(Mapping[str, Any]):
             value = [value]
         if value is None or not (self._accepts_all or why_refused(option, value) is None):
             raise KeyError(name)
-        for text in value if isinstance(value, list) else (value,):
-            if isinstance(text, str):
-                require_no_credentials(max(option.opts, key=len), text)
+        _require_no_credentials(option, value)
         return value
 
     def __iter__(self) -> Iterator[str]:
@@ -152,18 +148,23 @@ def why_refused(option: Any, value: Any) -> str | None:
     """Return why an option refuses a value of a profile; None if it accepts it."""
     if isinstance(value, list) and not option.multiple:
         return "the option takes one value, not a list"
-    values = value if isinstance(value, list) else [value]
+    given = [value] if option.multiple and not isinstance(value, list) else value
     try:
-        for text in values:
-            if isinstance(text, str):
-                require_no_credentials(max(option.opts, key=len), text)
+        _require_no_credentials(option, value)
         # Without a callback: the value is converted, and not used.
-        option.get_runtime_param().coerce(values if option.multiple else value, option, None)
+        option.get_runtime_param().coerce(given, option, None)
     except typer.TyperException as e:
         return e.message.replace("\n", " ")
     except UsageError as e:
         return e.message
     return None
+
+
+def _require_no_credentials(option: Any, value: Any) -> None:
+    """Raise UsageError for a URI with credentials in the value of an option in a profile."""
+    for text in value if isinstance(value, list) else (value,):
+        if isinstance(text, str):
+            require_no_credentials(max(option.opts, key=len), text)
 
 
 def _prepare(params: Sequence[Any], callback: Any) -> frozenset[str]:
@@ -202,7 +203,15 @@ class _Parser:
         return found
 
 
-class LazyGroup(TyperGroup):
+class Group(TyperGroup):
+    """A group of commands, such as `cache`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help as Typer does, with our texts."""
+        _print_help(TyperGroup, self, ctx, formatter)
+
+
+class LazyGroup(Group):
     """All commands: their summaries from `COMMANDS`, and each command from its module when it is run."""
 
     def __init__(self, **more: Any) -> None:
@@ -217,18 +226,6 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if command is None or name is None else load(name), rest
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help as Typer does, with our texts."""
-        _print_help(TyperGroup, self, ctx, formatter)
-
-
-class Group(TyperGroup):
-    """A group of commands in one module, such as `cache`."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help as Typer does, with our texts."""
-        _print_help(TyperGroup, self, ctx, formatter)
-
 
 def new_app(**more: Any) -> typer.Typer:
     """Return the Typer application of one module: a command, or a group with `name` and `help`."""
@@ -236,7 +233,6 @@ def new_app(**more: Any) -> typer.Typer:
         add_completion=False,
         rich_markup_mode="rich",
         no_args_is_help=bool(more),
-        context_settings=_CONTEXT,
         **more,
     )
 

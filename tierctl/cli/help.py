@@ -24,7 +24,7 @@ def shown(command: Any, ctx: Any) -> Any:
 
     The options that a command shares with most others are only named, unless --help-all asks for them.
     """
-    repeated = () if ctx.meta.get(HELP_ALL) else _repeated_in(command)
+    repeated = _named_only(command, ctx)
     view = copy(command)
     view.help = escape(_joined(command.help or ""))
     view.params = [_printable(each) for each in command.params if each.name not in repeated]
@@ -38,7 +38,7 @@ def ending(command: Any, ctx: Any) -> str:
 
     Rich would pad its lines with blanks, so that a shell could not read a pasted example.
     """
-    repeated = () if ctx.meta.get(HELP_ALL) else _repeated_in(command)
+    repeated = _named_only(command, ctx)
     named = [each for each in command.params if each.name in repeated]
     width = max(Console().width - 2, 20)
     parts = (_repeated(named, width), _examples(ctx, width), textwrap.wrap(_FOOTER, width))
@@ -46,8 +46,10 @@ def ending(command: Any, ctx: Any) -> str:
     return textwrap.indent(lines, " ") + "\n"
 
 
-def _repeated_in(command: Any) -> Collection[str]:
-    """Return the names of the options that the help of a command only names."""
+def _named_only(command: Any, ctx: Any) -> Collection[str]:
+    """Return the names of the options that the help of a command only names; none with --help-all."""
+    if ctx.meta.get(HELP_ALL):
+        return ()
     everywhere = {each.name for each in command.params if each.rich_help_panel == EVERYWHERE}
     return everywhere | getattr(command.callback, "repeated", set())
 

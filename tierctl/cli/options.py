@@ -22,7 +22,6 @@ from typer.models import ParameterInfo
 
 from tierctl.cli.everywhere import everywhere, help_of_all
 from tierctl.cli.settings.run import RunSettings
-from tierctl.cli.unattended import EVERYWHERE
 from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.shared_options import WHERE as PLACES
 from tierctl.errors import UsageError
@@ -86,7 +85,7 @@ Yes = Annotated[
     ),
     TYPED_ONLY,
 ]
-_REPEATED = frozenset({PLACES, SHOW, RUN, EVERYWHERE})
+_REPEATED = frozenset({PLACES, SHOW, RUN})
 """The titles of groups of options that most commands have, whose help only names them."""
 
 
@@ -112,7 +111,6 @@ def with_options(
                     repeated.add(option.name)
         for group in (everywhere, help_of_all):
             taken |= inspect.signature(group).parameters
-            repeated |= {each.name for each in taken.values() if _panel(each) == EVERYWHERE}
 
         @functools.wraps(command)
         def called(**given: Any) -> Any:

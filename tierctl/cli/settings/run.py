@@ -104,6 +104,8 @@ class RunSettings:
     @property
     def profile_in_use(self) -> str:
         """The name of the profile in use, also where its values are wrong."""
+        if self._file is not None:
+            return self._file.name_in_use(self.profile)
         chosen = self.profile or self._toml.get("profile")
         return chosen if isinstance(chosen, str) else DEFAULT_PROFILE
 
