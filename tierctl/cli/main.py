@@ -11,16 +11,12 @@ from typer.main import get_command
 
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, LazyGroup, leaves
-from tierctl.cli.everywhere import ConfigFile, HelpAll, Profile, Quiet, Verbose
+from tierctl.cli.everywhere import everywhere, help_of_all
+from tierctl.cli.options import declare
 from tierctl.cli.settings.keys import OptionKeys
 from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.cli.unattended import (
-    LimitFactor,
-    LockTimeout,
-    LogFileOption,
-    LogFormatOption,
-    MetricsFile,
     record_names,
     record_run,
     record_success,
@@ -62,24 +58,19 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def root(
-    profile: Profile = None,
-    config_file: ConfigFile = None,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    metrics_file: MetricsFile = None,
-    log_format: LogFormatOption = None,
-    log_file: LogFileOption = None,
-    lock_timeout: LockTimeout = None,
-    limit_factor: LimitFactor = None,
-    version: Version = False,
-    help_all: HelpAll = False,
-) -> None:
+def _root_options(version: Version = False) -> None:
+    """Group: the options of the program alone."""
+
+
+def root(**_handled_before: object) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
 
     copy, sweep, delete, rebuild, restore and apply print a plan and change nothing unless --apply is given.
     """
+
+
+declare(root, everywhere, _root_options, help_of_all)
+app.callback()(root)
 
 
 def _fail(settings: RunSettings, report: ErrorReport) -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature
+from itertools import chain
 from types import EllipsisType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
@@ -123,14 +124,26 @@ def with_options(
                 given["request"] = request_of(request, ctx)
             return command(**{name: given[name] for name in own})
 
-        named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken.values()]
-        called.__signature__ = Signature(named)  # type: ignore[attr-defined]
-        called.__annotations__ = {each.name: each.annotation for each in named}
+        _set_parameters(called, taken.values())
         called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
         called.repeated = repeated  # type: ignore[attr-defined]
         return called
 
     return decorate
+
+
+def declare(command: _Command, *groups: Callable[..., None]) -> None:
+    """Make the parameters of `groups` the options of a command that takes any keyword arguments."""
+    _set_parameters(
+        command, chain.from_iterable(inspect.signature(each).parameters.values() for each in groups)
+    )
+
+
+def _set_parameters(command: Any, parameters: Iterable[Parameter]) -> None:
+    """Let Typer see these parameters in place of the command's own."""
+    named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
+    command.__signature__ = Signature(named)
+    command.__annotations__ = {each.name: each.annotation for each in named}
 
 
 def _options(request: type | None, part: Part, own: Mapping[str, Parameter]) -> Iterator[Parameter]:
