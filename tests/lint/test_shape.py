@@ -115,3 +115,9 @@ def test_work_reaches_executors_in_one_way() -> None:
 def _called(tree: ast.Module) -> set[str]:
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {function.attr for function in calls if isinstance(function, ast.Attribute)}
+
+
+def test_a_run_keeps_the_folders_of_failed_tests_only(pytestconfig: pytest.Config) -> None:
+    # Brokers, captures and tiers of all tests together have 24 GB: more than many a disk has left.
+    assert pytestconfig.getini("tmp_path_retention_policy") == "failed"
+    assert int(pytestconfig.getini("tmp_path_retention_count")) == 1
