@@ -247,9 +247,9 @@ def test_what_a_killed_copy_left_is_reported(tiered: World, tierctl: Tierctl) ->
 def test_custom_metadata_limit_is_a_setting(empty: World, tierctl: Tierctl, tmp_path: Path) -> None:
     settings = tmp_path / "server.properties"
     settings.write_text("remote.log.metadata.custom.metadata.max.bytes=x\n")
-    assert tierctl(*copy(empty, "--config", settings, "--apply")).code == 2
+    assert tierctl(*copy(empty, "--broker-config", settings, "--apply")).code == 2
     good = ("--override", "remote.log.metadata.custom.metadata.max.bytes=64", "--attempts", 1)
-    assert tierctl(*copy(empty, "--config", settings, *good, "--apply")).code == 0
+    assert tierctl(*copy(empty, "--broker-config", settings, *good, "--apply")).code == 0
     assert tierctl(*copy(empty, "--override", "nonsense", "--apply")).code == 2
     ran = tierctl(*copy(empty, "--override", "remote.log.manager.task.retry.backof.ms=1", "--apply"))
     assert ran.code == 2

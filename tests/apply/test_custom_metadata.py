@@ -21,7 +21,7 @@ def copy(beginning: World, tierctl: Callable[..., Ran], tmp_path: Path) -> Calla
 
     def run(*more: object, fields: str = FIELDS) -> Ran:
         server.write_text(f"rsm.config.custom.metadata.fields.include={fields}\n")
-        where = (*here.where, "--layout", "aiven", "--config", server, "--log-dir", here.logs)
+        where = (*here.where, "--layout", "aiven", "--broker-config", server, "--log-dir", here.logs)
         chosen = ("--topic", "bills", "--assume-enabled", "-o", "json")
         return tierctl("copy", *where, *chosen, "--state-dir", here.state_dir, *more)
 
@@ -54,7 +54,7 @@ def test_explain_and_status_know_the_breach(
     server, topics = tmp_path / "server.properties", tmp_path / "topics.properties"
     server.write_text(f"rsm.config.custom.metadata.fields.include={FIELDS}\n{LIMIT}=20\n")
     topics.write_text("bills.remote.storage.enable=true\n")
-    where = ("--metadata", here.metadata, "--config", server, "--log-dir", here.logs)
+    where = ("--metadata", here.metadata, "--broker-config", server, "--log-dir", here.logs)
     where = (*where, "--topic-configs", topics, "--state-dir", here.state_dir, "-o", "json")
     tier = ("--remote", here.remote, "--layout", "aiven")
     here.state_dir.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def test_explain_and_status_know_the_breach(
     assert tierctl(*words).json["steps"], "with that limit it is copied"
     others = tmp_path / "other.properties"
     others.write_text(server.read_text().replace(FIELDS, "REMOTE_SIZE"))
-    for changed in (("--custom-metadata-max-bytes", 500), (*tier, "--config", others)):
+    for changed in (("--custom-metadata-max-bytes", 500), (*tier, "--broker-config", others)):
         (row,) = tierctl("explain", "bills", 0, *where, *changed, "--offset", 0).json
         assert row["next_action"] == "copy"
 

@@ -21,7 +21,7 @@ def copy(tierctl: Callable[..., Ran], capture: Callable[[str], Path], tmp_path: 
     def run(settings: str | None, *more: object, broker: str = "") -> Ran:
         where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier")
         options: list[object] = ["--log-dir", capture("untiered-broker") / "local", "-o", "json", *more]
-        for option, text in (("--topic-configs", settings), ("--config", broker or None)):
+        for option, text in (("--topic-configs", settings), ("--broker-config", broker or None)):
             if text is not None:
                 file = tmp_path / f"{option.strip('-')}.properties"
                 file.write_text(text)

@@ -185,6 +185,6 @@ def test_a_listing_that_breaks_is_an_error(away: Away, tierctl: Tierctl) -> None
     away.proxy.faults = [Fault("truncated", "GET", "list-type", 0)]
     hasty = away.folder / "server.properties"
     hasty.write_text("remote.log.manager.task.retry.backoff.ms=1\n")
-    where = ("--metadata", away.metadata, "--remote", away.uri, "--layout", "kafka", "--config", hasty)
+    where = ("--metadata", away.metadata, "--remote", away.uri, "--layout", "kafka", "--broker-config", hasty)
     ran = tierctl("verify", *where)
     assert ran.code == 5, ran.err

@@ -17,7 +17,7 @@ FORMATS = ("table", "json", "jsonl", "csv")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "tierctl.toml").write_text(
-        'profile = "staging"\n\n[profiles.staging]\nconfig = "server.properties"\n'
+        'profile = "staging"\n\n[profiles.staging]\nbroker-config = "server.properties"\n'
         f'remote = "s3://archive/tier"\ncommand-config = "client.properties"\n'
         'topic-configs = "topics.properties"\ntopic = "orders"\nthreads = 3\n'
         f'spark-conf = ["spark.hadoop.fs.s3a.secret.key={SECRET}"]\n'
@@ -46,7 +46,7 @@ def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
     found = rows("--override", "remote.log.manager.task.retry.jitter=0.1", cwd=folder, env=env)
     assert {key: found[key] for key in found if found[key][1] != "default"} == {
         ("option", "profile"): ("staging", "profile", "tierctl.toml:1"),
-        ("option", "config"): ("server.properties", "profile", "tierctl.toml:4"),
+        ("option", "broker-config"): ("server.properties", "profile", "tierctl.toml:4"),
         ("option", "remote"): ("s3://archive/tier", "profile", "tierctl.toml:5"),
         ("option", "command-config"): ("client.properties", "profile", "tierctl.toml:6"),
         ("option", "topic-configs"): ("topics.properties", "profile", "tierctl.toml:7"),
@@ -161,7 +161,7 @@ def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
 ) -> None:
     file = folder / "tierctl.toml"
     before = file.read_text().count("\n")
-    file.write_text(f'{file.read_text()}{line}\n[profiles.other]\nthread = 1\nconfig = "none"\n')
+    file.write_text(f'{file.read_text()}{line}\n[profiles.other]\nthread = 1\nbroker-config = "none"\n')
     ran = tierctl("config", "check", "--output", "json", "--columns", "kind,line,file,hint", cwd=folder)
     assert ran.code == 2
     found = {(each["kind"], each["line"]): each for each in json.loads(ran.out)}

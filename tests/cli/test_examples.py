@@ -66,7 +66,7 @@ def test_an_example_runs(command: str, places: dict[str, str], tmp_path: Path) -
         (tmp_path / "new").mkdir()
         Path(places["/srv/metadata"]).mkdir()
         args = replaced(command, places)
-    if args[0] == "rebuild" and "--config" not in args:
+    if args[0] == "rebuild" and "--broker-config" not in args:
         args += ["--metadata-partitions", "5"]
     if args[0] == "restore":
         formatted_node(Path(places["/var/lib/kafka/new"]))

@@ -76,7 +76,7 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
     configs.write_text("ledger.remote.storage.enable=true\nledger.retention.bytes=9000000\n")
     server.write_text("log.cleanup.policy=delete\n")
     where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
-    where = (*where, "--topic-configs", configs, "--config", server)
+    where = (*where, "--topic-configs", configs, "--broker-config", server)
     found = rows("explain", "ledger", 0, *where)
     waiting = [row for row in found if row["reason_kind"] == "open_transaction"]
     assert [row["start_offset"] for row in waiting] == [2788, 3481, 4081]

@@ -56,9 +56,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "remote": ("{root}/befor-remote", "{tmp}/empty", "{root}"),
     "metadata": ("{root}/befor",),
     "log_dir": ("{root}/befor", "{tmp}"),
-    "topic_configs": (*BAD_FILES, "{tmp}/unknown-topic"),
-    "config": ("{tmp}/missing", "{tmp}/wrong-value"),
-    "command_config": ("{tmp}/missing",),
+    "topic_configs": (*BAD_FILES, "{tmp}/unknown-topic", "{tmp}/client"),
+    "broker_config": ("{tmp}/missing", "{tmp}/wrong-value", "{tmp}/client"),
+    "command_config": ("{tmp}/missing", "{tmp}/good"),
     "aiven_private_key": ("{tmp}/missing",),
     "override": ("log.retention.hour=5",),
     "columns": ("topik", "topic,segmnt"),
@@ -139,6 +139,7 @@ def words(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
         "good": "orders.retention.ms=5\norders.remote.storage.enable=true\n",
         "unknown-setting": "orders.retention.byts=5\n",
         "unknown-topic": "ordrs.retention.bytes=5\n",
+        "client": "bootstrap.servers=broker1:9092\n",
         "wrong-value": "remote.log.manager.task.retry.jitter=7\n",
     }
     for name, text in files.items():

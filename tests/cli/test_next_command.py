@@ -44,7 +44,10 @@ def following(ran: Ran) -> list[str]:
             f"verify --profile p --config-file {{tmp}}/t.toml {LOGS}",
             f"verify --deep {LOGS} --profile p --config-file {{tmp}}/t.toml",
         ),
-        ("config show --config {tmp}/server.properties", "config check --config {tmp}/server.properties"),
+        (
+            "config show --broker-config {tmp}/server.properties",
+            "config check --broker-config {tmp}/server.properties",
+        ),
     ],
 )
 def test_it_runs_as_it_is_printed(line: str, expected: str, capture: Capture, tmp_path: Path) -> None:

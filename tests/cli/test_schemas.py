@@ -74,7 +74,11 @@ READ: list[Line] = [
     ("offsets repair", "offsets repair {tmp}/high --metadata {root}/before", "offset-repairs"),
     ("offsets repair", "offsets repair {tmp}/bad --metadata {root}/before", "offset-repairs"),
     ("config show", "config show --topic-configs {tmp}/configs", "settings"),
-    ("config check", "config check --config {tmp}/missing --topic-configs {tmp}/bad", "setting-problems"),
+    (
+        "config check",
+        "config check --broker-config {tmp}/missing --topic-configs {tmp}/bad",
+        "setting-problems",
+    ),
     (
         "pipeline run",
         "pipeline run --engine local --metadata {root}/before --warehouse {tmp}/warehouse",

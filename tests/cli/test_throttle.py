@@ -38,7 +38,7 @@ def test_a_limited_copy_says_how_long_it_waited(copy: tuple[str, ...], tmp_path:
     (tmp_path / "server.properties").write_text(
         "remote.log.manager.fetch.max.bytes.per.second=2000000\nremote.log.manager.fetch.quota.window.num=2\n"
     )
-    for limit in (("--config", tmp_path / "server.properties"), ("--throttle-fetch", "2M")):
+    for limit in (("--broker-config", tmp_path / "server.properties"), ("--throttle-fetch", "2M")):
         ran = tierctl("verify", *places, "--deep", *limit)
         assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.summary
 

@@ -134,9 +134,9 @@ def test_overrides(command: str, override: str, nearest: str, words: dict[str, s
 @pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "delete", "fetch"])
 def test_a_brokers_own_file(command: str, words: dict[str, str], tmp_path: Path) -> None:
     """An invalid value is an error; a name that no version of Kafka has is a warning."""
-    refused(command, ("--config", f"{TMP}/server.properties"), words, "from 0 to 0.5")
+    refused(command, ("--broker-config", f"{TMP}/server.properties"), words, "from 0 to 0.5")
     (tmp_path / "server.properties").write_text("num.io.threads=8\nlog.retention.hour=5\nbroker.id=1\n")
-    args = (*SELECTING[command], "--config", f"{TMP}/server.properties")
+    args = (*SELECTING[command], "--broker-config", f"{TMP}/server.properties")
     err = tierctl(*(arg.format(**words) for arg in args)).err
     assert err.count("no Kafka from 3.9 to 4.4 has the setting") == 1
     assert 'the setting "log.retention.hour"; did you mean "log.retention.hours"?' in err
@@ -256,7 +256,7 @@ LATER = {
         ("sweep {of_tier} --layout=aiven", 2, "has layout kafka"),
         ("sweep {of_tier} --topic-configs={tmp}/topics.properties", 2, 'did you mean "retention.bytes"?'),
         ("sweep {of_tier} --topic-configs={tmp}/typo", 2, "No such file or directory"),
-        ("sweep {of_tier} --config={tmp}/server.properties", 2, "from 0 to 0.5"),
+        ("sweep {of_tier} --broker-config={tmp}/server.properties", 2, "from 0 to 0.5"),
         ("sweep {of_tier} --override=log.retention.hour=5", 2, "log.retention.hours"),
         ("sweep {of_tier} --log-dir={root}/befor", 10, "no such folder"),
         ("sweep {of_tier} --profile=staging", 2, "no profile 'staging'"),

@@ -45,7 +45,7 @@ def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str
         (["status", "--metadata", "kafka://HOST"], "--metadata"),
         (["backup-config", "--bootstrap-server", "HOST", "--output-file", "OUTPUT"], "--bootstrap-server"),
         (["segments", "--metadata", "kafka://", "--command-config", "CLIENT"], "bootstrap.servers in CLIENT"),
-        (["segments", "--metadata", "kafka://", "--config", "SERVER"], "bootstrap.servers in SERVER"),
+        (["segments", "--metadata", "kafka://", "--broker-config", "SERVER"], "bootstrap.servers in SERVER"),
         (["verify", "--metadata", "BEFORE", "--remote", "s3://bucket/tier"], "AWS_ENDPOINT_URL_S3"),
         (["sweep", "--metadata", "BEFORE", "--remote", "hdfs://HOST/tier"], "--remote"),
         (["format", "--metadata", "hdfs://HOST/topic"], "--metadata"),

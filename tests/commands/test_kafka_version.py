@@ -1,4 +1,4 @@
-"""Decisions and output that depend on --kafka-version and on the broker settings of --config."""
+"""Decisions and output that depend on --kafka-version and on the broker settings of --broker-config."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,12 @@ def test_the_lag_of_brokers_delays_copies(
     ran = tierctl(
         *("copy", "--log-dir", root / "local", "--metadata", tmp_path / "metadata", "--topic", "plain"),
         *("--remote", tmp_path / "tier", "--topic-configs", tmp_path / "topics"),
-        *("--config", tmp_path / "server.properties", "--now", (root / "looked_at_ms").read_text().strip()),
+        *(
+            "--broker-config",
+            tmp_path / "server.properties",
+            "--now",
+            (root / "looked_at_ms").read_text().strip(),
+        ),
         *(() if version is None else ("--kafka-version", version)),
         *("--output", "json"),
     )

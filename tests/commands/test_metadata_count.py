@@ -69,7 +69,7 @@ def test_a_lost_partition_is_made_again_in_every_replica(root: Path, tmp_path: P
     if source == "cluster metadata":
         write_cluster_metadata(brokers_of(root), COUNT)
     elif source == "server.properties":
-        more = ("--config", config_of(tmp_path, COUNT))
+        more = ("--broker-config", config_of(tmp_path, COUNT))
     else:
         more = ("--metadata-partitions", COUNT)
     command = rebuild(root, *more)
@@ -104,7 +104,7 @@ def test_refused(
 ) -> None:
     if "cluster" in sources:
         write_cluster_metadata(brokers_of(root), COUNT)
-    more: tuple[object, ...] = ("--config", config_of(tmp_path, COUNT)) if "config" in sources else ()
+    more: tuple[object, ...] = ("--broker-config", config_of(tmp_path, COUNT)) if "config" in sources else ()
     given = tuple(each for each in sources if each not in {"config", "cluster"})
     before = contents(root)
     ran = tierctl(*rebuild(root, *given, *more), *apply)
@@ -161,7 +161,7 @@ def test_a_folder_that_a_killed_run_did_not_finish_is_completed(
     where = ("--metadata", new, "--remote", tmp_path / "tier", "--log-dir", logs)
     copy = ("copy", *where, "--topic", "bills", "--assume-enabled", "--layout", "kafka", "--apply")
     make_partitions(new, reversed(made), Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), fs=PLAIN)
-    assert tierctl(*copy, "--config", config).code == 0
+    assert tierctl(*copy, "--broker-config", config).code == 0
     assert partitions_in(new) == list(range(7))
     assert tierctl(*copy).code == 0
 
@@ -171,13 +171,13 @@ def test_the_number_of_a_new_folder_is_kept(capture: Callable[..., Path], tmp_pa
     new, config = tmp_path / "metadata", config_of(tmp_path, 7)
     where = ("--metadata", new, "--remote", tmp_path / "tier", "--log-dir", logs)
     copy = ("copy", *where, "--topic", "bills", "--assume-enabled", "--layout", "kafka", "--apply")
-    assert tierctl(*copy, "--config", config).code == 0
+    assert tierctl(*copy, "--broker-config", config).code == 0
     assert len(list(new.glob(f"{METADATA_TOPIC}-*"))) == 7
     # Without an option, the number is the one with which the folder was made.
     assert tierctl(*copy).code == 0
     shutil.rmtree(new / f"{METADATA_TOPIC}-6")
     before = contents(tmp_path)
-    for command in (copy, (*copy, "--config", config_of(tmp_path, 7))):
+    for command in (copy, (*copy, "--broker-config", config_of(tmp_path, 7))):
         ran = tierctl(*command)
         assert (ran.code, f"{METADATA_TOPIC}-6 is missing" in ran.err) == (4, True), ran.err
     assert contents(tmp_path) == before

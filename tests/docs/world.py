@@ -53,5 +53,5 @@ def profile_environment(names: Mapping[str, object], folder: Path) -> dict[str, 
     """Write the README's profile with captured data instead of its cluster; return an environment for it."""
     write_profile(README, {**names, "kafka://broker1:9092": folder / "data"}, folder)
     return environment(
-        HOME=str(folder), TIERCTL_TOPIC_CONFIGS="topics.properties", TIERCTL_CONFIG="server.properties"
+        HOME=str(folder), TIERCTL_TOPIC_CONFIGS="topics.properties", TIERCTL_BROKER_CONFIG="server.properties"
     )

@@ -41,9 +41,9 @@ def test_nothing_to_check_is_an_error() -> None:
     with pytest.raises(UsageError, match="nothing to check"):
         doctor(DoctorRequest())
     with pytest.raises(UsageError, match="--probe-writes needs --remote"):
-        doctor(DoctorRequest(config=Path("x"), probe_writes=True))
+        doctor(DoctorRequest(broker_config=Path("x"), probe_writes=True))
     with pytest.raises(UsageError, match="unknown scheme"):
-        doctor(DoctorRequest(config=Path("x"), remote="s3x://bucket/tier"))
+        doctor(DoctorRequest(broker_config=Path("x"), remote="s3x://bucket/tier"))
 
 
 def test_every_check_has_a_result_and_none_is_ok_without_a_look(tmp_path: Path) -> None:
@@ -61,13 +61,18 @@ BROKER += "listeners=PLAINTEXT://:9092\nremote.log.metadata.manager.listener.nam
 @pytest.mark.parametrize(
     ("check", "option", "text", "outcome"),
     [
-        (Check.BROKER_FILE, "config", BROKER, OK),
-        (Check.BROKER_FILE, "config", BROKER + "log.retention.ms=x\n", PROBLEM),
-        (Check.BROKER_FILE, "config", BROKER + "log.retention.mss=1\n", WARNING),
-        (Check.BROKER_FILE, "config", BROKER + "log.local.retention.ms=9\nlog.retention.ms=5\n", PROBLEM),
+        (Check.BROKER_FILE, "broker_config", BROKER, OK),
+        (Check.BROKER_FILE, "broker_config", BROKER + "log.retention.ms=x\n", PROBLEM),
+        (Check.BROKER_FILE, "broker_config", BROKER + "log.retention.mss=1\n", WARNING),
         (
             Check.BROKER_FILE,
-            "config",
+            "broker_config",
+            BROKER + "log.local.retention.ms=9\nlog.retention.ms=5\n",
+            PROBLEM,
+        ),
+        (
+            Check.BROKER_FILE,
+            "broker_config",
             BROKER + "rlmm.config.remote.log.metadata.topic.retention.ms=5\n",
             PROBLEM,
         ),
@@ -102,7 +107,7 @@ def test_contradictions_name_line_meaning_and_fix(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_problem_and_not_fine(tmp_path: Path) -> None:
-    diagnosis = doctor(DoctorRequest(config=tmp_path / "none", remote=str(tmp_path)))
+    diagnosis = doctor(DoctorRequest(broker_config=tmp_path / "none", remote=str(tmp_path)))
     assert worst(diagnosis.results, Check.BROKER_FILE).outcome is PROBLEM
     assert diagnosis.exit_code is ExitCode.PARTIAL
     # What needs no settings is checked nevertheless.
@@ -115,7 +120,7 @@ def test_a_file_that_is_not_there_is_a_problem_and_not_fine(tmp_path: Path) -> N
 def test_custom_metadata_of_long_names(topic: str, outcome: Outcome, tmp_path: Path) -> None:
     fields = "rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_KEY\n"
     request = {
-        "config": written(tmp_path / "broker", BROKER + fields),
+        "broker_config": written(tmp_path / "broker", BROKER + fields),
         "topic_configs": written(tmp_path / "topics", f"{topic}.retention.ms=-1\n"),
     }
     assert examined(Check.CUSTOM_METADATA, **request).outcome is outcome
@@ -273,7 +278,7 @@ def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> Non
     number = "rlmm.config.remote.log.metadata.topic.num.partitions"
     for count, outcome in ((5, OK), (50, PROBLEM)):
         config = written(tmp_path / "broker", f"{BROKER}{number}={count}\n")
-        assert examined(Check.METADATA_PARTITIONS, metadata=metadata, config=config).outcome is outcome
+        assert examined(Check.METADATA_PARTITIONS, metadata=metadata, broker_config=config).outcome is outcome
     assert examined(Check.METADATA_PARTITIONS, metadata=metadata).outcome is NOT_CHECKED
     assert examined(Check.EVENT_CLOCK, metadata=metadata).outcome is OK
     # A mistyped folder: the check was asked for, so the exit code is not 0.

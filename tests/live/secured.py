@@ -86,7 +86,7 @@ def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
         "rlmm.config.remote.log.metadata.topic.min.isr=1\n"
     )
     done = plan(
-        *("copy", *where(broker), "--config", settings, "--create-metadata-topic", *assumed(name)),
+        *("copy", *where(broker), "--broker-config", settings, "--create-metadata-topic", *assumed(name)),
         *("--log-dir", broker.log_dir, "--apply"),
     )
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3

@@ -52,7 +52,7 @@ def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
     command = (
         "copy",
         *where(broker),
-        "--config",
+        "--broker-config",
         settings,
         "--create-metadata-topic",
         "--log-dir",

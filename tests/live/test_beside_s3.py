@@ -168,7 +168,7 @@ def adopt(broker: Broker, tiers: dict[str, Tier], tmp_path: Path) -> None:
                 "kafka",
                 "--topic",
                 ADOPTED[layout],
-                "--config",
+                "--broker-config",
                 settings,
             ),
             *("--create-metadata-topic", "--apply"),

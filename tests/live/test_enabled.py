@@ -42,7 +42,7 @@ def compacting(brokers: Brokers) -> Iterator[Broker]:
 def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) -> None:
     settings = tmp_path / "server.properties"
     settings.write_text(SETTINGS)
-    logs = ("--log-dir", compacting.log_dir, "--config", settings, "--create-metadata-topic")
+    logs = ("--log-dir", compacting.log_dir, "--broker-config", settings, "--create-metadata-topic")
     copy = ("copy", *where(compacting), *logs, "-o", "json", "--apply")
 
     def events() -> int:

@@ -65,7 +65,7 @@ def new_node(lost: Lost, brokers: Brokers) -> Broker:
 def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:
     return (
         *("restore", "--into", node.log_dir, "--log-dir", node.log_dir, "--remote", node.remote_dir),
-        *("--topics-file", lost.topics_file, "--config", node.properties, *more),
+        *("--topics-file", lost.topics_file, "--broker-config", node.properties, *more),
     )
 
 
@@ -81,7 +81,7 @@ def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: 
     node.await_idle()
     topics = (word for topic in TOPICS for word in ("--topic", topic))
     rebuild = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
-    done = plan(*rebuild, "--config", node.properties, "--apply")
+    done = plan(*rebuild, "--broker-config", node.properties, "--apply")
     assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
     records = expected(lost.cluster, lost.ends)
     assert node.offsets("earliest", *TOPICS) == lost.cluster.starts
@@ -112,7 +112,7 @@ def test_bempty_copying_was_on_before_the_metadata_were_published(lost: Lost, br
     online = ("rebuild", "--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir, *topics)
     offline = ("rebuild", "--metadata", node.log_dir, "--remote", node.remote_dir, "--log-dir", node.log_dir)
     reason = "a broker that knew no segments may have raised it"
-    refused = tierctl(*online, "--config", node.properties, "--apply")
+    refused = tierctl(*online, "--broker-config", node.properties, "--apply")
     assert (refused.code, reason in refused.err) == (4, True), refused.err
     node.stop()
     refused = tierctl(*offline, *topics, "--apply")

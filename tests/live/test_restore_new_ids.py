@@ -27,7 +27,7 @@ def restore(node: Broker, *more: object) -> tuple[object, ...]:
     topics = (word for topic in TOPICS for word in ("--topic", topic))
     return (
         *("restore", "--new-ids", "--metadata", node.log_dir, "--log-dir", node.log_dir),
-        *("--remote", node.remote_dir, "--config", node.properties, *topics, *more),
+        *("--remote", node.remote_dir, "--broker-config", node.properties, *topics, *more),
     )
 
 

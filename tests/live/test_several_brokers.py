@@ -67,7 +67,7 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
     copy = (
         "copy",
         *where,
-        "--config",
+        "--broker-config",
         settings,
         "--create-metadata-topic",
         *assumed(TOPIC),

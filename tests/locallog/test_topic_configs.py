@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.locallog import read_topic_configs
-from tierctl.locallog.topic_configs import split_topic_setting
 from tierctl.model import TopicConfig
 from tierctl.model.settings import topic
+from tierctl.model.settings.topic import split_key
 
 
 def _file(tmp_path: Path, text: str) -> Path:
@@ -50,12 +50,12 @@ def test_settings_by_topic(tmp_path: Path) -> None:
     ],
 )
 def test_the_longest_setting_wins(key: str, expected: tuple[str, str | None]) -> None:
-    assert split_topic_setting(key) == expected
+    assert split_key(key) == expected
 
 
 @pytest.mark.parametrize("setting", sorted(row.name for row in topic.TABLE))
 def test_every_setting_splits(setting: str) -> None:
-    assert split_topic_setting(f"a.topic.{setting}") == ("a.topic", setting)
+    assert split_key(f"a.topic.{setting}") == ("a.topic", setting)
 
 
 @pytest.mark.parametrize(

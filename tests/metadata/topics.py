@@ -9,12 +9,14 @@ from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model.location import TopicLocation
 
 
-def at(where: Path | str, *, command_config: Path | None = None, config: Path | None = None) -> TopicLocation:
+def at(
+    where: Path | str, *, command_config: Path | None = None, broker_config: Path | None = None
+) -> TopicLocation:
     """Return the location of a folder or a URI."""
     return TopicLocation(
         uri=where if isinstance(where, str) else where.absolute().as_uri(),
         command_config=None if command_config is None else str(command_config),
-        config=None if config is None else str(config),
+        broker_config=None if broker_config is None else str(broker_config),
     )
 
 
@@ -42,10 +44,10 @@ def manager_at(
     *,
     writable: bool = False,
     command_config: Path | None = None,
-    config: Path | None = None,
+    broker_config: Path | None = None,
     **more: Any,
 ) -> RemoteLogMetadataManager:
     """Open the manager of a folder's topic, or a URI's; `more` are arguments of open_metadata."""
-    location = at(where, command_config=command_config, config=config)
+    location = at(where, command_config=command_config, broker_config=broker_config)
     missing = if_missing(location, writable=writable)
     return open_metadata(location, writable=writable, if_missing=missing, **more)

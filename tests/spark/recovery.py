@@ -103,7 +103,7 @@ def new_ids(run: Run, capture: Capture, folder: Path) -> Any:
     config = folder / "server.properties"
     config.write_text(f"rlmm.config.remote.log.metadata.topic.num.partitions={partitions}\n")
     where = (*world.where, "--log-dir", world.metadata, "--topic", "payments", "--assume-enabled")
-    where = (*where, "--config", config)
+    where = (*where, "--broker-config", config)
     ran = run("restore", "--new-ids", *where, "--apply", "-o", "jsonl")
     assert ran.code == 0, ran.err
     objects = world.objects()

@@ -43,8 +43,16 @@ class Fields(NamedTuple):
 Part = str | tuple[str, ...] | Fields | type | EllipsisType
 """A field of the request, a group of fields, a dataclass whose fields are options, or other own fields."""
 
-METADATA_TOPIC: Final = ("metadata", "command_config", "config")
-WHERE: Final = ("metadata", "bootstrap_server", "command_config", "config", "remote", "layout", "log_dir")
+METADATA_TOPIC: Final = ("metadata", "command_config", "broker_config")
+WHERE: Final = (
+    "metadata",
+    "bootstrap_server",
+    "command_config",
+    "broker_config",
+    "remote",
+    "layout",
+    "log_dir",
+)
 PRIVATE_KEYS: Final = ("aiven_private_key",)
 STATE: Final = ("state_dir", "truncated_metadata")
 FOLDERS: Final = ("state_dir", "log_dir")

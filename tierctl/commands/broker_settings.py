@@ -30,12 +30,12 @@ def resolve_broker_settings(request: Request, progress: Progress) -> StatedSetti
     refuse, and for an unknown setting in `override`. Values in the file that are overridden are not used and
     not checked.
     """
-    stated = StatedSettings({}, {}) if request.config is None else broker_file(request.config)
+    stated = StatedSettings({}, {}) if request.broker_config is None else broker_file(request.broker_config)
     for name, nearest in unknown_names(stated):
         hint = "" if nearest is None else f'; did you mean "{nearest}"?'
         progress.note(f'{place_of(stated, name)}: no Kafka from 3.9 to 4.4 has the setting "{name}"{hint}')
     settings = stated | _overrides(request.override) | _of_options(request)
-    require_bounds(settings, str(request.config or "--override"))
+    require_bounds(settings, str(request.broker_config or "--override"))
     return settings
 
 

@@ -71,7 +71,7 @@ class Request:
     metadata: Metadata = None
     bootstrap_server: BootstrapServer = None
     command_config: CommandConfig = None
-    config: ServerProperties = None
+    broker_config: ServerProperties = None
     override: Override = ()
     throttle_copy: ThrottleCopy = None
     throttle_fetch: ThrottleFetch = None
@@ -122,7 +122,7 @@ class Request:
     def states_broker_settings(self) -> bool:
         """Whether the request names a file of broker settings, or states one."""
         limits = (self.throttle_copy, self.throttle_fetch)
-        return self.config is not None or bool(self.override) or limits != (None, None)
+        return self.broker_config is not None or bool(self.override) or limits != (None, None)
 
     def add_transfers(self, transfers: Transfers) -> None:
         """Add what an executor transferred to the waits of the run, and to its metrics."""
@@ -185,4 +185,6 @@ def cluster_location(request: Request) -> TopicLocation | None:
     option, uri = "--metadata", servers
     if request.bootstrap_server is not None:
         option, uri = "--bootstrap-server", f"kafka://{servers}"
-    return topic_location(option, uri, command_config=request.command_config, config=request.config)
+    return topic_location(
+        option, uri, command_config=request.command_config, broker_config=request.broker_config
+    )

@@ -116,7 +116,7 @@ class Resources:
             "--metadata",
             required("--metadata", self.request.metadata),
             command_config=self.request.command_config,
-            config=self.request.config,
+            broker_config=self.request.broker_config,
         )
 
     def metadata(
@@ -196,7 +196,9 @@ class Resources:
         return self._closing(
             Cluster(
                 cluster_client(
-                    servers, command_config=self.request.command_config, server_config=self.request.config
+                    servers,
+                    command_config=self.request.command_config,
+                    broker_config=self.request.broker_config,
                 ),
                 self.request.kafka_version,
             )

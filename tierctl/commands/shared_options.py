@@ -95,7 +95,7 @@ CommandConfig = Annotated[
 ServerProperties = Annotated[
     Path | None,
     typer.Option(
-        "--config",
+        "--broker-config",
         metavar="FILE",
         help="A broker's server.properties. Its settings remote.log.metadata.* and rlmm.config.* apply to "
         "the metadata topic; the help of a command names other settings that it uses.",
@@ -118,8 +118,8 @@ RemoteLayout = Annotated[
     typer.Option(
         "--layout",
         help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in Aiven's "
-        "plugin with the rsm.config.* settings of --config. Default: the layout found in the tier, otherwise "
-        "kafka for folders and aiven for other stores.",
+        "plugin with the rsm.config.* settings of --broker-config. Default: the layout found in the tier, "
+        "otherwise kafka for folders and aiven for other stores.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -129,7 +129,7 @@ AivenPrivateKeys = Annotated[
         "--aiven-private-key",
         metavar="[ID=]FILE",
         help="Private key (RSA, PEM) that decrypts segments of Aiven's plugin, in addition to the keys that "
-        "--config names. Repeatable.",
+        "--broker-config names. Repeatable.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -149,8 +149,8 @@ ThrottleCopy = Annotated[
         metavar="RATE",
         parser=parse_rate,
         help="Maximum bytes per second that the run stores in the tier, all threads together: 50M, 800K "
-        "(powers of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --config (KIP-956), "
-        "otherwise unlimited.",
+        "(powers of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --broker-config "
+        "(KIP-956), otherwise unlimited.",
         rich_help_panel=RUN,
     ),
 ]
@@ -161,8 +161,8 @@ ThrottleFetch = Annotated[
         metavar="RATE",
         parser=parse_rate,
         help="Maximum bytes per second that the run reads from the tier, all threads together: 50M, 800K "
-        "(powers of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --config (KIP-956), "
-        "otherwise unlimited.",
+        "(powers of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --broker-config "
+        "(KIP-956), otherwise unlimited.",
         rich_help_panel=RUN,
     ),
 ]
@@ -325,8 +325,9 @@ Override = Annotated[
     typer.Option(
         "--override",
         metavar="NAME=VALUE",
-        help="A broker setting that overrides --config: remote.log.manager.task.retry.backoff.ms (500), "
-        "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "
+        help="A broker setting that overrides --broker-config: remote.log.manager.task.retry.backoff.ms "
+        "(500), remote.log.manager.task.retry.backoff.max.ms (30000), "
+        "remote.log.manager.task.retry.jitter (0.2), "
         "remote.log.metadata.custom.metadata.max.bytes (128). Times and sizes may have units, such as 2s and "
         "1K. Repeatable.",
         rich_help_panel=HOW,
@@ -391,7 +392,7 @@ CreateMetadataTopic = Annotated[
     typer.Option(
         "--create-metadata-topic",
         help="Create __remote_log_metadata if the cluster does not have it, with the "
-        "remote.log.metadata.topic.* settings of --config (default: 50 partitions, 3 replicas).",
+        "remote.log.metadata.topic.* settings of --broker-config (default: 50 partitions, 3 replicas).",
         rich_help_panel=HOW,
     ),
 ]
@@ -402,8 +403,8 @@ MetadataPartitions = Annotated[
         metavar="N",
         min=1,
         help="Number of partitions of __remote_log_metadata in the folder of --metadata, where neither the "
-        "cluster's metadata (__cluster_metadata-0) nor --config states it. A folder that is missing is a "
-        "lost partition. A new folder gets this number.",
+        "cluster's metadata (__cluster_metadata-0) nor --broker-config states it. A folder that is missing "
+        "is a lost partition. A new folder gets this number.",
         rich_help_panel=HOW,
     ),
 ]

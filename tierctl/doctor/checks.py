@@ -2,7 +2,7 @@
 
 A new check is a row here and the code that examines it, in the module of its subject:
 
-settings_files  --config, --command-config and --topic-configs
+settings_files  --broker-config, --command-config and --topic-configs
 brokers         settings and versions of brokers
 metadata_topic  the metadata topic: replication, retention, compaction
 topics          settings of topics
@@ -34,7 +34,7 @@ class Check(RowEnum):
     BROKER_FILE = Row(
         "broker_file",
         Outcome.PROBLEM,
-        needs="--config",
+        needs="--broker-config",
         why="A broker ignores a setting that it does not know, and does not start if a value is invalid.",
         fix="correct the line",
     )
@@ -78,7 +78,7 @@ class Check(RowEnum):
     CUSTOM_METADATA = Row(
         "custom_metadata",
         Outcome.PROBLEM,
-        needs="--config with settings of Aiven's plugin, and --topic-configs or a cluster",
+        needs="--broker-config with settings of Aiven's plugin, and --topic-configs or a cluster",
         why="If the custom metadata of a segment exceeds remote.log.metadata.custom.metadata.max.bytes, the "
         "broker deletes the copy and stops copying the partition (KIP-917).",
         fix="raise the limit, or leave OBJECT_KEY and OBJECT_PREFIX out of custom.metadata.fields.include",
@@ -102,7 +102,7 @@ class Check(RowEnum):
     METADATA_PARTITIONS = Row(
         "metadata_partitions",
         Outcome.PROBLEM,
-        needs="--metadata, and --config with remote.log.metadata.topic.num.partitions",
+        needs="--metadata, and --broker-config with remote.log.metadata.topic.num.partitions",
         why="The metadata partition of a user partition follows from the number of partitions: with another "
         "number, brokers look for segments in the wrong partition and find none.",
         fix="set the setting to the topic's number of partitions, and never add partitions to the topic",
@@ -256,7 +256,8 @@ class Check(RowEnum):
     SECRETS = Row(
         "secrets",
         Outcome.PROBLEM,
-        needs="a file with settings or keys: --command-config, --config, --aiven-private-key, tierctl.toml",
+        needs="a file with settings or keys: --command-config, --broker-config, --aiven-private-key, "
+        "tierctl.toml",
         why="A user who can read a password or a private key can act as tierctl, or decrypt the tier; a user "
         "who can write the file can choose which tier tierctl deletes from.",
         fix="chown the file to the user who runs tierctl, and chmod it to 0600",

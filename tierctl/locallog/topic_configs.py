@@ -24,7 +24,7 @@ def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dic
     stated = read_properties(path, SettingSource.FILE)
     topics: dict[str, dict[str, str]] = {}
     for key in stated:
-        name, setting = split_topic_setting(key)
+        name, setting = topic.split_key(key)
         if setting is None:
             raise unknown_topic_setting(place_of(stated, key), key)
         if not is_legal_topic_name(name):
@@ -33,16 +33,6 @@ def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dic
             )
         topics.setdefault(name, {})[key] = setting
     return {name: _config(path, name, stated.only(keys).stripped(), brokers) for name, keys in topics.items()}
-
-
-def split_topic_setting(key: str) -> tuple[str, str | None]:
-    """Return the topic and the setting of a key; the setting is None if the key ends in no known one."""
-    at = key.find(".")
-    while at >= 0:
-        if key[at + 1 :] in topic.TABLE:
-            return key[:at], key[at + 1 :]
-        at = key.find(".", at + 1)
-    return key, None
 
 
 def unknown_topic_setting(place: str, key: str) -> UsageError:

@@ -1,4 +1,4 @@
-"""The settings of remote log metadata in a broker's server.properties (`--config server.properties`).
+"""The settings of remote log metadata in a broker's server.properties (`--broker-config server.properties`).
 
 Source: RemoteLogManager.configureRLMM and TopicBasedRemoteLogMetadataManagerConfig. A setting with the prefix
 of `remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) overrides the same one without it.
@@ -154,15 +154,15 @@ def metadata_clients(servers: str, command_config: Path | None, server: ServerSe
 
 
 def cluster_client(
-    bootstrap: str, *, command_config: Path | None = None, server_config: Path | None = None
+    bootstrap: str, *, command_config: Path | None = None, broker_config: Path | None = None
 ) -> ClientSettings:
     """Return the client settings of the cluster at `bootstrap`: `host:port,…` or kafka://host:port,….
 
-    `command_config` is a client's .properties. Without it, a broker's `server_config` says how its own
+    `command_config` is a client's .properties. Without it, a broker's `broker_config` says how its own
     metadata clients connect. Raises UsageError.
     """
-    if command_config is None and server_config is not None:
-        clients = ServerSettings.read(server_config).clients
+    if command_config is None and broker_config is not None:
+        clients = ServerSettings.read(broker_config).clients
         servers = bootstrap.removeprefix("kafka://").rstrip("/")
         option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
         return (clients.at(servers, option) if servers else clients).admin

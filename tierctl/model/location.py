@@ -25,7 +25,7 @@ class TopicLocation:
 
     uri: str
     command_config: str | None = None
-    config: str | None = None
+    broker_config: str | None = None
 
     @property
     def is_on_cluster(self) -> bool:

@@ -124,7 +124,7 @@ def _started(
     ends = {str(number): part.end_offset for number, part in batches.run.latest.parts.items()}
     options = {"metadata": location.uri, "starting_offsets": json.dumps(ends)}
     options |= {"command_config": location.command_config} if location.command_config else {}
-    options |= {"config": location.config} if location.config else {}
+    options |= {"broker_config": location.broker_config} if location.broker_config else {}
     with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as checkpoint:
         query = (
             ranges_stream(spark, options)

@@ -219,7 +219,7 @@ def _detected(name: str | None, store: ObjectStore, aiven: AivenSettings) -> Det
     if len(named) > 1 and (name is None or aiven.key_prefix is None):
         raise UsageError(
             f"the store has several tiers: {', '.join(repr(key) for key in sorted(named.values()))}",
-            hint="choose one by --layout, a longer --remote, or rsm.config.key.prefix in --config",
+            hint="choose one by --layout, a longer --remote, or rsm.config.key.prefix in --broker-config",
         )
     return next(iter(named), None)
 

@@ -38,7 +38,7 @@ def log_dir(world: Path, tmp_path: Path) -> Path:
 
 
 def where(world: Path) -> list[object]:
-    config = ("--config", world / "server.properties")
+    config = ("--broker-config", world / "server.properties")
     return ["--remote", world / "remote", "--metadata", world / "logs", "--log-dir", world / "logs", *config]
 
 

@@ -381,7 +381,7 @@ def test_other_controllers_need_the_same_file(
     scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
     (tmp_path / "server.properties").write_text(f"{setting}\n")
     progress = SilentProgress()
-    scene.restore(progress, config=tmp_path / "server.properties")
+    scene.restore(progress, broker_config=tmp_path / "server.properties")
     told = [text for text in progress.lines if text.startswith(f"{scene.bootstrap} has the topics")]
     assert len(told) == min(others, 1)
     assert all(f"each of the other {others} controllers" in text for text in told)

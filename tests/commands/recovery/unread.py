@@ -259,7 +259,7 @@ def commands(tier: Tier) -> dict[str, Callable[[], tuple[Ran, Plan]]]:
         ),
         "restore --into": planned("restore", *node, "--deletes-are-denied"),
         "restore --new-ids": planned(
-            "restore", "--new-ids", *again, "--config", folder / "server.properties"
+            "restore", "--new-ids", *again, "--broker-config", folder / "server.properties"
         ),
         "verify --plan-out": lambda: verify(tier, "metadata"),
         "verify --plan-out, orphan": lambda: verify(tier, "whole"),

@@ -93,7 +93,7 @@ class TestWhatBrokersWrote:
         again.close()
 
     def test_a_brokers_own_settings_lead_there(self, tiered: Broker) -> None:
-        topic = open_topic(at("kafka://", config=tiered.properties))
+        topic = open_topic(at("kafka://", broker_config=tiered.properties))
         assert topic.partition_count == METADATA_PARTITIONS
         with pytest.raises(MetadataError, match="opened for reading only"):
             topic.append([(0, b"x")])
@@ -252,10 +252,10 @@ class TestTheTopicItself:
             f"{prefix}.retention.ms=-1\n"
         )
         uri = f"kafka://{broker.bootstrap}"
-        topic = open_topic(at(uri, config=config), if_missing=IfMissing.CREATE)
+        topic = open_topic(at(uri, broker_config=config), if_missing=IfMissing.CREATE)
         try:
             assert topic.partition_count == 3
-            again = open_topic(at(uri, config=config), if_missing=IfMissing.CREATE)
+            again = open_topic(at(uri, broker_config=config), if_missing=IfMissing.CREATE)
             assert again.topic_id == topic.topic_id == broker.topic_id(METADATA_TOPIC)
             settings = broker.topic_settings(METADATA_TOPIC)
             wanted = ("cleanup.policy", "retention.ms", "min.insync.replicas", "remote.storage.enable")
@@ -263,7 +263,7 @@ class TestTheTopicItself:
             again.close()
             config.write_text(f"{prefix}.num.partitions=4\n")
             with pytest.raises(SafetyRefusal, match="has 3 partitions, expected are 4"):
-                open_topic(at(uri, config=config))
+                open_topic(at(uri, broker_config=config))
         finally:
             topic.close()
             broker.delete_topic(METADATA_TOPIC)

@@ -37,7 +37,7 @@ app = new_app(
 
 
 _FILES = (
-    *("config", "override", "command_config", "topic_configs", "kafka_version"),
+    *("broker_config", "override", "command_config", "topic_configs", "kafka_version"),
     *("throttle_copy", "throttle_fetch"),
 )
 """Files of settings, and the version of the brokers that read them."""
@@ -50,9 +50,9 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
 
     The value of a tierctl option comes from the command line, else from the environment (TIERCTL_...), else
     from the profile in tierctl.toml, else it is the default. Broker, client and topic settings come from the
-    files of --config, --command-config and --topic-configs, else they have Kafka's default; --override takes
-    precedence. With a COMMAND, show prints the settings of that command line. Secrets are hidden in every
-    format.
+    files of --broker-config, --command-config and --topic-configs, else they have Kafka's default; --override
+    takes precedence. With a COMMAND, show prints the settings of that command line. Secrets are hidden in
+    every format.
     """
     settings: RunSettings = ctx.obj
     printer = Printer.of(ctx, tables.SETTINGS)
@@ -60,7 +60,7 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
     rows = commands.show_config(request, of_options, console_of(ctx))
     printer.show(asdict(row) for row in rows)
-    files = (settings.profiles_file, request.config, request.command_config, request.topic_configs)
+    files = (settings.profiles_file, request.broker_config, request.command_config, request.topic_configs)
     has_files = any(each is not None for each in files)
     printer.finish(following="tierctl config check" if has_files else None)
     return ExitCode.OK
@@ -84,7 +84,7 @@ def check(ctx: typer.Context, request: commands.ConfigRequest) -> ExitCode:
     if not result.files and not result.problems:
         raise UsageError(
             "nothing to check: there is no tierctl.toml, and no option names a file",
-            hint="name files: --config server.properties, --topic-configs topics.properties",
+            hint="name files: --broker-config server.properties, --topic-configs topics.properties",
         )
     printer.show(result.table_rows()[1])
     summarize(ctx, f"read {', '.join(map(str, result.files)) or 'no file'}: {printer.tally.text}")

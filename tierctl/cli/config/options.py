@@ -24,7 +24,7 @@ from tierctl.model.settings.problems import ProblemKind, SettingProblem
 from tierctl.model.settings.secrets import shown
 from tierctl.model.settings.stated import Origin, SettingSource
 
-_FILES = ("config", "command_config", "topic_configs")
+_FILES = ("broker_config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})
 """Options that are no settings, and the options that select tierctl.toml and its profile."""
 

@@ -97,8 +97,9 @@ _ENABLED = (
         "topic NAME is not copied: ...; none of the N selected topics is copied (...): ...",
         """A topic that --topic names, or every topic, can't be copied, for one of three reasons. The setting
         remote.storage.enable is missing: state it, or add --assume-enabled to --topic. Or the setting is
-        false. Or cleanup.policy has compact (also as the broker's default log.cleanup.policy in --config),
-        which Kafka refuses for tiered topics with INVALID_CONFIG, and --assume-enabled does not override.""",
+        false. Or cleanup.policy has compact (also as the broker's default log.cleanup.policy in
+        --broker-config), which Kafka refuses for tiered topics with INVALID_CONFIG, and --assume-enabled does
+        not override.""",
     ),
 )
 _NAMES = Message(
@@ -257,7 +258,7 @@ _UNKNOWN_SETTING = Message(
 _UNKNOWN_OVERRIDE = Message(
     ExitCode.USAGE,
     '--override: unknown setting "NAME"',
-    "No broker has a setting of this name. In the file of --config it is only a warning.",
+    "No broker has a setting of this name. In the file of --broker-config it is only a warning.",
 )
 _UNKNOWN_PROFILE = Message(
     ExitCode.USAGE,

@@ -13,7 +13,7 @@ from tierctl.report import tables
 app = new_app()
 
 
-_WHERE = ("bootstrap_server", "command_config", "config", "topic")
+_WHERE = ("bootstrap_server", "command_config", "broker_config", "topic")
 """The cluster and the topics that are saved."""
 
 

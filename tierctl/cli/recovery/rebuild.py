@@ -40,9 +40,9 @@ def rebuild(ctx: typer.Context, request: commands.RebuildRequest) -> int:
     would lead with its empty log. If the brokers are on different hosts, use --plan-out without --apply on
     one of them, and apply with the plan on each of them, before any broker starts: every host then writes the
     same bytes, and rebuild prints these steps. The number of metadata partitions comes from the cluster's
-    metadata, --config or --metadata-partitions, and a partition without a folder is made again. Do not start
-    a broker with an empty metadata topic before the rebuild: the broker would raise the log start offsets. If
-    brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
+    metadata, --broker-config or --metadata-partitions, and a partition without a folder is made again. Do not
+    start a broker with an empty metadata topic before the rebuild: the broker would raise the log start
+    offsets. If brokers run (Kafka 3.9 and later), --metadata kafka://... needs remote.log.copy.disable=true,
     local.retention.ms=-2 and local.retention.bytes=-2 on the topics, and a metadata topic with unlimited
     retention: one that was created by auto-creation loses its events after a week. Such a run ends with
     "published; restart the brokers before copying is enabled again" and exit code 0: brokers under which the

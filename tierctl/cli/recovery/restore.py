@@ -77,10 +77,10 @@ def restore(
     With --into, a new cluster serves the objects from their present location, under the old topic ids. The
     first node of the cluster gets an empty log for each partition, the metadata of the segments, and the
     topics with their settings. Format the node (kafka-storage format), do not start it, and run this command
-    as the user of its broker; --config states the number of metadata partitions. If something is wrong,
-    brokers delete every object within seconds: configure the store to deny deletes, or copy the objects
-    first. The restored topics have one replica, and copying is disabled. If the run is killed, run it again:
-    the topics are written last. The cluster starts with one controller and one broker.
+    as the user of its broker; --broker-config states the number of metadata partitions. If something is
+    wrong, brokers delete every object within seconds: configure the store to deny deletes, or copy the
+    objects first. The restored topics have one replica, and copying is disabled. If the run is killed, run it
+    again: the topics are written last. The cluster starts with one controller and one broker.
 
     With --new-ids, an existing cluster serves the objects. Copy them to the tier of that cluster first, under
     their names. Create each topic again with the same number of partitions, one replica and

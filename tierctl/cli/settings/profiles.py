@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 
 from tierctl.cli.settings.keys import OptionKeys
 from tierctl.errors import UsageError
+from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.stated import Origin, SettingSource
+from tierctl.wire.files.properties import require_kind_of_file
 from tierctl.wire.files.toml import TomlEntry, TomlProblem, parse_toml
 
 FILE_NAME = "tierctl.toml"
@@ -88,7 +90,7 @@ class ProfilesFile:
 def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
     """Read tierctl.toml to its end; `keys` states what a profile may have.
 
-    Raise UsageError if the file can't be read.
+    Raise UsageError if the file can't be read, or is another kind of settings file.
     """
     try:
         size = file.stat().st_size
@@ -106,6 +108,8 @@ def read_profiles(file: Path, keys: OptionKeys) -> ProfilesFile:
     reader = _Reader(file, keys)
     for entry in parsed.entries:
         reader.take(entry)
+    if parsed.problems or reader.problems:
+        require_kind_of_file(text.encode(), FileKind.PROFILES, file)
     return ProfilesFile(
         path=file,
         chosen=reader.chosen,

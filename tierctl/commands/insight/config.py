@@ -189,7 +189,7 @@ def _place(origin: Origin) -> str | None:
 class FilesToCheck:
     """Files of settings by kind, in addition to those of the request."""
 
-    config: Sequence[Path] = ()
+    broker_config: Sequence[Path] = ()
     command_config: Sequence[Path] = ()
     topic_configs: Sequence[Path] = ()
     problems: Sequence[SettingProblem] = field(default=())
@@ -201,7 +201,7 @@ def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
     """Check every file to its end; a file that can't be read is a problem of its own."""
     version = request.kafka_version or LATEST
     brokers = BrokerDefaults(version=version)
-    configs = _each(files.config, request.config)
+    configs = _each(files.broker_config, request.broker_config)
     problems = list(files.problems)
     for path in configs:
         problems += check_broker_file(path, brokers)
@@ -209,9 +209,9 @@ def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
     for path in clients:
         problems += check_client_file(path, brokers)
     topics = _each(files.topic_configs, request.topic_configs)
-    defaults = BrokerDefaults(version=version, settings=valid_in_file(request.config))
+    defaults = BrokerDefaults(version=version, settings=valid_in_file(request.broker_config))
     enabled = None
-    if request.config is not None and defaults.settings:
+    if request.broker_config is not None and defaults.settings:
         enabled = is_tiering(defaults.settings)
     for path in topics:
         problems += check_topics_file(path, defaults, is_tiering=enabled)

@@ -37,8 +37,9 @@ from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
+from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.stated import StatedSettings
+from tierctl.model.settings.stated import SettingSource, StatedSettings
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.spark.inspection.writers import newest_events
@@ -69,7 +70,7 @@ from tierctl.plan.settings_names import require_known_names
 from tierctl.report.summary import counted
 from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.tier import TierState
-from tierctl.wire.files.properties import read_client_file
+from tierctl.wire.files.properties import read_client_file, require_kind_of_file
 
 _SHOWN = 5
 
@@ -234,8 +235,8 @@ def secret_files(request: Request, profile_file: Path | None) -> Iterator[Secret
     """Yield the files of a request that may hold secrets; `profile_file` is the tierctl.toml in use."""
     if request.command_config is not None and request.command_config.exists():
         yield from secrets.settings_files(request.command_config, read_client_file(request.command_config))
-    if request.config is not None and request.config.exists():
-        yield from secrets.settings_files(request.config, valid_in_file(request.config))
+    if request.broker_config is not None and request.broker_config.exists():
+        yield from secrets.settings_files(request.broker_config, valid_in_file(request.broker_config))
     for file in private_keys_of(request.aiven_private_key).values():
         yield SecretFile(file, "a private key")
     if profile_file is not None:
@@ -328,7 +329,7 @@ def _validate(request: DoctorRequest) -> None:
         request.metadata,
         request.bootstrap_server,
         request.command_config,
-        request.config,
+        request.broker_config,
         request.remote,
         request.topic_configs,
         request.state_dir,
@@ -337,7 +338,7 @@ def _validate(request: DoctorRequest) -> None:
     if not any(named) and not request.log_dir and request.engine is EngineName.LOCAL:
         raise UsageError(
             "there is nothing to check",
-            hint="name a cluster (--bootstrap-server), a tier (--remote), or files (--config, "
+            hint="name a cluster (--bootstrap-server), a tier (--remote), or files (--broker-config, "
             "--topic-configs, --log-dir, --state-dir), here or in a profile of tierctl.toml",
         )
     if request.probe_writes and request.remote is None:
@@ -345,13 +346,21 @@ def _validate(request: DoctorRequest) -> None:
     if request.remote is not None:
         # A mistyped option is an error, not a check that could not be made.
         store_uri("--remote", request.remote)
+    for file, source in (
+        (request.broker_config, SettingSource.BROKER_FILE),
+        (request.command_config, SettingSource.CLIENT_FILE),
+        (request.topic_configs, SettingSource.FILE),
+    ):
+        # A file that can't be read is a result of its check.
+        if file is not None and file.is_file() and os.access(file, os.R_OK):
+            require_kind_of_file(file.read_bytes(), FileKind.of(source), file)
     if request.engine is EngineName.SPARK:
         SparkSettings.of(request.master, request.spark_conf)
 
 
 @dataclass(kw_only=True)
 class _Run:
-    """The checks of one run; `settings` is None without a valid --config."""
+    """The checks of one run; `settings` is None without a valid --broker-config."""
 
     request: DoctorRequest
     progress: Progress
@@ -368,9 +377,9 @@ class _Run:
 
     def __enter__(self) -> None:
         # An unusable settings file is already among the results; the checks that need no file are still made.
-        config = None if self.settings is None else self.request.config
+        config = None if self.settings is None else self.request.broker_config
         # A log directory that does not exist is a result, too.
-        request = replace(self.request, config=config, log_dir=())
+        request = replace(self.request, broker_config=config, log_dir=())
         self.resources = Resources(request=request, progress=self.progress)
         self._open.enter_context(self.resources)
 
@@ -382,8 +391,12 @@ class _Run:
     def check_settings_files(self) -> None:
         """Check the files of settings that the request names, and keep their settings for other checks."""
         make, request = self.examination.make, self.request
-        if request.config is not None:
-            make([Check.BROKER_FILE], str(request.config), partial(self._of_broker_file, request.config))
+        if request.broker_config is not None:
+            make(
+                [Check.BROKER_FILE],
+                str(request.broker_config),
+                partial(self._of_broker_file, request.broker_config),
+            )
         if request.topic_configs is not None:
             make(
                 [Check.TOPIC_FILE],
@@ -396,8 +409,8 @@ class _Run:
                 str(request.command_config),
                 partial(self._of_client, request.command_config),
             )
-        if self.settings is not None and request.config is not None:
-            own, source = self.settings, str(request.config)
+        if self.settings is not None and request.broker_config is not None:
+            own, source = self.settings, str(request.broker_config)
             names = self.topic_configs.keys() - {METADATA_TOPIC}
             make([Check.CUSTOM_METADATA], source, lambda: brokers.check_custom_metadata(source, own, names))
         if request.kafka_version is not None:
@@ -531,7 +544,7 @@ class _Run:
             for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)
             return
-        expected = expected_partitions(self.settings or {}, str(self.request.config))
+        expected = expected_partitions(self.settings or {}, str(self.request.broker_config))
         if expected is not None:
             yield from check_partitions(read.partition_count, expected)
         now_ms = self.request.clock_ms()

@@ -65,7 +65,9 @@ def _open_metadata(request: NamesRequest, progress: Progress) -> None:
     """Open the metadata topic, if the request names one; raise the error if it can't be opened."""
     if request.metadata is None:
         return
-    place = Request(metadata=request.metadata, command_config=request.command_config, config=request.config)
+    place = Request(
+        metadata=request.metadata, command_config=request.command_config, broker_config=request.broker_config
+    )
     with Resources(request=place, progress=progress) as resources:
         resources.metadata_topic(quiet=True)
 

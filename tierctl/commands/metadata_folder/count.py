@@ -29,7 +29,8 @@ from tierctl.wire.kraft.registration import TopicRegistration
 
 _SOURCES = (
     "name the broker's log directory that has __cluster_metadata-0 with --log-dir, or its server.properties "
-    f"with {manager.TOPIC_PARTITIONS.name} with --config; rebuild and copy also take --metadata-partitions"
+    f"with {manager.TOPIC_PARTITIONS.name} with --broker-config; rebuild and copy also take "
+    "--metadata-partitions"
 )
 
 _ONLINE = "start the brokers with copying disabled, and use --metadata kafka://host:port"
@@ -234,10 +235,10 @@ def _stated(request: MutationRequest, registrations: Sequence[TopicRegistration]
             yield _Stated("the cluster's metadata", len(each.replicas))
     if request.metadata_partitions is not None:
         yield _Stated("--metadata-partitions", request.metadata_partitions)
-    if request.config is not None:
-        stated = ServerSettings.read(request.config).expected_partitions
+    if request.broker_config is not None:
+        stated = ServerSettings.read(request.broker_config).expected_partitions
         if stated is not None:
-            yield _Stated(str(request.config), stated)
+            yield _Stated(str(request.broker_config), stated)
 
 
 def _with_record(stated: list[_Stated], folder: Path) -> list[_Stated]:

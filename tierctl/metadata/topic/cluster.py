@@ -144,7 +144,7 @@ def open_on_cluster(location: TopicLocation, *, writable: bool, create: bool) ->
 
     Raises UsageError for settings that cannot work, and the errors of ClusterTopic.
     """
-    config, command_config = location.config, location.command_config
+    config, command_config = location.broker_config, location.command_config
     server = ServerSettings.from_properties({}) if config is None else ServerSettings.read(Path(config))
     own_settings = None if command_config is None else Path(command_config)
     return ClusterTopic(

@@ -175,7 +175,7 @@ class IfMissing(StrEnum):
 
 
 def topic_location(
-    option: str, given: str, *, command_config: Path | None = None, config: Path | None = None
+    option: str, given: str, *, command_config: Path | None = None, broker_config: Path | None = None
 ) -> TopicLocation:
     """Return the location that an operator gave as the value of `option`: a URI or a plain path.
 
@@ -191,7 +191,7 @@ def topic_location(
     return TopicLocation(
         uri=given if scheme == "kafka" else store_uri(option, given),
         command_config=None if command_config is None else str(command_config.absolute()),
-        config=None if config is None else str(config.absolute()),
+        broker_config=None if broker_config is None else str(broker_config.absolute()),
     )
 
 
@@ -210,7 +210,7 @@ def open_topic(
     from a complete topic, because the number of partitions decides which events each has. Writing needs a
     folder or a cluster and a complete topic; in a folder it takes the writer's lock. `on_torn` receives a
     message for each log in a folder that ends in an unfinished write. `folder` has settings for writing in a
-    folder; a topic that is made on a cluster has the settings of `location.config`.
+    folder; a topic that is made on a cluster has the settings of `location.broker_config`.
 
     Raises UsageError (also for writing to a location that can only be read), NotFoundError,
     CorruptInputError, LockedError, SafetyRefusal, AuthenticationError, MetadataError, and

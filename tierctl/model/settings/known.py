@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from tierctl.model.settings import broker, metadata_manager
+from tierctl.model.settings import broker, metadata_manager, topic
 
 _PREFIXES = (
     "listener.name.",
@@ -32,20 +32,35 @@ def _names() -> frozenset[str]:
     return frozenset(others).union(row.name for table in tables for row in table)
 
 
+def plugin_prefixes(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the prefixes of the settings of both remote plugins: those in `settings`, and the defaults."""
+    return tuple(
+        prefix
+        for row in (broker.STORAGE_MANAGER_PREFIX, broker.METADATA_MANAGER_PREFIX)
+        for prefix in (row.text(settings), row.kafka_default)
+        if prefix
+    )
+
+
+def is_known(name: str, plugins: tuple[str, ...]) -> bool:
+    """Return whether a broker's file may have the setting; `plugins` are the prefixes of its plugins."""
+    return name in _names() or name.startswith((*_PREFIXES, *plugins))
+
+
+def is_ambiguous(name: str) -> bool:
+    """Return whether a broker's setting is also the key of a topic's setting: log.retention.ms, topic log."""
+    return name in _names() and topic.split_key(name)[1] is not None
+
+
 def unknown_names(settings: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
     """Yield each name in a broker's `settings` that no Kafka from 3.9 to 4.4 knows, with the nearest known.
 
     Names with the prefix of one of the two remote plugins are never unknown, because plugins may have any
     settings.
     """
-    plugins = tuple(
-        prefix
-        for row in (broker.STORAGE_MANAGER_PREFIX, broker.METADATA_MANAGER_PREFIX)
-        for prefix in (row.text(settings), row.kafka_default)
-        if prefix
-    )
+    plugins = plugin_prefixes(settings)
     for name in settings:
-        if name not in _names() and not name.startswith((*_PREFIXES, *plugins)):
+        if not is_known(name, plugins):
             yield name, next(iter(get_close_matches(name, _names(), n=1)), None)
 
 

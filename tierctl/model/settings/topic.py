@@ -129,3 +129,16 @@ TIMESTAMP_AFTER_MAX_MS = TABLE.whole(
 )
 TABLE.names("leader.replication.throttled.replicas", (), ignored="brokers apply it to replication")
 TABLE.names("follower.replication.throttled.replicas", (), ignored="brokers apply it to replication")
+
+
+def split_key(key: str) -> tuple[str, str | None]:
+    """Return the topic and the setting of a key TOPIC.SETTING; the setting is None if no known one ends it.
+
+    A topic's name may hold dots, so the setting is the longest known one.
+    """
+    at = key.find(".")
+    while at >= 0:
+        if key[at + 1 :] in TABLE:
+            return key[:at], key[at + 1 :]
+        at = key.find(".", at + 1)
+    return key, None

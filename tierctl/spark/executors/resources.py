@@ -75,9 +75,9 @@ def shared_cluster(location: TopicLocation, job: str) -> Cluster:
     """Return the cluster at `location`, connected once for all tasks of `job` in this process."""
     del job
     command_config, config = (
-        None if path is None else Path(path) for path in (location.command_config, location.config)
+        None if path is None else Path(path) for path in (location.command_config, location.broker_config)
     )
-    client = cluster_client(location.uri, command_config=command_config, server_config=config)
+    client = cluster_client(location.uri, command_config=command_config, broker_config=config)
     return Cluster(client)
 
 

@@ -19,7 +19,7 @@ from_time, to_time  read from the first record with a timestamp of at least from
                     seeks
 late_ms             the caller's promise that no record's timestamp is more than this many milliseconds
                     below that of an earlier record of its partition
-config              a broker's server.properties: rsm.config.* of Aiven's plugin, its settings of the metadata
+broker_config       a broker's server.properties: rsm.config.* of Aiven's plugin, its settings of the metadata
                     topic, and its quota of fetches
 aiven_private_key   [ID=]FILE, separated by commas; executors read the files under the same paths
 command_config, bootstrap_server

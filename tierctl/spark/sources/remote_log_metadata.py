@@ -5,7 +5,7 @@ Only the option `metadata` is required:
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: /dir, file:///dir,
                     s3://bucket/folder, hdfs://host:port/folder, ...; load(...) takes the same
 command_config      Kafka's client properties file, which executors read under the same path
-config              a broker's server.properties, which executors read under the same path
+broker_config       a broker's server.properties, which executors read under the same path
 topic, topic_id, partition, metadata_partition
                     read only events with one of these values, separated by commas; as with a where(...)
                     condition, rows of unreadable records are left out

@@ -10,12 +10,13 @@ from pathlib import Path
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.locallog.topic_configs import split_topic_setting, unknown_topic_setting
+from tierctl.locallog.topic_configs import unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import Conflict, broker_conflicts, topic_conflicts
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
+from tierctl.model.settings.file_kinds import FileKind, require_kind
 from tierctl.model.settings.known import unknown_names
 from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
 from tierctl.model.settings.secrets import holds_secret, shown
@@ -30,7 +31,8 @@ from tierctl.wire.files.properties import MalformedLine, Property, parse_propert
 class PropertiesFile:
     """The settings in a file, the last of several with the same name, and the problems of its lines.
 
-    A file that can't be read has no settings and one problem, of the kind UNREADABLE.
+    A file that can't be read has no settings and one problem, of the kind UNREADABLE; a file of another kind
+    has one of the kind REFUSED.
     """
 
     path: Path
@@ -108,6 +110,9 @@ def read_to_end(path: Path, source: SettingSource) -> PropertiesFile:
         ).stripped(),
         problems,
     )
+    wrong = list(_refused(found, lambda: require_kind(found.settings, FileKind.of(source), path)))
+    if wrong:
+        return PropertiesFile(path, StatedSettings({}, {}), wrong)
     problems.extend(_duplicates(path, properties))
     if any(holds_secret(name, value) for name, value in found.settings.items()):
         problems.extend(open_permissions(path, mode, "passwords"))
@@ -252,7 +257,7 @@ def check_topics_file(
     yield from file.problems
     topics: dict[str, dict[str, str]] = {}
     for key in file.settings:
-        name, setting = split_topic_setting(key)
+        name, setting = topic.split_key(key)
         if setting is None:
             error = unknown_topic_setting("", key)
             yield file.problem(
@@ -306,11 +311,11 @@ def _check_topic(
         yield file.problem(
             ProblemKind.CONTRADICTION,
             f"{name}.{topic.REMOTE_STORAGE_ENABLE.name}",
-            f"topic {name} has remote.storage.enable=true, but --config has "
+            f"topic {name} has remote.storage.enable=true, but --broker-config has "
             "remote.log.storage.system.enable=false",
             expected="remote.log.storage.system.enable=true",
             found="false",
-            hint="brokers refuse this: enable tiering in --config, or disable it for the topic",
+            hint="brokers refuse this: enable tiering in --broker-config, or disable it for the topic",
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError, UsageError
+from tierctl.model.settings.file_kinds import FileKind, require_kind
 from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -66,8 +67,8 @@ def _properties(text: str, on_malformed: Callable[[MalformedLine], None]) -> Ite
 def read_properties(path: Path, source: SettingSource) -> StatedSettings:
     """Return the settings in a .properties file with their lines; `source` is the kind of the file.
 
-    Raise UsageError if the file is unreadable or malformed. The message omits the text of a malformed line,
-    which may contain a password.
+    Raise UsageError if the file is unreadable, malformed, or of another kind. The message omits the text of a
+    malformed line, which may contain a password.
     """
     try:
         found = parse_properties(path.read_bytes())
@@ -75,10 +76,19 @@ def read_properties(path: Path, source: SettingSource) -> StatedSettings:
         raise UsageError(f"{path} can't be read: {e.strerror}") from e
     except CorruptInputError as e:
         raise UsageError(f"{path}: {e.what}: expected {e.expected}") from None
-    return StatedSettings(
+    settings = StatedSettings(
         {key: value for key, value, _ in found},
         {key: Origin(source=source, file=path, line=line) for key, _, line in found},
     )
+    require_kind(settings, FileKind.of(source), path)
+    return settings
+
+
+def require_kind_of_file(data: bytes, expected: FileKind, path: Path) -> None:
+    """Raise UsageError if `data`, the content of the file `path`, shows another kind of settings file."""
+    found = parse_properties(data, lambda _malformed: None)
+    origins = {key: Origin(source=SettingSource.FILE, file=path, line=line) for key, _, line in found}
+    require_kind(StatedSettings({key: value for key, value, _ in found}, origins), expected, path)
 
 
 def read_client_file(path: Path) -> StatedSettings:

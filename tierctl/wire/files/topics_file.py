@@ -17,6 +17,7 @@ of each topic `topic_id` and `partitions`, must be there; unknown keys are refus
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NoReturn
 
 import yaml
@@ -24,7 +25,9 @@ import yaml
 from tierctl.errors import UsageError
 from tierctl.model.cluster import NOT_COVERED, SavedTopic, SavedTopics
 from tierctl.model.ids import Uuid, is_legal_topic_name
+from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.times import iso_utc, parse_time_ms
+from tierctl.wire.files.properties import require_kind_of_file
 
 VERSION = 1
 PARTITIONS_MAX = 1_000_000
@@ -68,7 +71,11 @@ def read_topics_file(data: bytes, source: str) -> SavedTopics:
 
     YAML tags are not supported, and values are always read as text.
     """
-    return _Reader(source).read(data)
+    try:
+        return _Reader(source).read(data)
+    except UsageError:
+        require_kind_of_file(data, FileKind.SAVED_TOPICS, Path(source))
+        raise
 
 
 class _Loader(yaml.SafeLoader):

@@ -67,7 +67,7 @@ def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path)
     small = {"bytes_per_task": "2000"}
     assert {task.spec.throttle.fetch for task in tasks(tier | small)} == {None}
     for more, bytes_per_second in (({}, 8 * MIB), ({"throttle_fetch": "1M"}, MIB)):
-        found = tasks(tier | small | {"config": str(server)} | more)
+        found = tasks(tier | small | {"broker_config": str(server)} | more)
         assert len(found) > 1
         (limit,) = {task.spec.throttle.fetch for task in found}
         assert isinstance(limit, Limit)

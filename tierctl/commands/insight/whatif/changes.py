@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.locallog.topic_configs import split_topic_setting, unknown_topic_setting
+from tierctl.locallog.topic_configs import unknown_topic_setting
 from tierctl.model import TopicConfig
 from tierctl.model.configs import SettingValue
 from tierctl.model.conflicts import Conflict, topic_conflicts
@@ -41,7 +41,7 @@ class Change:
     def parse(cls, text: str) -> Self:
         """Return the change that `text` states; UsageError for one that can't be calculated, or not made."""
         key, equals, value = (part.strip() for part in text.partition("="))
-        name, setting = split_topic_setting(key)
+        name, setting = topic.split_key(key)
         if not equals or not value:
             raise UsageError(f"{OPTION} {text}: the value is missing", hint=_EXPECTED)
         if setting is None:

@@ -31,7 +31,7 @@ class NewNodeMetadata:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._folder = Path(resources.request.log_dir[0])
-        self._settings = _topic_settings(resources.request.config)
+        self._settings = _topic_settings(resources.request.broker_config)
         self._manager: RemoteLogMetadataManager | None = None
         self._is_writable = False
         self._empty = TierState()
@@ -48,7 +48,8 @@ class NewNodeMetadata:
             if made[-1] + 1 != count:
                 raise SafetyRefusal(
                     f"{self._folder} has {made[-1] + 1} partitions of {METADATA_TOPIC}, expected are {count}",
-                    hint="name the server.properties of the node with --config, the same as in the first run",
+                    hint="name the server.properties of the node with --broker-config, the same as in the "
+                    "first run",
                 )
             path = partition_folder(self._folder, made[-1]) / PARTITION_METADATA_FILE
             self._topic_id = read_partition_metadata(read_regular(path))

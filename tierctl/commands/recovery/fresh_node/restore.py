@@ -299,8 +299,8 @@ class RestoreRequest(MutationRequest):
             metavar="DIR",
             help="Restore the topics, under their old ids, on a node that was formatted and never started. "
             "DIR is the metadata log directory (metadata.log.dir) of its controller; --log-dir names the log "
-            "directories of its broker. If the server.properties in --config names several controllers, the "
-            "output states which file each of them needs.",
+            "directories of its broker. If the server.properties in --broker-config names several "
+            "controllers, the output states which file each of them needs.",
             rich_help_panel=DECIDE,
         ),
     ]
@@ -523,6 +523,7 @@ def _broker_of(node: FormattedNode) -> NewBroker:
 
 
 def _decide(run: Mutation, request: RestoreRequest) -> Decision:
+    saved, configs = read_saved_topics(request.topics_file), run.resources.topic_configs()
     for folder in request.log_dir:
         ensure_stopped(Path(folder))
     node = read_formatted_node(Path(request.into), request.log_dir)
@@ -534,8 +535,8 @@ def _decide(run: Mutation, request: RestoreRequest) -> Decision:
     finder = TopicFinder(
         run=run,
         log_dirs=list(node.directories),
-        saved=read_saved_topics(request.topics_file),
-        configs=run.resources.topic_configs(),
+        saved=saved,
+        configs=configs,
     )
     topics = finder.find()
     planner = RestorePlanner(

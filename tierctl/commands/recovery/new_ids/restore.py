@@ -1,6 +1,6 @@
 """`restore --new-ids`: give topics of an existing cluster the records of a lost one, under their new ids."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -25,7 +25,7 @@ from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, Usag
 from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.files import list_segments, read_if_exists
-from tierctl.model import ListedSet, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import ListedSet, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.copy.enabled import require_enabled
@@ -222,6 +222,7 @@ def restore_new_ids(request: NewIdsRequest, progress: Progress | None = None) ->
 
 
 def _decide(run: Mutation, request: NewIdsRequest) -> Decision:
+    configs = run.resources.topic_configs()
     finder = SourceFinder(
         run=run,
         log_dirs=[Path(each) for each in request.log_dir],
@@ -233,7 +234,7 @@ def _decide(run: Mutation, request: NewIdsRequest) -> Decision:
     return Decision(
         plan=found.plan,
         options=lambda: _options(sources, found),
-        check=lambda plan: _check(run, request, plan, found),
+        check=lambda plan: _check(request, plan, found, configs),
         conclude=lambda outcomes: _conclude(run, found, outcomes),
     )
 
@@ -258,7 +259,7 @@ def _options(sources: Sequence[NewIdSource], found: NewIdPlan) -> RunOptions:
     return RunOptions(new_node=NewLogs(logs=found.logs), object_copies=ObjectCopies(segments=segments))
 
 
-def _check(run: Mutation, request: NewIdsRequest, plan: Plan, found: NewIdPlan) -> None:
+def _check(request: NewIdsRequest, plan: Plan, found: NewIdPlan, configs: Mapping[str, TopicConfig]) -> None:
     """Raise SafetyRefusal if the plan may not be applied."""
     if found.refused:
         hint = "leave these partitions out with --topic and --partition, or do what the reason says"
@@ -267,7 +268,7 @@ def _check(run: Mutation, request: NewIdsRequest, plan: Plan, found: NewIdPlan) 
         ensure_stopped(Path(folder))
     names = {step.topic for step in plan.steps}
     assumed = names if request.assume_enabled else ()
-    require_enabled(names, run.resources.topic_configs(), named=names, assumed=assumed)
+    require_enabled(names, configs, named=names, assumed=assumed)
     if len(plan.steps) != len(found.plan.steps):
         raise SafetyRefusal(
             "the saved plan differs from a new one, and a partition must be restored as a whole",

@@ -19,7 +19,7 @@ from tierctl.storage.throttle import parse_rate
 _NAMES = frozenset(
     {
         *("metadata", "remote", "layout", "log_dir", "state_dir", "aiven_private_key"),
-        *("command_config", "config", "bootstrap_server"),
+        *("command_config", "broker_config", "bootstrap_server"),
         *("topic", "partition", "topic_id", "from_time", "to_time", "late_ms"),
         *(
             "isolation_level",
@@ -51,7 +51,7 @@ class LogOptions:
     state_dir: Path | None
     private_keys: Mapping[str, Path]
     command_config: Path | None
-    config: Path | None
+    broker_config: Path | None
     bootstrap_server: str | None
     selection: Selection
     from_time_ms: int | None
@@ -81,7 +81,7 @@ class LogOptions:
                 "option metadata",
                 metadata,
                 command_config=_path(given, "command_config"),
-                config=_path(given, "config"),
+                broker_config=_path(given, "broker_config"),
             ),
             remote_uri=store_uri("option remote", _required(given, "remote")),
             layout=_one_of(given, "layout", LAYOUTS),
@@ -89,7 +89,7 @@ class LogOptions:
             state_dir=_path(given, "state_dir"),
             private_keys=private_keys_of(_several(given, "aiven_private_key")),
             command_config=_path(given, "command_config"),
-            config=_path(given, "config"),
+            broker_config=_path(given, "broker_config"),
             bootstrap_server=given.get("bootstrap_server") or (metadata if is_on_cluster else None),
             selection=_selection(given),
             from_time_ms=_time(given, "from_time"),

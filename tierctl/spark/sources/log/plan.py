@@ -67,7 +67,7 @@ def plan_tasks(
 
 
 def _tier_spec(options: LogOptions) -> TierSpec:
-    settings: dict[str, str] = dict(broker_file(options.config)) if options.config else {}
+    settings: dict[str, str] = dict(broker_file(options.broker_config)) if options.broker_config else {}
     if options.throttle_fetch is not None:
         settings[broker.FETCH_MAX_BYTES_PER_SECOND.name] = str(options.throttle_fetch)
     return TierSpec.from_settings(
@@ -199,7 +199,9 @@ class _Plan:
             return None
         cluster = Cluster(
             cluster_client(
-                options.bootstrap_server, command_config=options.command_config, server_config=options.config
+                options.bootstrap_server,
+                command_config=options.command_config,
+                broker_config=options.broker_config,
             )
         )
         self._opened.callback(cluster.close)

@@ -21,7 +21,7 @@ _NARROWING: dict[str, Callable[[str], Any]] = {
 }
 _NAMES = frozenset(
     {
-        *("metadata", "path", "command_config", "config", *_NARROWING),
+        *("metadata", "path", "command_config", "broker_config", *_NARROWING),
         *(
             "records_per_task",
             "starting_offsets",
@@ -67,7 +67,7 @@ class MetadataOptions:
                 "option metadata",
                 uri,
                 command_config=_path(given, "command_config"),
-                config=_path(given, "config"),
+                broker_config=_path(given, "broker_config"),
             ),
             predicates=tuple(
                 _predicate(name, given[name], kind) for name, kind in _NARROWING.items() if name in given

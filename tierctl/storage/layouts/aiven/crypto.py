@@ -82,7 +82,8 @@ class Keyring:
                     "encrypted segment",
                     expected=f"the private key {key_id!r}",
                     found="none that is given",
-                    hint=f"--aiven-private-key {key_id}=FILE, or name it in --config server.properties",
+                    hint=f"--aiven-private-key {key_id}=FILE, or name it in --broker-config "
+                    "server.properties",
                 )
             self._keys[key_id] = _read_private_key(file)
         return self._keys[key_id]

@@ -1,0 +1,86 @@
+"""A settings file of the wrong kind is refused, and the hint names the option that takes it."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import tierctl
+
+FILES = {
+    "--broker-config": "process.roles=broker,controller\nnode.id=1\nlog.dirs=d\nssl.truststore.location=/t\n",
+    "--command-config": "# of an operator\nbootstrap.servers=b:9092\nsecurity.protocol=SASL_SSL\n",
+    "--topic-configs": "orders.retention.ms=5\norders.local.retention.ms=1\n",
+    "--topics-file": "version: 1\ntopics:\n  orders:\n    topic_id: 2QZ5FAXaQrqgUzsReWnweA\n"
+    "    partitions: 1\n    settings:\n      local.retention.ms: '5'\n",
+    "--config-file": '[profiles.default]\nremote = "s3://archive/tier"\nbroker-config = "properties"\n',
+}
+"""A file for each option."""
+
+LINES = {
+    "--broker-config": ("explain", "orders", "0", "--metadata={root}", "--remote={tier}"),
+    "--command-config": ("segments", "--metadata={root}"),
+    "--topic-configs": ("explain", "orders", "0", "--metadata={root}", "--remote={tier}"),
+    "--topics-file": ("restore", "--into={tmp}", "--log-dir={tmp}", "--remote={tier}"),
+    "--config-file": ("segments", "--metadata={root}"),
+}
+"""A command line that takes each option."""
+
+
+@pytest.fixture
+def words(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
+    for option, text in FILES.items():
+        (tmp_path / option).write_text(text)
+    root = capture("tiered-cluster")
+    return {"root": str(root / "before"), "tier": str(root / "before-remote"), "tmp": str(tmp_path)}
+
+
+@pytest.mark.parametrize(("option", "other"), list(itertools.permutations(FILES, 2)))
+def test_a_file_for_another_option_is_refused(option: str, other: str, words: dict[str, str]) -> None:
+    file = Path(words["tmp"], other)
+    ran = tierctl(*(word.format(**words) for word in LINES[option]), f"{option}={file}")
+    assert ran.code == 2
+    assert f"error: {file}, line " in ran.err
+    assert f"hint: give this file with {other}; {option} takes " in ran.err
+
+
+@pytest.mark.parametrize("option", ["--broker-config", "--command-config", "--topic-configs"])
+@pytest.mark.parametrize("command", ["doctor", "config show", "config check"])
+def test_commands_about_settings_refuse_it_too(option: str, command: str, words: dict[str, str]) -> None:
+    for other in FILES.keys() - {option}:
+        ran = tierctl(*command.split(), f"{option}={words['tmp']}/{other}")
+        assert ran.code == 2
+        assert f"give this file with {other}" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--broker-config", ""),
+        ("--broker-config", "ssl.truststore.location=/t\nrequest.timeout.ms=5\n"),
+        ("--broker-config", "log.retention.ms=5\nmy.own.plugin=5\n"),
+        ("--broker-config", "rlmm.config.remote.log.metadata.topic.retention.ms=-1\n"),
+        ("--broker-config", "node.id=1\nbootstrap.servers=b:9092\norders.retention.ms=5\n"),
+        ("--command-config", "request.timeout.ms=5\nssl.truststore.location=/t\n"),
+        ("--command-config", "bootstrap.servers=b:9092\nnode.id=1\nprocess.roles=broker\n"),
+        ("--topic-configs", "log.retention.ms=5\n"),
+        ("--topic-configs", "log.retention.ms=5\norders.retention.ms=5\nmetadata.log.segment.bytes=500\n"),
+    ],
+)
+def test_a_file_that_shows_no_kind_or_its_own_is_accepted(
+    option: str, text: str, words: dict[str, str]
+) -> None:
+    file = Path(words["tmp"], "file")
+    file.write_text(text)
+    assert tierctl("config", "show", f"{option}={file}").code == 0
+
+
+def test_the_file_of_a_profile(words: dict[str, str]) -> None:
+    file = Path(words["tmp"], "tierctl.toml")
+    file.write_text(f'[profiles.default]\nbroker-config = "{words["tmp"]}/--command-config"\n')
+    ran = tierctl("segments", f"--config-file={file}", f"--metadata={words['root']}")
+    assert ran.code == 2
+    assert (
+        "line 2: expected a broker's server.properties, found client settings: bootstrap.servers" in ran.err
+    )
