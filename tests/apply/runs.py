@@ -27,7 +27,7 @@ from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.retry import object_tier
+from tierctl.storage.tier import object_tier
 
 from tests.apply.worlds import DAY_MS, World
 from tests.metadata.topics import topic_in

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.retry import object_tier
+from tierctl.storage.tier import object_tier
 
 from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in

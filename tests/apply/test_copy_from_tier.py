@@ -15,7 +15,7 @@ from tierctl.plan.copy.from_tier import plan_copy_from_tier
 from tierctl.plan.steps import Plan
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import Quarantined, TierState
-from tierctl.storage.spool import spool_folder
+from tierctl.storage.index_cache import spool_folder
 
 from tests.apply.conftest import Ran
 from tests.apply.runs import context_of, opened, put

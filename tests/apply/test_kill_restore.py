@@ -6,7 +6,7 @@ import pytest
 from tierctl.apply.labels import LABELS
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.wire.kraft.records import topic_of
+from tierctl.wire.kraft import topic_of
 
 from tests.apply.conftest import Zygote, moments
 from tests.apply.worlds import World

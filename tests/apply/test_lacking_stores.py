@@ -12,7 +12,7 @@ import pytest
 from tierctl.errors import ExitCode, StoreRefused
 from tierctl.model import RemoteLogSegmentState
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.retry import object_tier
+from tierctl.storage.tier import object_tier
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World
@@ -169,7 +169,7 @@ def test_a_refusal_ends_the_run_at_once(lacking: Open, tierctl: Tierctl, lack: L
 def test_a_store_that_asks_for_patience_gets_it(
     lacking: Open, tierctl: Tierctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tierctl.storage.stores.s3.throttled._LAST_S", 0.05)
+    monkeypatch.setattr("tierctl.storage.stores.s3.client._LAST_S", 0.05)
     with lacking(slow=25) as world:
         ran = tierctl(*world.copy())
         assert ran.code == 0, ran.err

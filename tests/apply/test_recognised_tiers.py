@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tierctl.apply.labels import observe
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.s3.store import S3Store
+from tierctl.storage.tier import object_tier
 
 from tests.apply.commands import marking
 from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, copied, keys

@@ -12,9 +12,9 @@ from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.index_cache import spooled
+from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.spool import spooled
 from tierctl.verify.findings import FindingKind
 from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint

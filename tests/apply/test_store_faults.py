@@ -9,7 +9,7 @@ import pytest
 from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.stores.s3 import client, throttled
+from tierctl.storage.stores.s3 import client
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import LOG, RETENTION, copy_world
@@ -96,7 +96,7 @@ def away(
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
         monkeypatch.setattr(client, "READ_TIMEOUT_S", HANG_S / 4)
         monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
-        monkeypatch.setattr(throttled, "WAIT_MAX_S", 0)
+        monkeypatch.setattr(client, "WAIT_MAX_S", 0)
         yield Away(proxy, f"s3://{bucket}/tier", tmp_path / "metadata", template / "logs", tmp_path)
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.lease import open_lease
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.stores import registry
-from tierctl.storage.stores.base import hashed_file
-from tierctl.storage.stores.schemes import StoreKind
+from tierctl.storage.stores import base
+from tierctl.storage.stores.base import StoreKind, hashed_file
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran
@@ -176,7 +175,7 @@ def test_a_store_without_a_lease_is_refused_unless_the_operator_says_so(
     tierctl: Tierctl, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store has the behaviour of gs:// and abfs://, over a folder."""
-    monkeypatch.setattr(registry, "STORES", {"file": StoreKind(module="arrow", example="file:///dir")})
+    monkeypatch.setattr(base, "STORES", {"file": StoreKind(module="arrow", example="file:///dir")})
     (tmp_path / "tier").mkdir()
     where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--layout", "kafka")
     logs = ("--log-dir", capture("untiered-broker") / "local", "--topic", "bills", "--assume-enabled")
@@ -209,7 +208,7 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
         return len(calls) > 30
 
     with monkeypatch.context() as patch:
-        patch.setattr("tierctl.storage.lease.object.ObjectLease.is_lost", lost)
+        patch.setattr("tierctl.storage.lease.ObjectLease.is_lost", lost)
         ran = tierctl(*copy, "--wave-size", "2", "--threads", "1", "-o", "json")
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]

@@ -16,7 +16,7 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.tier import TierState
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open import TierSpec, open_tier
 
 from tests.apply.commands import marking

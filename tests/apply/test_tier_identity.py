@@ -10,7 +10,7 @@ from tierctl.apply import tier_check
 from tierctl.errors import ExitCode
 from tierctl.storage.lease import open_lease
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.retry import object_tier
+from tierctl.storage.tier import object_tier
 
 from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, body, copied, keys
 from tests.apply.test_tier_check import states

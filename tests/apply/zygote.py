@@ -64,12 +64,12 @@ def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:
 
 
 def _watch_parts(nth: int | None) -> None:
-    from tierctl.storage.stores.s3 import store, uploads
+    from tierctl.storage.stores.s3 import store, transfers
 
     if nth is None:
         return
     store.PART_BYTES = SMALL_PART_BYTES
-    sent, put_part = [], uploads.Uploads.put_part
+    sent, put_part = [], transfers.Uploads.put_part
 
     def watched(*args: Any) -> Any:
         sent.append(args)
@@ -77,7 +77,7 @@ def _watch_parts(nth: int | None) -> None:
             _die()
         return put_part(*args)
 
-    uploads.Uploads.put_part = watched
+    transfers.Uploads.put_part = watched
 
 
 def _watch_objects(nth: int | None) -> None:

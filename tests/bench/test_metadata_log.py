@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from tierctl.model.states import is_valid_transition
+from tierctl.model.events import is_valid_transition
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata import decode
 

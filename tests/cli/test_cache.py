@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
-from tierctl.metadata.cache_files.check import findings
 from tierctl.metadata.cache_files.compact import compacted
-from tierctl.metadata.cache_files.files import CacheFile, read_cache
+from tierctl.metadata.cache_files.files import CacheFile, findings, read_cache
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
 from tierctl.model.stored import StoredValue
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.files import flatfile
-from tierctl.wire.files import remote_log_snapshot as snapshot
-from tierctl.wire.files.remoteindex import RemoteIndex, RollPolicy
+from tierctl.wire.files import flatfile as snapshot
+from tierctl.wire.files.flatfile import RemoteIndex, RollPolicy
 from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.json_fields import json_fields
 
@@ -236,7 +235,7 @@ def test_compacted_flat_files_keep_the_last_word_on_every_live_segment(name: str
 
 
 def test_compacted_snapshot_has_each_live_segment_once() -> None:
-    new = snapshot.read(compacted(_flat("kafka-3.6/remote_log_snapshot")).data)
+    new = snapshot.read_snapshot(compacted(_flat("kafka-3.6/remote_log_snapshot")).data)
     assert new is not None
     ids = [segment.segment_id for segment in new.segments]
     assert len(ids) == len(set(ids))

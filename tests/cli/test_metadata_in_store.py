@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.state_dir.last_runs import LAST_RUNS
+from tierctl.metadata.state_dir.manifest import LAST_RUNS
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.storage.stores import open_store
 from tierctl.storage.stores.base import hashed_file

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tierctl.wire.files import committed_offsets
-from tierctl.wire.files import remote_log_snapshot as snapshot
+from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.committed_offsets import OffsetsForm
 
 from tests.cli.shell import tierctl
@@ -144,7 +144,7 @@ def test_nothing_to_compare_with(after: Path, state_dir: Path, tmp_path: Path) -
             assert "--metadata" in ran.err
     folder = tmp_path / "orders-0"
     folder.mkdir()
-    (folder / "remote_log_snapshot").write_bytes(snapshot.write(99, 10, []))
+    (folder / "remote_log_snapshot").write_bytes(snapshot.write_snapshot(99, 10, []))
     assert tierctl("offsets", "check", "--log-dir", tmp_path).code == 2
     assert tierctl("offsets", "check", "--state-dir", state_dir, "--metadata", after).code == 0
 
@@ -153,7 +153,7 @@ def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
     for name, offset in (("orders-0", 40), ("orders-1", 30)):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "remote_log_snapshot").write_bytes(snapshot.write(2, offset, []))
+        (folder / "remote_log_snapshot").write_bytes(snapshot.write_snapshot(2, offset, []))
     (tmp_path / NAME).write_text("0\n1\n2 35\n")
     (row,) = offsets("check", "--log-dir", tmp_path, code=7)
     assert (row["problem"], row["limit"]) == ("ahead of a cache", 30)

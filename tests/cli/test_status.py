@@ -12,7 +12,7 @@ import pytest
 from tierctl.cli import status
 from tierctl.commands import resources
 from tierctl.errors import NOT_ALLOWED, ExitCode
-from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs
+from tierctl.metadata.state_dir.manifest import LAST_RUNS, last_successful_runs
 
 from tests.cli.shell import tierctl
 from tests.live.commands import killed

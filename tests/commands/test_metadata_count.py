@@ -9,7 +9,7 @@ from tierctl.files import PLAIN
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.folder import partitions_in
-from tierctl.metadata.topic.partition_folders import make_partitions
+from tierctl.metadata.topic.folder_writer import make_partitions
 from tierctl.model import Uuid
 from tierctl.wire.metadata.partitioner import metadata_partition
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.spark.sources.log.rows import rows_of
+from tierctl.spark.sources.remote_log import rows_of
 from tierctl.wire.batches.record_batch import CompressionType, Record, encode_batch
 
 from tests.cli.shell import tierctl

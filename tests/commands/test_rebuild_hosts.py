@@ -22,7 +22,7 @@ from tierctl.wire.files.checkpoints import (
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
 )
-from tierctl.wire.kraft.records import topic_record
+from tierctl.wire.kraft import topic_record
 
 from tests.cli.shell import Ran, tierctl
 from tests.commands.test_rebuild import lose

@@ -15,8 +15,7 @@ from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
-from tierctl.spark.sources.log.options import LogOptions
-from tierctl.spark.sources.log.plan import plan_tasks
+from tierctl.spark.sources.remote_log import LogOptions, plan_tasks
 from tierctl.verify.findings import Finding
 
 Capture = Callable[..., Path]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tierctl.commands.insight.whatif.facts import FactsRequest, gather_facts
 from tierctl.commands.sweep import RetentionInputs
 from tierctl.model import Selection, TopicConfig
-from tierctl.plan.forecast.facts import (
+from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
     Holding,

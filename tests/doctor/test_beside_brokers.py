@@ -11,10 +11,10 @@ from tierctl.doctor import brokers as broker_checks
 from tierctl.doctor.checks import Check
 from tierctl.doctor.result import Outcome
 from tierctl.errors import ExitCode, MetadataError
-from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
-from tierctl.model.cluster import PartitionFacts, TopicFacts
+from tierctl.model.local import PartitionFacts, TopicFacts
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
 

@@ -20,8 +20,8 @@ from tierctl.doctor.result import Outcome
 from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.topic import open_topic
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.serialization import decoded_result, dumps
-from tierctl.spark.inspection.executor import Sources, executor_facts, reach_sources
+from tierctl.spark.executors.task import decoded_result, dumps
+from tierctl.spark.inspection import Sources, executor_facts, reach_sources
 from tierctl.storage.open import TierSpec
 
 from tests.doctor.cases import OK, PROBLEM, WARNING

@@ -14,8 +14,7 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, ok, prevented
 from tierctl.doctor.result import Outcome
 from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
-from tierctl.model.settings.kafka_faults import KafkaFault
-from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
 

@@ -295,7 +295,7 @@ def test_hdfs(hdfs: str) -> None:
     results = doctor(DoctorRequest(remote=hdfs, probe_writes=True)).results
     for check in (*PROBED, Check.STORE_LIST, Check.STORE_READ, Check.STORE_CLOCK):
         assert worst(results, check).outcome is OK, (check, worst(results, check))
-    from tierctl.storage.stores.registry import open_store
+    from tierctl.storage.stores.base import open_store
 
     assert open_store(hdfs).list_folder("").objects == ()
     assert examined(Check.STORE_LIST, remote=f"{hdfs}/none").outcome is PROBLEM

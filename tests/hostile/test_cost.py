@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.wire.batches.compression import compress
 from tierctl.wire.batches.record_batch import CompressionType, Record
 from tierctl.wire.batches.records import write_varint

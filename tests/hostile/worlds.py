@@ -21,7 +21,7 @@ from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.batches.compression import compress
 from tierctl.wire.batches.record_batch import CompressionType, Record, encode_batch, seal
 from tierctl.wire.batches.records import encode_records
-from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
+from tierctl.wire.files.checkpoints import encode_producer_snapshot
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 

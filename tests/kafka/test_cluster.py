@@ -276,7 +276,7 @@ class TestLineage:
 
 def test_uuids_print_as_kafkas() -> None:
     from confluent_kafka import Uuid as Theirs
-    from tierctl.kafka.topic_admin import uuid_of
+    from tierctl.kafka.topic_client import uuid_of
 
     for raw in (b"\xff" * 16, b"\x00" * 15 + b"\x01", bytes(range(16)), b"\x80" + b"\x7f" * 15):
         most, least = (int.from_bytes(half, "big", signed=True) for half in (raw[:8], raw[8:]))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.groups import CommittedOffset, committed_offsets
-from tierctl.kafka.topic_admin import TopicAdmin
+from tierctl.kafka.cluster import CommittedOffset, committed_offsets
+from tierctl.kafka.topic_client import TopicAdmin
 from tierctl.model import TopicPartition
 
 ASKED = [TopicPartition("t", number) for number in range(4)]

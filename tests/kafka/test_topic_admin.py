@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from tierctl.errors import MetadataError
-from tierctl.kafka import librdkafka, topic_admin
+from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.topic_admin import TopicAdmin
+from tierctl.kafka.topic_client import TopicAdmin
 from tierctl.model import TopicPartition
 
 SILENT = -1001
@@ -55,7 +55,7 @@ class Client:
 
 
 def admin_of(client: Client, monkeypatch: pytest.MonkeyPatch, **settings: int) -> TopicAdmin:
-    monkeypatch.setattr(topic_admin, "_LEADER_WAIT_S", 0.01)
+    monkeypatch.setattr(topic_client, "_LEADER_WAIT_S", 0.01)
     monkeypatch.setattr(librdkafka, "_STUCK_S", 0.05)
     admin = TopicAdmin(ClientSettings(bootstrap_servers=("localhost:1",), **settings))  # type: ignore[arg-type]
     admin.client = client

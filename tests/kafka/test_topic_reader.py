@@ -9,7 +9,7 @@ from tierctl.errors import (
     MetadataError,
     MetadataWriteUnknown,
 )
-from tierctl.kafka import topic_reader
+from tierctl.kafka import topic_client
 
 from tests.kafka.cluster_topics import Open, missing, name_of, on_disk, rows, values, whole
 from tests.metadata.events import FINISHED, segment_id, started, update
@@ -125,7 +125,7 @@ class TestRestarts:
     def test_mid_read(
         self, alone: Broker, on: Open, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(topic_reader, "CHUNK_RECORDS_MAX", 40)
+        monkeypatch.setattr(topic_client, "CHUNK_RECORDS_MAX", 40)
         name = name_of(request)
         alone.create_topic(name)
         topic = on(alone, name)

@@ -83,7 +83,7 @@ def test_one_function_opens_tiers() -> None:
         and node.returns is not None
         and ast.unparse(node.returns).strip("'\"") in {"RemoteStorageManager", "ObjectTier"}
     }
-    assert found == {"storage/open.py: open_tier", "storage/retry.py: inner"}
+    assert found == {"storage/open.py: open_tier", "storage/tier.py: inner"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2] / "tierctl"
 FILES = sorted(ROOT.rglob("*.py"))
 FOLDERS = sorted({file.parent for file in FILES})
 
-MODULES_MAX = 30
+MODULES_MAX = 31
 """`cli` and `commands` have one file per command."""
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 50

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
 

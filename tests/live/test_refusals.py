@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.kafka.acls import Right
-from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.metadata.server_properties import MetadataClients
 from tierctl.metadata.topic.cluster import ClusterTopic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid

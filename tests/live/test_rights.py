@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.live.commands import base_offsets, plan, rows, tierctl, where

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import Right
 
 from tests.cli.test_schemas import check
 from tests.live.commands import base_offsets, rows, tierctl, where

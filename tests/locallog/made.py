@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tierctl.locallog.files import SegmentFiles
+from tierctl.locallog.folders import SegmentFiles
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.batches.record_batch import Record, encode_batch, scan
 from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    encode_producer_snapshot,
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
     write_partition_metadata,
 )
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 TOPIC_ID = Uuid("WXLMw9uDS32Q2fp63a9ugA")
 PARTITION = TopicPartition("made", 0)

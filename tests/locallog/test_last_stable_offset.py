@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs, with_open_transaction
-from tierctl.locallog.producer_state import OpenTransactions
+from tierctl.locallog.loading import OpenTransactions
 from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, scan
+from tierctl.wire.files.checkpoints import ProducerEntry
 from tierctl.wire.files.indexes import TransactionIndex
-from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
 from tests.support.amounts import examples

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tierctl.errors import NotFoundError
-from tierctl.locallog import files as files_module
+from tierctl.locallog import folders as files_module
 from tierctl.locallog import loading, read_log_dirs
-from tierctl.locallog.files import list_segments
+from tierctl.locallog.folders import list_segments
 
 from tests.locallog.made import PARTITION, batch, write_log
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import LockedError, MetadataError, RemoteResourceNotFound, UsageError
-from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager, TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import (
     MetadataEvent,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.recent_writers import others, recent_writers
+from tierctl.metadata.daily_changes import others, recent_writers
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started

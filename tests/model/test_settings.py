@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tierctl
 from tierctl.errors import UsageError
-from tierctl.model.settings import SETTINGS, TABLES, broker, client, plugin, topic
+from tierctl.model.settings import SETTINGS, TABLES, broker, client, topic
 from tierctl.model.settings.table import Scope, Table, Type
 
 ROOT = Path(tierctl.__file__).parent
@@ -65,7 +65,7 @@ def test_values(row: object, text: str, value: object) -> None:
         (broker.CUSTOM_METADATA_MAX_BYTES, str(1 << 31), "of at least 0 and at most 2147483647$"),
         (broker.TASK_RETRY_JITTER, "0.6", "is not a number from 0 to 0.5"),
         (broker.TASK_RETRY_JITTER, "nan", "is not a number from 0 to 0.5"),
-        (plugin.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
+        (client.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
         (topic.TABLE.rows["compression.gzip.level"], "0", "is not a whole number from 1 to 9, or -1"),
         (topic.CLEANUP_POLICY, "delete,compcat", "is not one of compact, delete"),
         (client.SECURITY_PROTOCOL, "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
@@ -98,7 +98,7 @@ def test_a_row_is_defined_once_and_says_what_is_done_with_it() -> None:
 OTHER_LIBRARIES = {
     "kafka/librdkafka.py": "settings of librdkafka, which has names of its own and some in common with Kafka",
     "kafka/python_client.py": "settings of kafka-python by the names that --command-config has",
-    "kafka/topic_publisher.py": "settings of librdkafka's producer",
+    "kafka/topic_client.py": "settings of librdkafka's producer",
 }
 """Files that may name settings of other libraries, with the reason."""
 

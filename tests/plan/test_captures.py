@@ -22,9 +22,8 @@ from tierctl.model import (
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy.from_logs import plan_copy
-from tierctl.plan.deletion_evidence import DeletionEvidence
 from tierctl.plan.limits import check_limits
-from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import LogDirFacts, Uuid
-from tierctl.plan.deletion_evidence import ClusterAnswer, DeletionEvidence
+from tierctl.plan.partition_deletes import ClusterAnswer, DeletionEvidence
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID
 

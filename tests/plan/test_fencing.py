@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicIdPartition
-from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
-from tierctl.plan.fencing import Fence, RunningBroker, check_running_brokers, leaders_of, leaked_topic_ids
+from tierctl.model.local import BrokerFacts, PartitionFacts, TopicFacts
+from tierctl.plan.safety import Fence, RunningBroker, check_running_brokers, leaders_of, leaked_topic_ids
 
 from tests.plan.tier import OTHER_ID, PARTITION, TOPIC_ID
 

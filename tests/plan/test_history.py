@@ -2,8 +2,13 @@
 
 import pytest
 from tierctl.model import RemoteLogSegmentMetadataUpdate, TopicIdPartition, Uuid
-from tierctl.plan.history import Evidence, decide_histories, why_history_unknown
-from tierctl.plan.preconditions import why_maybe_unheard_of, why_unknown
+from tierctl.plan.preconditions import (
+    Evidence,
+    decide_histories,
+    why_history_unknown,
+    why_maybe_unheard_of,
+    why_unknown,
+)
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition

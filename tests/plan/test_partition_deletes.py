@@ -11,9 +11,8 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.plan.deletion_evidence import ClusterAnswer, DeletionEvidence
 from tierctl.plan.limits import check_limits
-from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.partition_deletes import ClusterAnswer, DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan, delete_step
 from tierctl.state.fold import fold_event

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 from tierctl.model import IndexType, TopicConfig
 from tierctl.plan.copy.from_logs import plan_copy
-from tierctl.plan.deletion_evidence import DeletionEvidence
-from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
-from tierctl.plan.repair.indexes import index_step
+from tierctl.plan.repair import index_step
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import REBUILD, STATES, VERIFY, Action, Plan, Step, delete_step, segment_step
 from tierctl.state.tier import TierState

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
 from tierctl.plan.copy.from_logs import plan_copy
-from tierctl.plan.redecide import still_decided
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.plan.saved import SavedPlan
+from tierctl.plan.saved import SavedPlan, still_decided
 from tierctl.plan.steps import Plan
 from tierctl.state.tier import TierState
 

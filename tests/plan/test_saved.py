@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, TopicConfig, Uuid
-from tierctl.plan.identity import check_place
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan, digest_of
+from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan, check_place, digest_of
 
 from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
 

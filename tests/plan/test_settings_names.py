@@ -2,7 +2,7 @@
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.plan.settings_names import require_known_names
+from tierctl.plan.preconditions import require_known_names
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from tierctl.model import (
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import encode_producer_snapshot, write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 from tests.metadata.topics import manager_at
 from tests.storage.tiers import local_tier

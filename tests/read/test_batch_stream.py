@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tierctl.read import batch_stream
-from tierctl.read.batch_stream import BatchStream, Damage
+from tierctl.read import segment
+from tierctl.read.segment import BatchStream, Damage
 from tierctl.wire.batches.record_batch import Record, RecordBatch, encode_batch
 
 BASE = 100
@@ -26,7 +26,7 @@ class InMemory:
         return self.data[position : position + length]
 
 
-def segment(batches: int = 6, value_bytes: int = 20) -> tuple[bytes, list[int]]:
+def a_segment(batches: int = 6, value_bytes: int = 20) -> tuple[bytes, list[int]]:
     """Return a segment of two records per batch from offset BASE on, and the positions of its batches."""
     data, starts = b"", []
     for number in range(batches):
@@ -37,7 +37,7 @@ def segment(batches: int = 6, value_bytes: int = 20) -> tuple[bytes, list[int]]:
     return data, starts
 
 
-DATA, STARTS = segment()
+DATA, STARTS = a_segment()
 LAST = BASE + 2 * len(STARTS) - 1
 
 
@@ -62,7 +62,7 @@ def test_a_healthy_segment_has_its_batches_and_no_damage() -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [1, 61, 100, 4096])
 def test_any_range_size_reads_the_same(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
-    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(segment, "CHUNK_BYTES", chunk_bytes)
     assert read(DATA) == (WHOLE, [])
 
 
@@ -88,7 +88,7 @@ def test_a_cut_segment_is_its_whole_batches_and_one_damage(cut: int) -> None:
 def test_a_flipped_bit_costs_its_batch_and_no_other(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
-    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(segment, "CHUNK_BYTES", chunk_bytes)
     for bit in range(8 * len(DATA)):
         check_flipped(bit)
 
@@ -110,8 +110,8 @@ def check_flipped(bit: int) -> None:
 
 
 def test_garbage_between_batches_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(batch_stream, "SEARCH_BYTES_MAX", 512)
+    monkeypatch.setattr(segment, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(segment, "SEARCH_BYTES_MAX", 512)
     garbage = bytes(range(256)) * 40
     data = DATA[: STARTS[2]] + garbage + DATA[STARTS[3] :]
     source = InMemory(data, size_bytes=len(data), end_offset=LAST)
@@ -127,9 +127,9 @@ def test_garbage_between_batches_is_passed_over(monkeypatch: pytest.MonkeyPatch)
 def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", 256)
-    monkeypatch.setattr(batch_stream, "SEARCH_BYTES_MAX", 2048)
-    data, starts = segment(batches=2000)
+    monkeypatch.setattr(segment, "CHUNK_BYTES", 256)
+    monkeypatch.setattr(segment, "SEARCH_BYTES_MAX", 2048)
+    data, starts = a_segment(batches=2000)
     wrong = bytearray(data)
     wrong[starts[1] + 8 : starts[1] + 12] = (len(data) // 2).to_bytes(4, "big")
     source = InMemory(bytes(wrong), size_bytes=len(data), end_offset=BASE + 3999)
@@ -140,8 +140,8 @@ def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(
 
 
 def test_memory_is_bounded_by_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", 1024)
-    data, _ = segment(batches=3000)
+    monkeypatch.setattr(segment, "CHUNK_BYTES", 1024)
+    data, _ = a_segment(batches=3000)
     source = InMemory(data, size_bytes=len(data), end_offset=BASE + 5999)
     reading = BatchStream(source)
     largest = max(len(reading._data) for _ in reading)

@@ -8,8 +8,7 @@ import pytest
 from tierctl.commands.fetch import index_rows
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
-from tierctl.read.index_lookup import rebuilt_indexes
-from tierctl.read.segment_bytes import RemoteSegment
+from tierctl.read.segment import RemoteSegment, rebuilt_indexes
 from tierctl.report.tables import INDEXES
 from tierctl.state.fold import fold_event
 from tierctl.storage.index_cache import RemoteIndexCache

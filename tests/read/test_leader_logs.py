@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid
-from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.read.leader_logs import reliable_leader_log, reliable_leader_logs
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentState, Selection, Uuid
-from tierctl.read.partitions import readable_partitions, tiered_partitions
-from tierctl.read.replicas import choose_replica
+from tierctl.read.partition_reader import readable_partitions, tiered_partitions
+from tierctl.read.readable_log import choose_replica
 from tierctl.state.fold import fold_event
 
 from tests.read.tier import Tier

@@ -17,14 +17,17 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.read.index_lookup import UncachedIndexes
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
+from tierctl.read.segment import UncachedIndexes
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, encode_end_transaction_marker
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    encode_producer_snapshot,
+    write_leader_epoch_checkpoint,
+)
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
-from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.read import brute
 from tests.read.tier import as_answers

@@ -10,9 +10,9 @@ import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata
-from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.partition_reader import FetchedRecord, PartitionReader
 from tierctl.read.readable_log import ReadableLog
+from tierctl.read.segment import IndexFetcher, UncachedIndexes
 from tierctl.state.fold import fold
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.storage.open import TierSpec, open_tier

@@ -13,21 +13,18 @@ import tierctl.apply.stop
 import tierctl.commands.mutation
 import tierctl.files
 import tierctl.kafka.cluster
+import tierctl.metadata.daily_changes
 import tierctl.metadata.fold.partitions
-import tierctl.metadata.recent_writers
 import tierctl.metadata.server_properties
 import tierctl.metadata.topic.cluster
 import tierctl.model.progress
-import tierctl.storage.lease.object
-import tierctl.storage.lease.open
-import tierctl.storage.lease.owner
+import tierctl.storage.lease
 import tierctl.storage.open
 import tierctl.storage.tier
 import tierctl.wire.metadata.decode_columns
-from tierctl.storage.lease import ObjectLease, Owner
-from tierctl.storage.lease.object import RENEW_S
-from tierctl.storage.retry import RetryingStorage
+from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
 from tierctl.storage.stores.base import ConditionalStore
+from tierctl.storage.tier import RetryingStorage
 
 from tests.simulation.unthreaded import InterleavedEngine, SerialPool, Threading
 from tests.simulation.world import World
@@ -119,7 +116,7 @@ def installed(world: World) -> Iterator[None]:
         return world.clock_ms * 1_000_000
 
     decode_column = _Remembering(tierctl.wire.metadata.decode_columns.decode_column)
-    owner, unthreaded = tierctl.storage.lease.owner, Threading()
+    owner, unthreaded = tierctl.storage.lease, Threading()
     retries = RetryingStorage.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
@@ -128,8 +125,8 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.metadata.server_properties, "cluster_client", _always(None)),
         mock.patch.object(tierctl.metadata.topic.cluster, "open_on_cluster", _always(world.topic)),
         mock.patch.object(tierctl.storage.open, "open_store_at", _always(world.store)),
-        mock.patch.object(tierctl.storage.lease.open, "ObjectLease", object_lease),
-        mock.patch.object(tierctl.storage.lease.object, "threading", unthreaded),
+        mock.patch.object(tierctl.storage.lease, "ObjectLease", object_lease),
+        mock.patch.object(tierctl.storage.lease, "threading", unthreaded),
         mock.patch.object(tierctl.model.progress, "threading", unthreaded),
         mock.patch.object(tierctl.apply.stop, "threading", unthreaded),
         # All simulated processes have the same entries in /proc.
@@ -142,7 +139,7 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
         mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
         mock.patch.object(tierctl.metadata.fold.partitions, "decode_column", decode_column),
-        mock.patch.object(tierctl.metadata.recent_writers, "decode_column", decode_column),
+        mock.patch.object(tierctl.metadata.daily_changes, "decode_column", decode_column),
         mock.patch("os.fsync", _always(None)),
     ):
         yield

@@ -7,10 +7,13 @@ from pathlib import Path
 from tierctl.model import EpochEntry, TopicIdPartition
 from tierctl.storage.layouts.kafka import LOG_SUFFIX
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint, write_partition_metadata
+from tierctl.wire.files.checkpoints import (
+    META_PROPERTIES,
+    encode_producer_snapshot,
+    write_leader_epoch_checkpoint,
+    write_partition_metadata,
+)
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.files.meta_properties import META_PROPERTIES
-from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 EMPTY_SNAPSHOT = encode_producer_snapshot([])
 COPIED_SUFFIXES = (LOG_SUFFIX, ".index", ".timeindex", ".snapshot")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tierctl.errors import EngineError
-from tierctl.metadata.cache_files.rows import entry_rows
+from tierctl.metadata.cache_files.files import entry_rows
 from tierctl.model.engine import WORK_ON_EXECUTORS, EngineName, engines_of
-from tierctl.spark.executors import cache_files as spark_files
 from tierctl.spark.executors import fold, tier
+from tierctl.spark.executors import fold as spark_files
 
 from tests.cli.shell import environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers

@@ -8,7 +8,7 @@ import pytest
 from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import executors
 from tierctl.doctor.checks import Check
-from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation

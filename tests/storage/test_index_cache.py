@@ -14,7 +14,11 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStor
 from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.index_cache import FOLDER, RemoteIndexCache
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    encode_producer_snapshot,
+    write_leader_epoch_checkpoint,
+)
 from tierctl.wire.files.indexes import (
     AbortedTxn,
     OffsetIndex,
@@ -23,7 +27,6 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of

@@ -14,8 +14,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
 from tierctl.storage.open import TierSpec, open_tier

@@ -7,11 +7,9 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import LogSegmentData
 from tierctl.storage import open as open_module
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.retry import RetryingStorage, RetrySettings
-from tierctl.storage.tier import ObjectTier
+from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings
 
 from tests.storage.segments import data_in, metadata_of
 from tests.storage.tiers import local_tier

@@ -8,7 +8,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.files.checkpoints import read_partition_metadata
-from tierctl.wire.kraft.records import topic_record
+from tierctl.wire.kraft import topic_record
 
 
 def topic_id_in(log_dir: Path, partition: int = 0) -> Uuid | None:

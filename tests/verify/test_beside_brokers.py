@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
-from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
+from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.state.tier import TierState
 from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Verification

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import COMMANDS
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.verify import findings
 from tierctl.verify.findings import FindingKind
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.model.times import iso_utc
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.read.partitions import ReadablePartition
+from tierctl.read.partition_reader import ReadablePartition
 from tierctl.verify.findings import FindingKind
 from tierctl.verify.partition import check_partition
 from tierctl.verify.retention import Retention

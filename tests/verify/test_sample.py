@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileSystem
-from tierctl.metadata.state_dir.read_segments import (
+from tierctl.metadata.state_dir.manifest import (
     KEPT_MS,
     READ_SEGMENTS,
     ReadingRun,
@@ -18,9 +18,9 @@ from tierctl.metadata.state_dir.read_segments import (
     record_read_segments,
 )
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.model.settings.sizes import parse_size
+from tierctl.model.settings.table import parse_size
 from tierctl.report.units import parse_percent
-from tierctl.storage import spool
+from tierctl.storage import index_cache
 from tierctl.verify.sample import Sample, StoredSegment
 
 from tests.cli.shell import Ran, tierctl
@@ -117,8 +117,8 @@ def test_a_seed_repeats_the_choice(tier: Spoilt) -> None:
 
 def test_the_budget_bounds_what_is_read(tier: Spoilt, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    write = spool._write
-    monkeypatch.setattr(spool, "_write", lambda *args: read.append(write(*args)) or read[-1])
+    write = index_cache._write
+    monkeypatch.setattr(index_cache, "_write", lambda *args: read.append(write(*args)) or read[-1])
     ran = sampled(tier, "--budget", "5MB")
     assert 0 < sum(read) <= 5 << 20
     (finding,) = said(ran)

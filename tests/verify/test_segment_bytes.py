@@ -14,9 +14,12 @@ from tierctl.wire.batches.record_batch import (
     encode_end_transaction_marker,
     scan,
 )
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    encode_producer_snapshot,
+    write_leader_epoch_checkpoint,
+)
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
-from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.plan.tier import segment
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import Finding, FindingKind

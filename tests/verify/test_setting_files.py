@@ -8,7 +8,7 @@ import pytest
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings import broker
 from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.model.settings.problems import SettingProblem
+from tierctl.model.settings.known import SettingProblem
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 
 Check = Callable[[Path, BrokerDefaults], Iterator[SettingProblem]]

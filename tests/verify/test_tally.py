@@ -6,8 +6,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import ObjectPart
-from tierctl.spark.executors import serialization
-from tierctl.storage.layouts.key_parser import segment_object_name
+from tierctl.spark.executors import task
+from tierctl.storage.layouts.kafka import segment_object_name
 from tierctl.verify.objects import StoreAudit, Tally
 
 from tests.support.amounts import examples
@@ -41,7 +41,7 @@ def test_parts_add_up(objects: list[tuple[int, int, int]], is_aiven: bool) -> No
         assert whole.tally.add_listed(found)
         assert parts[places[at]].add_listed(found)
     for part in parts:
-        apart.tally.absorb(serialization.loads(serialization.dumps(part.found())))
+        apart.tally.absorb(task.loads(task.dumps(part.found())))
     assert list(apart.suspects()) == list(whole.suspects())
     assert (apart.tally.aiven, apart.tally.kafka) == (whole.tally.aiven, whole.tally.kafka)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tierctl.wire.windows import windows
+from tierctl.wire.arrays import windows
 
 
 @pytest.mark.parametrize("kind", ["u1", "i8", "V16"])

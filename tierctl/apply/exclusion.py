@@ -13,7 +13,7 @@ from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.model.progress import WAITS, Progress
-from tierctl.plan.fencing import RunningBroker
+from tierctl.plan.safety import RunningBroker
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.plan.materialise import MATERIALISE
-from tierctl.plan.restore.new_ids import NEW_IDS
-from tierctl.plan.restore.plan import RESTORE
+from tierctl.plan.restore import NEW_IDS, RESTORE
 from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.report.metrics import Meter, Scope, families
 from tierctl.report.metrics.families import Family

@@ -34,7 +34,7 @@ from tierctl.errors import (
     SafetyRefusal,
     TierctlError,
 )
-from tierctl.metadata.committed_file import read_committed, write_committed
+from tierctl.metadata.offset_repair import read_committed, write_committed
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -45,9 +45,8 @@ from tierctl.model import (
 from tierctl.plan.materialise import MATERIALISE
 from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.recheck import Dropped, recheck
-from tierctl.plan.repair.offsets import FILE, FROM_OFFSET, TO_OFFSET
-from tierctl.plan.restore.new_ids import NEW_IDS
-from tierctl.plan.restore.plan import RESTORE
+from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET
+from tierctl.plan.restore import NEW_IDS, RESTORE
 from tierctl.plan.steps import LINEAGE_EPOCH, REBUILD, Action, Plan, Step
 from tierctl.state.tier import TierState
 

@@ -10,7 +10,7 @@ from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.side_effects import SideEffectContext, StoppedCopies, no_op
 from tierctl.apply.stop import Stop
 from tierctl.errors import LockedError
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.storage.base import RemoteStorageManager

@@ -20,7 +20,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.plan.tier_identity import (
+from tierctl.plan.safety import (
     GO_ON_WITHOUT,
     WRONG_TIER,
     TierContents,

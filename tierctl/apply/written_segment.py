@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tierctl.wire.batches.batch_heads import BatchHead
 
 if TYPE_CHECKING:
-    from tierctl.read.key_search import KeyRecord
+    from tierctl.read.tasks import KeyRecord
 
 Change = tuple[BatchHead, bytes]
 """A transactional batch: its head, at position 0, and for a marker the bytes of the batch, else none."""

@@ -18,7 +18,7 @@ from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError
-from tierctl.model.uris import require_no_credentials
+from tierctl.model.location import require_no_credentials
 
 HELP_NAMES: Final = ["--help", "-h"]
 

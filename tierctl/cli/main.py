@@ -25,7 +25,7 @@ from tierctl.cli.unattended import (
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
-from tierctl.wire.limits import use_limit_factor
+from tierctl.wire.primitives import use_limit_factor
 
 _COMPLETE = "_TIERCTL_COMPLETE"
 

@@ -14,7 +14,7 @@ from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
 from tierctl.report.console import Console
 from tierctl.report.log_file import LogFile, LogFormat
-from tierctl.wire.limits import LIMIT_FACTOR_MAX, use_limit_factor
+from tierctl.wire.primitives import LIMIT_FACTOR_MAX, use_limit_factor
 
 EVERYWHERE = "Everywhere"
 _ONLY_LOOK = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
@@ -203,7 +203,7 @@ def record_success(settings: RunSettings, code: int) -> None:
     """
     if settings.state_dir is None or code != ExitCode.OK:
         return
-    from tierctl.metadata.state_dir.last_runs import record_successful_run
+    from tierctl.metadata.state_dir.manifest import record_successful_run
 
     try:
         record_successful_run(settings.state_dir, settings.command, int(time.time() * 1000))

@@ -56,10 +56,9 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
     from tierctl.commands.insight.names import NamesRequest, NamesResult, check_names
     from tierctl.commands.insight.report.build import report
-    from tierctl.commands.insight.report.rows import Report, ReportRequest
+    from tierctl.commands.insight.report.gather import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
-    from tierctl.commands.insight.whatif.build import what_if
-    from tierctl.commands.insight.whatif.rows import GroupLoss, TopicOutlook, WhatIf, WhatIfRequest
+    from tierctl.commands.insight.whatif.build import GroupLoss, TopicOutlook, WhatIf, WhatIfRequest, what_if
     from tierctl.commands.lineage_questions import PartitionOffsets
     from tierctl.commands.offsets import (
         OffsetsCheck,
@@ -88,12 +87,7 @@ if TYPE_CHECKING:
     from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
     from tierctl.commands.recovery.new_ids.restore import NewIdsRequest, restore_new_ids
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
-    from tierctl.commands.segments import (
-        SegmentsRequest,
-        SegmentsResult,
-        TopicSize,
-        segments,
-    )
+    from tierctl.commands.segments import SegmentsRequest, SegmentsResult, TopicSize, segments
     from tierctl.commands.streams import RowLines, Stream
     from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
     from tierctl.commands.sweep import SweepRequest, sweep
@@ -228,7 +222,7 @@ _MODULE_OF = {
     "FilesToCheck": "insight.config",
     "FollowerState": "fetch",
     "FormatRequest": "format",
-    "GroupLoss": "insight.whatif.rows",
+    "GroupLoss": "insight.whatif.build",
     "IndexEntries": "fetch",
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
@@ -250,8 +244,8 @@ _MODULE_OF = {
     "RecordRows": "fetch",
     "RecordTexts": "fetch",
     "RepairOffsetsRequest": "offsets",
-    "Report": "insight.report.rows",
-    "ReportRequest": "insight.report.rows",
+    "Report": "insight.report.gather",
+    "ReportRequest": "insight.report.gather",
     "RestoreCheckRequest": "recovery.check.restored",
     "RestoreCheckResults": "recovery.check.restored",
     "RestoreRequest": "recovery.fresh_node.restore",
@@ -268,11 +262,11 @@ _MODULE_OF = {
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
     "SweepRequest": "sweep",
-    "TopicOutlook": "insight.whatif.rows",
+    "TopicOutlook": "insight.whatif.build",
     "TopicSize": "segments",
     "VerifyRequest": "verify",
-    "WhatIf": "insight.whatif.rows",
-    "WhatIfRequest": "insight.whatif.rows",
+    "WhatIf": "insight.whatif.build",
+    "WhatIfRequest": "insight.whatif.build",
     "apply": "apply",
     "backup_config": "recovery.backup_config",
     "build_cache": "cache",

@@ -37,9 +37,15 @@ from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic, names_text
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
-from tierctl.plan.identity import MAX_AGE_MS, check_place, check_read, check_times, check_topic_ids
-from tierctl.plan.redecide import still_decided
-from tierctl.plan.saved import SavedPlan
+from tierctl.plan.saved import (
+    MAX_AGE_MS,
+    SavedPlan,
+    check_place,
+    check_read,
+    check_times,
+    check_topic_ids,
+    still_decided,
+)
 from tierctl.state.tier import TierState
 
 _PLANNERS: Mapping[str, Planner[Any]] = {

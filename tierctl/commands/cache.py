@@ -14,11 +14,16 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.metadata.cache_files.build import flat_files, state_caches
-from tierctl.metadata.cache_files.check import missing
-from tierctl.metadata.cache_files.files import cache_files, remote_index_files
-from tierctl.metadata.cache_files.rewrite import Rewrite, plan_compaction, rewrite
-from tierctl.metadata.cache_files.rows import FileRows, Row, check_rows, entry_rows
+from tierctl.metadata.cache_files.compact import Rewrite, flat_files, plan_compaction, rewrite, state_caches
+from tierctl.metadata.cache_files.files import (
+    FileRows,
+    Row,
+    cache_files,
+    check_rows,
+    entry_rows,
+    missing,
+    remote_index_files,
+)
 from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.stored import HeaderForm
@@ -26,7 +31,7 @@ from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
 from tierctl.report.view import SHOW
-from tierctl.spark.executors import cache_files as spark_files
+from tierctl.spark.executors import fold as spark_files
 
 T = TypeVar("T")
 

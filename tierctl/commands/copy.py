@@ -24,13 +24,12 @@ from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.copy.enabled import require_enabled
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.copy.from_tier import plan_copy_from_tier
-from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.plan.settings_names import require_known_names
+from tierctl.plan.preconditions import INTERNAL_TOPICS, require_known_names
 from tierctl.plan.steps import Plan, Skip
-from tierctl.read.histories import EvidenceSources, examine_histories
-from tierctl.read.index_lookup import UncachedIndexes
-from tierctl.read.partitions import illegal_name_error
-from tierctl.read.replicas import tier_lineage
+from tierctl.read.leader_logs import EvidenceSources, examine_histories
+from tierctl.read.partition_reader import illegal_name_error
+from tierctl.read.readable_log import tier_lineage
+from tierctl.read.segment import UncachedIndexes
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import TierState
 

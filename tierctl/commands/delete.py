@@ -16,8 +16,8 @@ from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError,
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import duration_text
-from tierctl.plan.fencing import leaked_topic_ids
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.safety import leaked_topic_ids
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows

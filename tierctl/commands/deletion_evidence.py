@@ -6,7 +6,7 @@ from tierctl.commands.mutation import Mutation
 from tierctl.errors import UsageError
 from tierctl.locallog import read_log_dir_facts
 from tierctl.model import Uuid
-from tierctl.plan.deletion_evidence import DeletionEvidence
+from tierctl.plan.partition_deletes import DeletionEvidence
 
 
 def deletion_evidence(

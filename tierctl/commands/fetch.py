@@ -21,13 +21,16 @@ from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.times import parse_time_ms
-from tierctl.read.index_lookup import Report, stored_or_rebuilt
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
-from tierctl.read.parallel.task_planner import plan_read_tasks
-from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
+from tierctl.read.partition_reader import (
+    PartitionReader,
+    ReadablePartition,
+    illegal_name_error,
+    readable_partitions,
+)
 from tierctl.read.record_rows import KEY_FORMS, Binary, encoder, record_row
-from tierctl.read.tolerated_errors import Refusals
+from tierctl.read.segment import Refusals, Report, stored_or_rebuilt
+from tierctl.read.tasks import plan_read_tasks
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
@@ -40,16 +43,17 @@ if TYPE_CHECKING:
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import PLAIN, replace_durably
-from tierctl.read.index_lookup import IndexFetcher
 from tierctl.read.readable_log import ReadableLog
+from tierctl.read.segment import IndexFetcher
 from tierctl.state.follower_state import AuxiliaryState, build, find_source
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
+    ProducerEntry,
+    decode_producer_snapshot,
     read_leader_epoch_checkpoint,
     write_leader_epoch_checkpoint,
 )
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot
 
 EARLIEST = "earliest"
 

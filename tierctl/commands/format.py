@@ -20,13 +20,12 @@ from tierctl.commands.streams import RowLines
 from tierctl.console_consumer import JAR
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.metadata.topic.start_positions import StartPositions
+from tierctl.metadata.topic.base import StartPositions
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.engine import EngineName
-from tierctl.model.events import EVENT_TYPES
+from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.model.states import STATE_NAMES
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.report.formatters.kafka import VERSION
 from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages, render_ahead

@@ -16,7 +16,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicIdPartition, Uuid
 
 if TYPE_CHECKING:
-    from tierctl.metadata.base import RemoteLogMetadataManager
+    from tierctl.metadata.manager import RemoteLogMetadataManager
     from tierctl.model import LocalLog
     from tierctl.plan.steps import Skip
     from tierctl.state.tier import MissingEvents, TierState
@@ -48,8 +48,8 @@ class Histories:
         """Call `examine_histories` with the sources of the request; set `incomplete` to the reasons."""
         if not state.missing:
             return
-        from tierctl.plan.history import why_history_unknown
-        from tierctl.read.histories import EvidenceSources, examine_histories, unseen_partitions
+        from tierctl.plan.preconditions import why_history_unknown
+        from tierctl.read.leader_logs import EvidenceSources, examine_histories, unseen_partitions
 
         resources, request = self.resources, self.resources.request
         sources = EvidenceSources(
@@ -99,7 +99,7 @@ def report_unusable(
         for bad in state.quarantined
     ]
     if incomplete or unseen:
-        from tierctl.read.histories import missing_events_error, unseen_error
+        from tierctl.read.leader_logs import missing_events_error, unseen_error
 
         problems += [missing_events_error(*each) for each in incomplete.items()]
         problems += map(unseen_error, unseen)

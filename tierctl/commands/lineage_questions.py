@@ -7,11 +7,11 @@ from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.cluster import ClusterLog
-from tierctl.read.index_lookup import IndexFetcher
+from tierctl.model.local import ClusterLog
 from tierctl.read.leader_logs import reliable_leader_logs
-from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
-from tierctl.read.replicas import choose_replica, lineage_from_segments
+from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
+from tierctl.read.readable_log import choose_replica, lineage_from_segments
+from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding

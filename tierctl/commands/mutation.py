@@ -21,7 +21,7 @@ from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
-from tierctl.commands.metadata_folder.count import counted, require_no_contradiction
+from tierctl.commands.metadata_folder import counted, require_no_contradiction
 from tierctl.commands.plans import Decision, MutationResult, place_of, require_not_ahead, write_plan
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -30,25 +30,24 @@ from tierctl.commands.skips import report_skips
 from tierctl.commands.tier_inspection import require_deletable, require_own_tier
 from tierctl.errors import CustomMetadataTooLarge, ExitCode, LimitExceeded, SafetyRefusal, TierctlError
 from tierctl.locallog import list_partitions
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.model.settings import broker
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach, without_breaches
-from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
+from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Action, Plan, Skip
-from tierctl.plan.tier_identity import TierContents
 from tierctl.report.metrics import Scope
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
 from tierctl.storage.lease import open_lease
 from tierctl.storage.open import TierSpec
-from tierctl.storage.retry import RetrySettings
+from tierctl.storage.tier import RetrySettings
 
 _COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION, Action.COPY_OBJECTS}
 

@@ -13,9 +13,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import APPLY, TYPED_ONLY, Apply
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
-from tierctl.metadata.cache_files.coverage import CacheCoverage, coverage_of
-from tierctl.metadata.cache_files.files import Form, cache_files
-from tierctl.metadata.committed_file import read_committed, write_committed
+from tierctl.metadata.cache_files.files import CacheCoverage, Form, cache_files, coverage_of
 from tierctl.metadata.offset_repair import (
     Finding,
     FindMissing,
@@ -23,12 +21,14 @@ from tierctl.metadata.offset_repair import (
     against_log,
     against_snapshots,
     lowest,
+    read_committed,
+    write_committed,
 )
 from tierctl.metadata.state_dir import require_own_state
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.spark.executors import cache_files as spark_files
+from tierctl.spark.executors import fold as spark_files
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"

@@ -10,9 +10,9 @@ from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic import topic_location
-from tierctl.metadata.topic.creation import removed_if_unused
+from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.saved import refusal

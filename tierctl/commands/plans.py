@@ -8,20 +8,17 @@ from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import RunOptions
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.errors import SafetyRefusal, TierctlError, UsageError, output_error
-from tierctl.files import read_regular, write_durably
-from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.model.location import DERIVED
+from tierctl.files import read_regular, why_distrusted, write_durably
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import Progress
-from tierctl.model.uris import canonical_uri
-from tierctl.plan.clock import check_not_ahead
-from tierctl.plan.rebuild.hosts import HostsPlan
+from tierctl.plan.rebuild.plan import HostsPlan
 from tierctl.plan.saved import PlanPlace, SavedPlan, refusal
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import Plan, check_not_ahead
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
-from tierctl.trust import why_distrusted
 
 _HINT = "name the file that --plan-out wrote"
 _OWN_PLAN = (

@@ -43,12 +43,10 @@ from tierctl.commands.shared_options import (
 )
 from tierctl.errors import NotFoundError
 from tierctl.metadata.topic import topic_location
-from tierctl.model.engine import EngineName
+from tierctl.model.engine import EngineName, private_keys_of
 from tierctl.model.location import TopicLocation, TruncatedMetadata
-from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import system_clock_ms
-from tierctl.storage.observed import Transfers
-from tierctl.storage.throttle import Throttle
+from tierctl.storage.throttle import Throttle, Transfers
 from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:

@@ -26,26 +26,25 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.engine import EngineName
+from tierctl.model.engine import EngineName, private_keys_of
 from tierctl.model.location import TopicLocation
-from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.stated import StatedSettings
-from tierctl.read.tolerated_errors import ToleratedErrors
+from tierctl.model.settings.table import StatedSettings
+from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
 from tierctl.storage.open import TierSpec, open_tier
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
     from tierctl.metadata.fold.parallel import FoldRunner
-    from tierctl.read.index_lookup import IndexFetcher
-    from tierctl.read.partitions import ReadablePartition
+    from tierctl.read.partition_reader import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
+    from tierctl.read.segment import IndexFetcher
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.open import Session
     from tierctl.state.tier import TierState
-    from tierctl.storage.retry import RetrySettings
+    from tierctl.storage.tier import RetrySettings
 
 
 class _Closable(Protocol):
@@ -238,7 +237,7 @@ class Resources:
     def indexes(self) -> IndexFetcher:
         """The source of the tier's indexes; with a state directory they are kept in a bounded cache there."""
         if self.request.state_dir is None:
-            from tierctl.read.index_lookup import UncachedIndexes
+            from tierctl.read.segment import UncachedIndexes
 
             return UncachedIndexes(self.remote)
         from tierctl.storage.index_cache import RemoteIndexCache

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.kafka.cluster import Cluster
-from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.recent_writers import others, recent_writers
+from tierctl.metadata.daily_changes import others, recent_writers
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import (
     EpochEntry,
@@ -17,12 +17,12 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
-from tierctl.plan.deletion_evidence import ClusterAnswer
-from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of
+from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
+from tierctl.plan.partition_deletes import ClusterAnswer
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.leaders import ClusterViews, Leaders, knows_log_start, view_of_leader
-from tierctl.plan.retention.partition_view import PartitionView, distinct_bytes
+from tierctl.plan.retention.breaches import PartitionView, distinct_bytes
+from tierctl.plan.retention.sweep import ClusterViews, Leaders, knows_log_start, view_of_leader
+from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.lineage import find_highest_remote_offset
 from tierctl.state.tier import PartitionState, TierState

@@ -15,8 +15,8 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import TIME_FORMS
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.severity import Severity
 from tierctl.model.times import iso_utc, parse_time_ms
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -221,7 +221,7 @@ def _require_found(
 
 def _deleted(resources: Resources) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the deleted segments of the selected partitions."""
-    from tierctl.metadata.deleted_segments import deleted_segments
+    from tierctl.metadata.daily_changes import deleted_segments
 
     topic, selection = resources.metadata_topic(), resources.selection
     found = deleted_segments(topic, topic.end_offsets())
@@ -275,7 +275,7 @@ class _TopicSum:
 
         A segment whose record names illegal objects is reported, and the topic's objects are not counted.
         """
-        from tierctl.read.partitions import illegal_name_error
+        from tierctl.read.partition_reader import illegal_name_error
 
         self.is_legal &= illegal_name_error(partition) is None
         for segment in segments if self.is_legal else ():

@@ -7,7 +7,7 @@ from tierctl.commands.request import Request
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text, ranges_text
-from tierctl.plan.rebuild.not_understood import is_not_understood
+from tierctl.plan.rebuild.partition import is_not_understood
 from tierctl.plan.steps import Skip
 
 

@@ -11,12 +11,12 @@ from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import FromLayout, FromRemote, ToCommandConfig, ToMetadata
 from tierctl.errors import UsageError
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
-from tierctl.model.uris import canonical_uri
 from tierctl.storage import RemoteStorageManager
+from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.open import TierSpec
-from tierctl.storage.spool import spool_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

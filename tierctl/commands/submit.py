@@ -16,12 +16,10 @@ import typer
 
 from tierctl.commands.shared_options import TYPED_ONLY, SparkConf
 from tierctl.errors import UsageError
-from tierctl.files import write_durably
+from tierctl.files import why_distrusted, why_folder_distrusted, write_durably
 from tierctl.model.progress import Progress
-from tierctl.spark.session.jvm import QUIET_LOGS
+from tierctl.spark.session.jvm import QUIET_LOGS, archive
 from tierctl.spark.session.settings import SparkSettings, is_credential
-from tierctl.spark.session.shipping import archive
-from tierctl.trust import why_distrusted, why_folder_distrusted
 
 ENVIRONMENT = "environment"
 """The folder below the working directory of driver and executors that --python-archive is unpacked to."""

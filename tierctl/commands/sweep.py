@@ -35,11 +35,9 @@ from tierctl.model import (
 )
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
-from tierctl.plan.preconditions import CurrentTopics, why_never_tiered
+from tierctl.plan.preconditions import CurrentTopics, require_known_names, why_never_tiered
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.plan.retention.leaders import ClusterViews
-from tierctl.plan.retention.sweep import plan_retention
-from tierctl.plan.settings_names import require_known_names
+from tierctl.plan.retention.sweep import ClusterViews, plan_retention
 from tierctl.plan.steps import Kept, Plan
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager

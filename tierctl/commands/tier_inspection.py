@@ -1,10 +1,10 @@
 """Inspect the tier of a request before anything is planned for it, or read from it."""
 
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
+from tierctl.plan.safety import TierContents, check_tier, require_recognised
 from tierctl.plan.steps import Action, Plan
-from tierctl.plan.tier_identity import TierContents, check_tier, require_recognised
 from tierctl.storage import RemoteStorageManager
 from tierctl.verify.tier_contents import tier_contents
 

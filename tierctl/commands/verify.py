@@ -25,9 +25,9 @@ from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHER
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.locallog import list_partitions
-from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
-from tierctl.metadata.state_dir.read_segments import (
+from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.state_dir.manifest import (
     KEPT_MS,
     ReadingRun,
     read_segments,
@@ -42,11 +42,11 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings.sizes import parse_size
-from tierctl.model.severity import Severity
+from tierctl.model.settings.table import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
-from tierctl.plan.settings_names import require_known_names
+from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -57,7 +57,7 @@ from tierctl.report.summary import counted
 from tierctl.report.units import parse_percent
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
-from tierctl.storage.spool import spool_folder
+from tierctl.storage.index_cache import spool_folder
 from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
 from tierctl.verify.deleted_prefix import DeletedOf

@@ -8,12 +8,10 @@ from tierctl.doctor.examination import Result, fault, not_checked, ok, prevented
 from tierctl.doctor.result import Outcome
 from tierctl.errors import TierctlError
 from tierctl.model.conflicts import Conflict, ConflictKind, broker_conflicts
-from tierctl.model.settings import broker, plugin
-from tierctl.model.settings.kafka_faults import KafkaFault
-from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.model.severity import Severity
-from tierctl.storage.layouts.aiven.layout import custom_metadata_bytes
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.model.engine import Severity
+from tierctl.model.settings import broker, client
+from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
+from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 
 OUTCOMES = {Severity.ERROR: Outcome.PROBLEM, Severity.WARNING: Outcome.WARNING, Severity.INFO: Outcome.OK}
 _OF_METADATA_MANAGER = frozenset(
@@ -129,8 +127,8 @@ def check_custom_metadata(
 ) -> Iterator[Result]:
     """Yield the results about the size of the custom metadata that Aiven's plugin writes for `topics`."""
     prefix = broker.STORAGE_MANAGER_PREFIX.value(settings)
-    if f"{prefix}{plugin.CUSTOM_METADATA_FIELDS.name}" not in settings:
-        reason = f"no {prefix}{plugin.CUSTOM_METADATA_FIELDS.name}: no custom metadata are written"
+    if f"{prefix}{client.CUSTOM_METADATA_FIELDS.name}" not in settings:
+        reason = f"no {prefix}{client.CUSTOM_METADATA_FIELDS.name}: no custom metadata are written"
         yield ok(Check.CUSTOM_METADATA, source, reason)
         return
     if not topics:

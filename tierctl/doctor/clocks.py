@@ -7,7 +7,7 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Result, fault, ok
 from tierctl.doctor.result import Outcome
 from tierctl.model.times import iso_utc
-from tierctl.plan.clock import CLOCK_SKEW_MS_MAX
+from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 
 WARN_MS = 30_000
 """A larger difference is no coincidence: synchronized clocks differ by less than a second."""

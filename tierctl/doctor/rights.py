@@ -8,7 +8,7 @@ from tierctl.doctor.examination import Result, fault, not_checked, ok, prevented
 from tierctl.doctor.result import Outcome
 from tierctl.doctor.topics import some_of
 from tierctl.errors import TierctlError
-from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.report.summary import counted
 

@@ -10,8 +10,8 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Result, fault, ok
 from tierctl.doctor.files import is_reachable, replaceable_in
 from tierctl.doctor.result import Outcome
-from tierctl.model.settings.secrets import holds_secret
-from tierctl.trust import why_distrusted
+from tierctl.files import why_distrusted
+from tierctl.model.settings.registry import holds_secret
 
 _PASSWORD_IN_URI = re.compile(rb"://[^/\s\"':@]+:[^/\s\"'@]+@")
 _BYTES_MAX = 1 << 20

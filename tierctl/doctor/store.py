@@ -14,12 +14,13 @@ from tierctl.doctor.result import Outcome
 from tierctl.errors import AuthenticationError, NotFoundError, RemoteTierMissing, StoreRefused
 from tierctl.model.times import iso_utc
 from tierctl.report.summary import counted
-from tierctl.storage.stores.base import ConditionalStore, ObjectStore
-from tierctl.storage.stores.inspection import (
+from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
     Bucket,
+    ConditionalStore,
     InspectableStore,
     LifecycleRule,
+    ObjectStore,
     Versioning,
 )
 from tierctl.storage.stores.local import LocalStore

@@ -16,8 +16,7 @@ from tierctl.errors import (
     StoreWriteFailed,
     TierctlError,
 )
-from tierctl.storage.stores.base import ConditionalStore, ObjectStore
-from tierctl.storage.stores.inspection import InspectableStore
+from tierctl.storage.stores.base import ConditionalStore, InspectableStore, ObjectStore
 from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.tier import ObjectTier
 

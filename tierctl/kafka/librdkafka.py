@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError, UsageError
 from tierctl.kafka import sdk
-from tierctl.kafka.acls import Right
-from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin
+from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin, Right
 from tierctl.model.progress import WAITS
 
 if TYPE_CHECKING:

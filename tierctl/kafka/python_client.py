@@ -21,9 +21,15 @@ from typing import Any
 
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
 from tierctl.kafka import sdk
-from tierctl.kafka.acls import Right
-from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin, Tls
-from tierctl.kafka.key_stores import KeyPair, encrypted_key
+from tierctl.kafka.client_settings import (
+    BearerLogin,
+    ClientSettings,
+    KeyPair,
+    PasswordLogin,
+    Right,
+    Tls,
+    encrypted_key,
+)
 
 _TOKEN_LIFETIME_S = 3600
 _TOKEN_BYTES_MAX = 1 << 20

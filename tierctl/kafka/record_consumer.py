@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from tierctl.errors import MetadataError
 from tierctl.kafka import sdk
-from tierctl.kafka.acls import Right
-from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.librdkafka import error_of, make_client, translated
-from tierctl.kafka.topic_reader import CONSUMER_CONFIG, PASSING
+from tierctl.kafka.topic_client import CONSUMER_CONFIG, PASSING
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import WAITS
 

@@ -3,20 +3,21 @@
 Exports the functions that read log directories, their locks, and .properties files.
 """
 
-from tierctl.locallog.cluster_metadata import read_registration
 from tierctl.locallog.folders import (
     FolderKind,
     LeftOutFolder,
+    ensure_stopped,
+    is_locked,
     is_log_dir,
     left_out_folders,
+    read_log_dir_facts,
+    read_topic_configs,
     require_folder,
     require_log_dirs,
+    require_own_log_dirs,
 )
-from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
+from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node, read_registration
 from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
-from tierctl.locallog.locks import ensure_stopped, is_locked
-from tierctl.locallog.topic_configs import read_topic_configs
-from tierctl.locallog.topic_ids import read_log_dir_facts, require_own_log_dirs
 
 __all__ = [
     "FolderKind",

@@ -1,19 +1,135 @@
-"""Folders of partitions that are not current logs, and the brokers that log directories belong to.
+"""Folders in log directories: of logs, of other things, their topic ids, cluster, lock and topic settings."""
 
-Source: LogManager.loadLog, LocalLog.parseTopicPartitionName, MetaProperties.
-"""
-
+import errno
+import fcntl
+import mmap
+import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+import struct
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import StrEnum
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, NotFoundError, UsageError
-from tierctl.locallog.files import parse_partition_folder, read_if_exists
-from tierctl.model.ids import TopicIdPartition, TopicPartition
+from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
+from tierctl.files import BROKER_LOCK, holds_broker_lock, open_regular, read_regular
+from tierctl.model import LogDirFacts, Uuid
+from tierctl.model.configs import BrokerDefaults, TopicConfig
+from tierctl.model.ids import TopicIdPartition, TopicPartition, is_legal_topic_name
 from tierctl.model.local import LocalLog
-from tierctl.wire.files.meta_properties import META_PROPERTIES, read_node
+from tierctl.model.selection import names_text
+from tierctl.model.settings import topic
+from tierctl.model.settings.table import SettingSource, StatedSettings, place_of
+from tierctl.wire.batches.batch_heads import Buffer
+from tierctl.wire.files.checkpoints import (
+    META_PROPERTIES,
+    PARTITION_METADATA_FILE,
+    read_cluster_id,
+    read_node,
+    read_partition_metadata,
+)
+from tierctl.wire.files.properties import read_properties
+
+_SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
+_SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
+_LISTINGS_MAX = 10
+_OFFSET_MAX = (1 << 63) - 1
+_PARTITION_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The files of the segment that begins at `base_offset`."""
+
+    directory: Path
+    base_offset: int
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of the segment's file with `suffix`, such as `.index`; the file need not exist."""
+        return self.directory / f"{self.base_offset:020d}{suffix}"
+
+    @property
+    def log(self) -> Path:
+        """Path of the file of records."""
+        return self.path(".log")
+
+
+def list_segments(directory: Path) -> list[SegmentFiles]:
+    """Return the segments in a partition's folder by base offset; other files are ignored.
+
+    The folder is listed until two listings agree: a listing that is made while a running broker adds two
+    segments may have the later one only (readdir). Raises OSError.
+    """
+    bases: list[int] | None = None
+    for _ in range(_LISTINGS_MAX):
+        last, bases = bases, sorted(_numbers(directory, _SEGMENT))
+        if bases == last:
+            return [SegmentFiles(directory, base) for base in bases]
+    raise OSError(errno.EBUSY, "segments come and go all the time", str(directory))
+
+
+def list_producer_snapshots(directory: Path) -> list[int]:
+    """Return the offsets of the producer snapshots in a partition's folder, ascending."""
+    return sorted(_numbers(directory, _SNAPSHOT))
+
+
+def _numbers(directory: Path, pattern: re.Pattern[str]) -> Iterator[int]:
+    for path in directory.iterdir():
+        match = pattern.match(path.name)
+        if match and int(match[1]) <= _OFFSET_MAX:
+            yield int(match[1])
+
+
+def parse_partition_folder(name: str) -> TopicPartition | None:
+    """Return the partition whose log is in a folder of this name (LocalLog.parseTopicPartitionName).
+
+    None for every other name: folders that are being deleted or moved (`….<id>-delete`, `-stray`, `-future`)
+    do not end with a partition number.
+    """
+    match = _PARTITION.match(name)
+    if match is None or not is_legal_topic_name(match["topic"]) or int(match["partition"]) > _PARTITION_MAX:
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Buffer]:
+    """Yield the file's bytes, mapped into memory while the context is open; slices of them are copies."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        if path.stat().st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            yield mapped
+
+
+def require_plain_files(folder: Path) -> None:
+    """Raise OSError if the folder has a pipe, a device or a broken link: an open pipe waits for a writer."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry.path):
+                raise _not_plain(Path(entry.path))
+
+
+def _not_plain(path: Path) -> OSError:
+    return OSError(errno.EINVAL, "it is no plain file", str(path))
+
+
+def read_if_exists(path: Path) -> bytes | None:
+    """Return the file's bytes; None if there is no such file; OSError if it is no plain file."""
+    try:
+        return read_regular(path)
+    except FileNotFoundError:
+        return None
+
+
+# Folders of partitions that are not current logs, and the brokers that log directories belong to.
+#
+# Source: LogManager.loadLog, LocalLog.parseTopicPartitionName, MetaProperties.
 
 _LEFT_OUT = re.compile(r"(?P<partition>.+)\.[^.]+-(?P<kind>future|delete|stray)\Z")
 
@@ -144,3 +260,144 @@ def _node_of(directory: Path) -> str | None:
     except (OSError, CorruptInputError):
         return None
     return None if node is None else f"broker {node.node_id} of cluster {node.cluster_id or '(unknown)'}"
+
+
+# struct flock: on Linux (type, whence, start, length, pid), on macOS and the BSDs type and whence come last.
+_FLOCK, _TYPE_AT = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether another process holds LogManager's lock on the directory, without taking the lock.
+
+    SafetyRefusal if the lock can't be queried.
+    """
+    if holds_broker_lock(directory):
+        # Querying opens and closes the file, which would release this process's own lock.
+        return False
+    path = directory / BROKER_LOCK
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, _whole_file_write_lock())
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        reason = errno.errorcode.get(error.errno or 0, str(error))
+        raise SafetyRefusal(
+            f"it is unknown whether a broker uses {directory}: {path} can't be queried: {reason}",
+            hint="run as the broker's user, or work on a copy of the directory",
+        ) from error
+    return bool(struct.unpack(_FLOCK, answer)[_TYPE_AT] != fcntl.F_UNLCK)
+
+
+def _whole_file_write_lock() -> bytes:
+    fields = [0, 0, 0, 0, 0]
+    fields[_TYPE_AT] = fcntl.F_WRLCK
+    return struct.pack(_FLOCK, *fields)
+
+
+def ensure_stopped(directory: Path) -> None:
+    """Raise SafetyRefusal if a running broker holds the directory, since its files may change at any time."""
+    if is_locked(directory):
+        raise SafetyRefusal(
+            f"a running broker holds {directory / BROKER_LOCK}",
+            hint="stop the broker, or work on a copy of the directory",
+        )
+
+
+def read_log_dir_facts(directory: Path) -> LogDirFacts:
+    """Return the cluster of a log directory and the topics that have a folder in it; raise nothing.
+
+    A directory that can't be read is returned with the reason in `why_unreadable`.
+    """
+    topic_ids: dict[Uuid, str] = {}
+    unreadable: dict[str, str] = {}
+    try:
+        data = read_if_exists(directory / META_PROPERTIES)
+        cluster_id = None if data is None else read_cluster_id(data)
+        for folder in sorted(directory.iterdir()):
+            left_out = parse_left_out_folder(folder)
+            partition = left_out.partition if left_out else parse_partition_folder(folder.name)
+            if partition is None or not folder.is_dir():
+                continue
+            try:
+                topic_id = read_partition_metadata(read_regular(folder / PARTITION_METADATA_FILE))
+                topic_ids.setdefault(topic_id, folder.name)
+            except (OSError, CorruptInputError):
+                unreadable.setdefault(partition.topic, folder.name)
+    except OSError as error:
+        return LogDirFacts(path=directory, why_unreadable=error.strerror or str(error))
+    except CorruptInputError as error:
+        return LogDirFacts(path=directory, why_unreadable=f"{META_PROPERTIES}: {error.message}")
+    return LogDirFacts(
+        path=directory, cluster_id=cluster_id, topic_ids=topic_ids, unreadable_topics=unreadable
+    )
+
+
+def require_own_log_dirs(dirs: Sequence[Path], topic_ids: Collection[Uuid | None], owner: str) -> None:
+    """Raise NotFoundError if the log directories have no topic of these ids: another cluster has them.
+
+    `topic_ids` are those that `owner` has, which the message names. Nothing is raised for topics without any,
+    or where the id of a topic in the log directories can't be read; NotFoundError as for `require_log_dirs`.
+    """
+    require_log_dirs(dirs)
+    facts = [read_log_dir_facts(directory) for directory in dirs]
+    if not facts or not topic_ids or any(each.why_unreadable or each.unreadable_topics for each in facts):
+        return
+    if all(each.topic_ids.keys().isdisjoint(topic_ids) for each in facts):
+        raise NotFoundError(
+            f"no --log-dir has a topic of {owner}: {names_text([str(directory) for directory in dirs])}",
+            hint="name the log directories (log.dirs) of the brokers that have these topics",
+        )
+
+
+_SIMILAR = 0.8
+"""Names of at least this similarity count as typing errors of each other."""
+
+
+def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:
+    """Return the settings of each topic in the file, by topic name, as `brokers` understand them.
+
+    A topic's name may hold dots, so the setting is the longest known one that ends the key:
+    `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
+    setting, an illegal topic name or an invalid value.
+    """
+    stated = read_properties(path, SettingSource.FILE)
+    topics: dict[str, dict[str, str]] = {}
+    for key in stated:
+        name, setting = topic.split_key(key)
+        if setting is None:
+            raise unknown_topic_setting(place_of(stated, key), key)
+        if not is_legal_topic_name(name):
+            raise UsageError(
+                f"{place_of(stated, key)}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
+            )
+        topics.setdefault(name, {})[key] = setting
+    return {name: _config(path, name, stated.only(keys).stripped(), brokers) for name, keys in topics.items()}
+
+
+def unknown_topic_setting(place: str, key: str) -> UsageError:
+    """Return the error for a key that ends in no known setting; its hint names the nearest known one."""
+    endings = [key[at + 1 :] for at, character in enumerate(key) if character == "."]
+    pairs = [(ending, row.name) for ending in endings for row in topic.TABLE]
+    setting, nearest = max(pairs, key=_similarity, default=(key, key))
+    if not pairs or _similarity((setting, nearest)) < _SIMILAR:
+        setting, nearest = key, ""
+    return UsageError(
+        f'{place}: unknown topic setting "{setting}"',
+        hint=f'did you mean "{nearest}"?' if nearest else "expected TOPIC.SETTING=VALUE",
+    )
+
+
+def _similarity(names: tuple[str, str]) -> float:
+    """Return how similar two names are, from 0 to 1."""
+    return SequenceMatcher(None, *names).ratio()
+
+
+def _config(path: Path, name: str, settings: StatedSettings, brokers: BrokerDefaults | None) -> TopicConfig:
+    for row in topic.TABLE:
+        if row.name in settings:
+            row.parse(settings[row.name], f"{place_of(settings, row.name, str(path))}: topic {name}")
+    try:
+        return TopicConfig.from_settings(settings, brokers)
+    except UsageError as error:
+        raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None

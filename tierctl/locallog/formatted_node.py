@@ -1,5 +1,8 @@
-"""A node that was formatted and never started: its ids, and the file with its first metadata records."""
+"""A node's copy of KRaft's cluster metadata: of a running cluster, and of a node that was formatted and
+never started.
+"""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +10,17 @@ from typing import Self
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import BROKER_LOCK
-from tierctl.locallog.files import read_if_exists
-from tierctl.locallog.folders import distinct_dirs
+from tierctl.locallog.folders import distinct_dirs, list_segments, opened, read_if_exists
 from tierctl.model.ids import Uuid
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, batches, control_record, encode_batch
 from tierctl.wire.batches.records import Record
-from tierctl.wire.files.meta_properties import META_PROPERTIES, read_directory_id, read_node
-from tierctl.wire.kraft.records import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION, metadata_version
+from tierctl.wire.files.checkpoints import META_PROPERTIES, read_directory_id, read_node
+from tierctl.wire.kraft import (
+    DIRECTORY_ASSIGNMENT_LEVEL,
+    METADATA_VERSION,
+    TopicRegistration,
+    metadata_version,
+)
 
 _BATCH_RECORDS = 500
 """Records in one batch; a controller reads batches of up to 8 MiB."""
@@ -204,3 +211,52 @@ def _bootstrap(folder: Path) -> tuple[Path, BootstrapFile]:
             hint=f"--into takes metadata.log.dir of a controller, or its first log.dirs entry; {_FORMAT}",
         )
     return next(iter(found.items()))
+
+
+# What a node's copy of KRaft's cluster metadata (`__cluster_metadata-0`) says about one topic.
+#
+# Brokers have a copy, too, in the metadata log directory, which is by default the first one. It may lack the
+# latest changes, but no older ones.
+
+_SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint\Z")
+
+
+def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
+    """Return the state of `topic`; None if the directory has no cluster metadata.
+
+    Raises CorruptInputError for damaged or missing records, and OSError.
+    """
+    folder = log_dir / CLUSTER_METADATA
+    if not folder.is_dir():
+        return None
+    found = TopicRegistration(topic)
+    snapshots = sorted(path for path in folder.iterdir() if _SNAPSHOT.match(path.name))
+    logs = [segment.log for segment in list_segments(folder)]
+    begin = 0 if not snapshots else int(snapshots[-1].name[:20])
+    if logs and int(logs[0].stem) > begin:
+        raise CorruptInputError(
+            f"cluster metadata in {folder}",
+            expected=f"a snapshot that reaches to offset {int(logs[0].stem)}",
+            found=f"one to offset {begin}" if snapshots else "no snapshot",
+        )
+    count = 0
+    for path, first in [*((path, 0) for path in snapshots[-1:]), *((path, begin) for path in logs)]:
+        try:
+            for value in _values(path, first):
+                found.replay(value)
+                count += 1
+        except CorruptInputError as e:
+            raise e.within(str(path)) from None
+    # A controller-to-be has an empty folder: it says nothing about topics.
+    return found if count else None
+
+
+def _values(path: Path, first_offset: int) -> Iterator[bytes]:
+    """Yield the values of the records in a file from `first_offset` on."""
+    with opened(path) as data:
+        for batch in batches(data):
+            if batch.head.is_control:
+                continue
+            for record in batch.records():
+                if record.offset >= first_offset and record.value is not None:
+                    yield record.value

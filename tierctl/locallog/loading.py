@@ -4,47 +4,203 @@ Offsets are determined as a broker determines them at start-up (LogManager, LogL
 file is changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from tierctl.errors import CorruptInputError, NotFoundError, TierctlError
 from tierctl.files import read_regular
-from tierctl.locallog.batches import items_from
-from tierctl.locallog.files import (
-    SegmentFiles,
-    list_producer_snapshots,
-    list_segments,
-    parse_partition_folder,
-    read_if_exists,
-    require_plain_files,
-)
 from tierctl.locallog.folders import (
     FolderKind,
+    SegmentFiles,
     distinct_dirs,
     left_out_folders,
+    list_producer_snapshots,
+    list_segments,
+    opened,
+    parse_partition_folder,
+    read_if_exists,
     require_folder,
+    require_plain_files,
     without_duplicates,
 )
-from tierctl.locallog.producer_state import last_stable_offset, open_transaction_at
+from tierctl.model import OpenTransaction
 from tierctl.model.ids import TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.progress import Reading, unwatched
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer, ScanItem, TornTail, scan_at, walk
+from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINTS_FILE,
+    ProducerEntry,
+    decode_producer_snapshot,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,
 )
-from tierctl.wire.files.indexes import TimeIndex
+from tierctl.wire.files.indexes import AbortedTxn, OffsetIndex, TimeIndex
+
+
+@contextmanager
+def items_from(
+    segment: SegmentFiles, offset: int, *, check_crc: bool = True
+) -> Iterator[tuple[Buffer, Iterator[ScanItem]]]:
+    """Yield the segment's bytes and its scan items, from the batch with `offset` or an earlier batch on."""
+    with opened(segment.log) as buf:
+        position = start_position(buf, segment, offset)
+        expected = segment.base_offset if position == 0 else None
+        yield buf, walk(buf, position=position, expected_offset=expected, check_crc=check_crc)
+
+
+def start_position(buf: Buffer, segment: SegmentFiles, offset: int) -> int:
+    """Return a position at or before the batch with `offset`; 0 if the offset index is missing or wrong."""
+    data = read_if_exists(segment.path(".index"))
+    if data is None:
+        return 0
+    try:
+        entry = OffsetIndex.decode(data, segment.base_offset).lookup(offset)
+    except CorruptInputError:
+        return 0
+    if not 0 < entry.position < len(buf):
+        return 0
+    item = scan_at(buf, entry.position, segment.base_offset)
+    is_valid = isinstance(item, BatchHead) and item.base_offset <= entry.offset
+    return entry.position if is_valid else 0
+
+
+def items_between(
+    segments: Sequence[SegmentFiles], start_offset: int, end_offset: int
+) -> Iterator[tuple[Buffer, BatchHead | BadRange]]:
+    """Yield every batch with an offset in [start_offset, end_offset), and every damaged range between them.
+
+    Each comes with the bytes of its segment. A torn tail ends its segment: no acknowledged record follows it.
+    """
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        if segment.base_offset >= end_offset or (following is not None and following <= start_offset):
+            continue
+        with items_from(segment, start_offset) as (buf, items):
+            for item in items:
+                if isinstance(item, TornTail):
+                    break
+                if isinstance(item, BatchHead):
+                    if item.base_offset >= end_offset:
+                        return
+                    if item.next_offset <= start_offset:
+                        continue
+                yield buf, item
+
+
+# Finds the last stable offset: the first offset of the oldest transaction that is still open.
+#
+# Source: ProducerStateManager, ProducerAppendInfo, UnifiedLog.lastStableOffset.
+
+_MARKERS = frozenset({ControlType.ABORT, ControlType.COMMIT})
+
+
+@dataclass(slots=True)
+class OpenTransactions:
+    """The transactions that are open at one offset: their first offsets by producer id."""
+
+    first_offsets: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
+        """Return the transactions that are open at the offset of a producer snapshot with these entries."""
+        first_offsets = {e.producer_id: e.current_txn_first_offset for e in entries}
+        return cls({producer: offset for producer, offset in first_offsets.items() if offset >= 0})
+
+    @property
+    def first_offset(self) -> int | None:
+        """First offset of the oldest open transaction; None if none is open."""
+        return min(self.first_offsets.values(), default=None)
+
+    def append(self, buf: Buffer, head: BatchHead) -> AbortedTxn | None:
+        """Apply the next batch of the log; return the transaction that the batch aborts, None if none.
+
+        `head` is the batch's header in `buf`. CorruptInputError if a control record can't be decoded.
+        """
+        if head.producer_id < 0 or not head.is_transactional:
+            return None
+        if not head.is_control:
+            self.first_offsets.setdefault(head.producer_id, head.base_offset)
+            return None
+        # Compaction leaves empty marker batches; no record of their transactions is left.
+        kinds = [control_record(record).type for record in batch_at(buf, head).records()]
+        if not kinds or kinds[0] not in _MARKERS:
+            return None
+        first = self.first_offsets.pop(head.producer_id, None)
+        if first is None or kinds[0] is ControlType.COMMIT:
+            return None
+        oldest = self.first_offset
+        stable = head.last_offset + 1 if oldest is None else oldest
+        return AbortedTxn(head.producer_id, first, head.last_offset, stable)
+
+
+def last_stable_offset(
+    directory: Path, segments: Sequence[SegmentFiles], *, log_start_offset: int, high_watermark: int
+) -> int:
+    """Return the first offset of the oldest transaction that is open at the high watermark.
+
+    Without an open transaction the result is the high watermark. The batches after the newest valid producer
+    snapshot are read. A batch that can't be decoded may hold the marker of any transaction, so its offset
+    limits the result, too.
+    """
+    start, transactions = _load(directory, segments, log_start_offset, high_watermark)
+    unstable = []
+    for buf, item in items_between(segments, start, high_watermark):
+        if isinstance(item, BadRange):
+            unstable.append(start if item.first_offset is None else item.first_offset)
+            continue
+        try:
+            transactions.append(buf, item)
+        except CorruptInputError:
+            unstable.append(item.base_offset)
+    if transactions.first_offset is not None:
+        unstable.append(transactions.first_offset)
+    return max(min([*unstable, high_watermark]), log_start_offset)
+
+
+def open_transaction_at(
+    segments: Sequence[SegmentFiles], stable_offset: int, high_watermark: int
+) -> OpenTransaction | None:
+    """Return the transaction whose first batch begins at `stable_offset`, the last stable offset.
+
+    None if the last stable offset is the high watermark, or if no transactional batch begins there.
+    """
+    if stable_offset >= high_watermark:
+        return None
+    for _, item in items_between(segments, stable_offset, stable_offset + 1):
+        if isinstance(item, BatchHead) and item.is_transactional and item.base_offset == stable_offset:
+            since_ms = item.base_timestamp_ms
+            return OpenTransaction(producer_id=item.producer_id, since_ms=since_ms if since_ms >= 0 else None)
+    return None
+
+
+def _load(
+    directory: Path, segments: Sequence[SegmentFiles], log_start_offset: int, high_watermark: int
+) -> tuple[int, OpenTransactions]:
+    """Return the offset from which to read batches, and the transactions that are open there.
+
+    Snapshots at or below the log start are not used: they are out of date.
+    """
+    first = segments[0].base_offset if segments else log_start_offset
+    for offset in reversed(list_producer_snapshots(directory)):
+        if not (log_start_offset < offset <= high_watermark and first <= offset):
+            continue
+        try:
+            entries = decode_producer_snapshot(read_regular(directory / f"{offset:020d}.snapshot"))
+        except CorruptInputError:
+            continue
+        return offset, OpenTransactions.from_snapshot(entries)
+    return max(first, log_start_offset), OpenTransactions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,3 +546,88 @@ def _local_segment(segment: SegmentFiles, next_base: int | None, snapshots: set[
         transaction_index=transaction_index if has_aborts else None,
         producer_snapshot=segment.directory / f"{next_base:020d}.snapshot" if has_snapshot else None,
     )
+
+
+# The state of producers at one offset of a log, which a producer snapshot stores.
+#
+# Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+
+_SEQUENCE_MAX = (1 << 31) - 1
+"""The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""
+_BUCKETS_MIN = 16
+
+
+def entry_of(head: BatchHead, first_offset: int, coordinator_epoch: int = -1) -> ProducerEntry:
+    """Return the state of a producer whose last batch of records has this head.
+
+    `first_offset` is that of its open transaction, -1 without one.
+    """
+    sequence = (
+        (head.base_sequence + head.last_offset_delta) & _SEQUENCE_MAX if head.base_sequence >= 0 else -1
+    )
+    return ProducerEntry(
+        producer_id=head.producer_id,
+        epoch=head.producer_epoch,
+        last_sequence=sequence,
+        last_offset=head.last_offset,
+        offset_delta=head.last_offset_delta,
+        timestamp_ms=head.max_timestamp_ms,
+        coordinator_epoch=coordinator_epoch,
+        current_txn_first_offset=first_offset,
+    )
+
+
+@dataclass(slots=True)
+class ProducerTable:
+    """The state of every producer of a log; producers that expired are not removed: no batch says when."""
+
+    entries: dict[int, ProducerEntry] = field(default_factory=dict)
+
+    @classmethod
+    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
+        """Return the table at the offset of a producer snapshot with these entries."""
+        return cls({entry.producer_id: entry for entry in entries})
+
+    def append(self, buf: Buffer, head: BatchHead) -> None:
+        """Apply the next batch; `head` is its header in `buf`.
+
+        CorruptInputError if a control record can't be decoded.
+        """
+        if head.producer_id < 0:
+            return
+        before = self.entries.get(head.producer_id)
+        if head.is_control:
+            self._append_marker(buf, head, before)
+            return
+        first_offset = -1
+        if head.is_transactional:
+            is_open = before is not None and before.current_txn_first_offset >= 0
+            first_offset = before.current_txn_first_offset if before and is_open else head.base_offset
+        epoch = -1 if before is None else before.coordinator_epoch
+        self.entries[head.producer_id] = entry_of(head, first_offset, epoch)
+
+    def _append_marker(self, buf: Buffer, head: BatchHead, before: ProducerEntry | None) -> None:
+        # Compaction may remove the marker from its batch; an empty batch ends no transaction.
+        markers = [control_record(record) for record in batch_at(buf, head).records()]
+        if not markers or markers[0].type not in _MARKERS:
+            return
+        if before is None or before.epoch != head.producer_epoch:
+            # A new producer epoch forgets the batches of the old one.
+            before = ProducerEntry(head.producer_id, head.producer_epoch, -1, -1, 0, -1, -1, -1)
+        self.entries[head.producer_id] = before._replace(
+            timestamp_ms=head.max_timestamp_ms,
+            coordinator_epoch=markers[0].coordinator_epoch or 0,
+            current_txn_first_offset=-1,
+        )
+
+    def in_file_order(self) -> list[ProducerEntry]:
+        """Return the entries in the order of a broker's file: that of java.util.HashMap by producer id."""
+        buckets = _BUCKETS_MIN
+        while len(self.entries) * 4 > buckets * 3:
+            buckets *= 2
+        return sorted(self.entries.values(), key=lambda entry: _bucket(entry.producer_id, buckets))
+
+
+def _bucket(producer_id: int, buckets: int) -> int:
+    code = (producer_id ^ producer_id >> 32) & 0xFFFFFFFF
+    return (code ^ code >> 16) & buckets - 1

@@ -3,7 +3,6 @@
 Other packages open a manager with `open_metadata`, the topic alone with `tierctl.metadata.topic.open_topic`.
 """
 
-from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.open import open_metadata
+from tierctl.metadata.manager import RemoteLogMetadataManager, open_metadata
 
 __all__ = ["RemoteLogMetadataManager", "open_metadata"]

@@ -1,21 +1,62 @@
-"""Sums of copied and deleted bytes by day, from the events of the whole metadata topic."""
+"""Daily sums, deleted segments and recent writers, from the events of the whole metadata topic."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.metadata.deleted_segments import record_chunks
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
+from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_columns
 from tierctl.state.segments.columns import STATES
 from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.tier import TierState
+from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
+
+
+def deleted_segments(
+    topic: MetadataTopic, end_offsets: Mapping[int, int]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield every segment whose last state is DELETE_SEGMENT_FINISHED in the events before `end_offsets`.
+
+    Reads the whole topic even if a state directory exists, and skips records that cannot be read.
+    """
+    state, layouts = TierState(keep_deleted=True), KnownLayouts()
+    for chunk in record_chunks(topic, end_offsets):
+        fold(
+            decode_column(chunk.values, layouts),
+            state,
+            metadata_partition=chunk.partition,
+            metadata_offsets=chunk.offsets,
+        )
+    return state.deleted_segments()
+
+
+def record_chunks(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
+    """Yield all records of the metadata topic before `end_offsets`, one metadata partition at a time."""
+    starts = topic.beginning_offsets()
+    for partition, end in sorted(end_offsets.items()):
+        yield from topic.read(partition, starts.get(partition, 0), end)
+
+
+def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> SegmentIds:
+    """Return the ids of all segments with a DELETE_SEGMENT_FINISHED event before `end_offsets`.
+
+    Reads the whole topic. The result takes about 24 bytes per id.
+    """
+    found, layouts = SegmentIds(), KnownLayouts()
+    for chunk in record_chunks(topic, end_offsets):
+        ids = finished_deletions(decode_column(chunk.values, layouts))
+        ids = ids[found.find_many(ids) < 0]
+        found.extend(ids, np.ones(len(ids), dtype=bool))
+    return found
+
 
 DAY_MS = 24 * 60 * 60 * 1000
 DAY_MAX = 2_932_896
@@ -148,3 +189,48 @@ def _count(day: DayChanges, code: int, segments: int, size_bytes: int) -> None:
     else:
         day.deleted_segments += segments
         day.deleted_bytes += size_bytes
+
+
+_WINDOW_RECORDS = 256
+
+
+def recent_writers(
+    topic: MetadataTopic, partition: int, begin: int, end_offset: int, since_ms: int
+) -> dict[int, int]:
+    """Return the broker ids of events later than `since_ms`, each with the time of its last event.
+
+    The time of an event is the later one of its own and its record's timestamp. The partition is read in
+    growing windows back from `end_offset` to the first record that is older, or to `begin`, the partition's
+    first offset. Records that cannot be decoded are skipped.
+    """
+    length = _WINDOW_RECORDS
+    while True:
+        start = max(begin, end_offset - length)
+        found, oldest_ms = _writers(topic, partition, start, end_offset)
+        if start == begin or (oldest_ms is not None and oldest_ms < since_ms):
+            return {broker: at_ms for broker, at_ms in found.items() if at_ms > since_ms}
+        length *= 8
+
+
+def _writers(
+    topic: MetadataTopic, partition: int, start_offset: int, end_offset: int
+) -> tuple[dict[int, int], int | None]:
+    """Return the last time of each broker id in a range of offsets, and the timestamp of its first record."""
+    latest: dict[int, int] = {}
+    oldest_ms: int | None = None
+    for chunk in topic.read(partition, start_offset, end_offset):
+        times = chunk.timestamps_ms.tolist()
+        if times and oldest_ms is None:
+            oldest_ms = times[0]
+        table = decode_column(chunk.values, columns=("broker_id", "event_timestamp_ms"))
+        columns = (column.to_pylist() for column in table.columns)
+        for written_ms, broker_id, event_ms in zip(times, *columns, strict=True):
+            if broker_id is not None:
+                at_ms = max(written_ms, event_ms or 0)
+                latest[broker_id] = max(at_ms, latest.get(broker_id, at_ms))
+    return latest, oldest_ms
+
+
+def others(writers: dict[int, int], own: Collection[int]) -> dict[int, int]:
+    """Return `writers` without the broker ids `own`, which tierctl itself uses."""
+    return {broker: at_ms for broker, at_ms in writers.items() if broker not in own}

@@ -3,43 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
-from tierctl.errors import MetadataError
-from tierctl.metadata.base import no_op
+from tierctl.errors import MetadataError, RemoteResourceNotFound
 from tierctl.metadata.fold.parallel import FoldRunner, ParallelFold, PartitionRange, partition_ranges
 from tierctl.metadata.fold.partitions import PartitionFold
+from tierctl.metadata.state_dir.directory import StateDirectory
+from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
     ClusterIdentity,
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
-    TopicIdPartition,
-)
-from tierctl.model.progress import Advance, Reading, unwatched
-from tierctl.model.progress import no_op as no_progress
-from tierctl.state.tier import TierState
-from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.metadata import encode
-from tierctl.wire.metadata.partitioner import metadata_partition
-
-if TYPE_CHECKING:
-    from tierctl.metadata.state_dir.directory import StateDirectory
-
-from tierctl.errors import RemoteResourceNotFound
-from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    TopicIdPartition,
     Uuid,
     is_valid_transition,
 )
-from tierctl.model.states import is_valid_partition_transition
-from tierctl.state.tier import PartitionState
+from tierctl.model.events import is_valid_partition_transition
+from tierctl.model.location import TopicLocation
+from tierctl.model.progress import Advance, Reading, unwatched
+from tierctl.model.progress import no_op as no_progress
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+
+def no_op() -> None:
+    """Allow the append: used if no check is needed."""
+
+
+class RemoteLogMetadataManager(Protocol):
+    """Strongly consistent metadata of remote segments; `open_metadata` returns one.
+
+    Every method raises what the metadata topic raises.
+    """
+
+    @property
+    def state(self) -> TierState:
+        """Return the state after the last `refresh` or `publish`; `state.read` has the offsets read."""
+        ...
+
+    def refresh(self) -> TierState:
+        """Read every metadata partition up to the end offsets at the time of the call."""
+        ...
+
+    def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
+        """Publish events in order with one acknowledgement for all; return once they are read into `state`.
+
+        The partitions of the events are read to their ends first; `before_append` is called after that, as
+        the last step before the append, which an error that it raises prevents. Without events, only replicas
+        that the topic has in other log directories are completed.
+        Raises MetadataError if a transition is not allowed and RemoteResourceNotFound for an update of an
+        unknown segment; then none of the events is published.
+        """
+        ...
+
+    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments of `partition` that are not deleted, in no particular order."""
+        ...
+
+    def identity(self) -> ClusterIdentity:
+        """Return the ids of the metadata topic and of its cluster, as far as they are known."""
+        ...
+
+    def metadata_partition(self, partition: TopicIdPartition) -> int:
+        """Return the number of the metadata partition that has the events of `partition`."""
+        ...
+
+    def close(self) -> None:
+        """Write the state directory and release the topic."""
+        ...
+
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
@@ -240,3 +285,50 @@ class TopicBasedRemoteLogMetadataManager:
 def _records_of(chunk: RecordChunk) -> Iterable[tuple[int, bytes | None]]:
     values: pa.Array = chunk.values
     return zip(chunk.offsets.tolist(), values.to_pylist(), strict=True)
+
+
+def open_metadata(
+    location: TopicLocation,
+    *,
+    state_dir: Path | None = None,
+    writable: bool = False,
+    stores_state: bool = False,
+    if_missing: IfMissing = IfMissing.FAIL,
+    on_torn: Callable[[str], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+    fold_runner: FoldRunner | None = None,
+    sizes_only: bool = False,
+    reading: Reading = unwatched,
+    folder: FolderSettings | None = None,
+) -> RemoteLogMetadataManager:
+    """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
+
+    With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
+    each file that is damaged and whose metadata partition is read again. If another run has locked the
+    directory, one that only reads stores no state; with `stores_state` LockedError is raised. `fold_runner`
+    folds the topic in the first `refresh`; with `sizes_only` it keeps the sizes of user partitions instead of
+    their segments, and there may be no other `refresh`. `reading` shows the progress of each `refresh`. The
+    other parameters and the errors are those of `open_topic`.
+    """
+    with ExitStack() as opened:
+        topic = open_topic(
+            location,
+            writable=writable,
+            complete=True,
+            if_missing=if_missing,
+            on_torn=on_torn,
+            folder=folder,
+        )
+        opened.callback(topic.close)
+        kept = None
+        if state_dir is not None:
+            kept = StateDirectory(state_dir, writable=writable or stores_state)
+            opened.callback(kept.close)
+        manager = TopicBasedRemoteLogMetadataManager(
+            topic, state_dir=kept, fold_runner=fold_runner, sizes_only=sizes_only, reading=reading
+        )
+        if kept is not None and on_note is not None:
+            for note in kept.notes:
+                on_note(note)
+        opened.pop_all()
+    return manager

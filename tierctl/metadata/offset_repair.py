@@ -1,13 +1,19 @@
 """Checks committed offsets against the metadata topic and cache files, and finds the highest safe offsets."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from tierctl.metadata.cache_files.coverage import CacheCoverage
-from tierctl.metadata.cache_files.files import Form
+from tierctl.errors import CorruptInputError
+from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
+from tierctl.metadata.cache_files.files import CacheCoverage, Form
+from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
+from tierctl.wire.files import committed_offsets
+from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 
 Key = tuple[Uuid, int]
@@ -142,3 +148,23 @@ def lowest(findings: Iterable[Finding]) -> dict[int, int | None]:
         none_left = known is None or finding.limit is None
         limits[finding.metadata_partition] = None if none_left else min(known or 0, finding.limit or 0)
     return limits
+
+
+def read_committed(path: Path) -> CommittedOffsets:
+    """Decode a file of committed offsets; raise CorruptInputError if it is damaged, or OSError."""
+    try:
+        return committed_offsets.read(read_regular(path))
+    except CorruptInputError as error:
+        raise error.within(str(path)) from None
+
+
+def write_committed(path: Path, offsets: Mapping[int, int]) -> None:
+    """Replace the file in its own form, an unreadable one in Kafka's form; the former stays as .bak.
+
+    Raise SafetyRefusal if a broker runs on its folder, LockedError if another tierctl works there.
+    """
+    with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
+        form = OffsetsForm.CHECKPOINT
+        with suppress(CorruptInputError):
+            form = read_committed(path).form
+        replace_durably(path, committed_offsets.write(offsets, form), backup=True)

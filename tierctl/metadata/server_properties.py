@@ -11,8 +11,8 @@ from typing import Self
 
 from tierctl.kafka.client_settings import ClientSettings, split_servers
 from tierctl.model.settings import broker, client
-from tierctl.model.settings import metadata_manager as manager
-from tierctl.model.settings.stated import SettingSource, StatedSettings
+from tierctl.model.settings import client as manager
+from tierctl.model.settings.table import SettingSource, StatedSettings
 from tierctl.wire.files.properties import read_client_file, read_properties
 
 

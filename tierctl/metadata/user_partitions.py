@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.state.segments.arrays import stable_order
-from tierctl.wire.arrays import Int64s, are_given, array_of, distinct, take
+from tierctl.wire.arrays import Int64s, are_given, array_of, distinct, take_rows
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
 
 
@@ -43,7 +43,9 @@ def rows_by_user_partition(table: pa.Table) -> UserPartitionRows:
     rows = known[order]
     firsts = rows[bounds[:-1]]
     keys = zip(
-        take(ids, firsts).to_pylist(), take(table.column("partition"), firsts).to_pylist(), strict=True
+        take_rows(ids, firsts).to_pylist(),
+        take_rows(table.column("partition"), firsts).to_pylist(),
+        strict=True,
     )
     without = np.flatnonzero(~are_given(ids))
     return UserPartitionRows(table, list(keys), rows, bounds, without)
@@ -55,8 +57,8 @@ def _distinct(table: pa.Table, ids: pa.Array) -> tuple[Int64s, Int64s, int]:
     The indexes are in order of first appearance.
     """
     known = np.flatnonzero(are_given(ids))
-    topics, _ = distinct(take(ids, known))
-    keys = (topics << 32) + take(table.column("partition"), known).to_numpy()
+    topics, _ = distinct(take_rows(ids, known))
+    keys = (topics << 32) + take_rows(table.column("partition"), known).to_numpy()
     indexes, found = distinct(array_of(pa.int64(), keys))
     return known, indexes, len(found)
 
@@ -99,8 +101,8 @@ def misplaced(
     metadata partitions was changed; the order of the events in both partitions is then unknown.
     """
     ids = _ids(table)
-    own = take(ids, firsts)
+    own = take_rows(ids, firsts)
     raw = np.frombuffer(own.buffers()[1], dtype=np.uint8, count=16 * len(own))
-    numbers = take(table.column("partition"), firsts).to_numpy().astype(np.int64)
+    numbers = take_rows(table.column("partition"), firsts).to_numpy().astype(np.int64)
     homes = metadata_partitions_of(raw, numbers, partition_count)
     return (_user_partition(table, ids, row) for row in firsts[homes != partition].tolist())

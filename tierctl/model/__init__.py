@@ -4,20 +4,28 @@ Exports the entities; the settings registry is `model.settings`, progress report
 """
 
 from tierctl.model.configs import TopicConfig
+from tierctl.model.engine import IsolationLevel
 from tierctl.model.events import (
     Dialect,
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    is_valid_transition,
 )
-from tierctl.model.identity import ClusterIdentity, TierIdentity
-from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
-from tierctl.model.isolation import IsolationLevel
+from tierctl.model.ids import (
+    ClusterIdentity,
+    TierIdentity,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+    is_legal_topic_name,
+)
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
 from tierctl.model.selection import Selection, SelectionRequest
-from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
 from tierctl.model.tier import (
     HashedFile,
     IndexType,

@@ -1,6 +1,8 @@
-"""The engines on which work runs, and the commands that run on them."""
+"""What operators choose by name: engines, isolation levels, private keys; and how serious a finding is."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 
 
 class EngineName(StrEnum):
@@ -58,3 +60,30 @@ WITHOUT_ENGINE = {
 def engines_of(command: str) -> tuple[EngineName, ...]:
     """Return the engines on which the command `tierctl COMMAND` runs."""
     return (EngineName.LOCAL,) if WORK_ON_EXECUTORS[command] is None else tuple(EngineName)
+
+
+class IsolationLevel(StrEnum):
+    """Which records a reader returns (Kafka's isolation.level).
+
+    `READ_COMMITTED` leaves out the records of aborted transactions and ends at the last stable offset.
+    """
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def private_keys_of(texts: Iterable[str]) -> dict[str, Path]:
+    """Return the files of private keys by key id from texts `[ID=]FILE`; "" is the id of a text without one.
+
+    The file of id "" is for every key id that has no file of its own.
+    """
+    pairs = (text.rpartition("=") for text in texts)
+    return {key_id: Path(file) for key_id, _, file in pairs}
+
+
+class Severity(StrEnum):
+    """The consequence of a finding: data can't be read, storage leaks or may mislead brokers, or none."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"

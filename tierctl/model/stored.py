@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from tierctl.model.events import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.model.ids import Uuid
-from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 
 class HeaderForm(StrEnum):

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.read.partitions import ReadablePartition
-from tierctl.read.replicas import lineage_from_segments
+from tierctl.read.partition_reader import ReadablePartition
+from tierctl.read.readable_log import lineage_from_segments
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.live_segments import LiveSegments, is_plainly_in_order

@@ -27,14 +27,13 @@ from tierctl.pipeline.parquet_files import ROW_GROUP_ROWS, parquet_writer, store
 from tierctl.pipeline.tables import BATCH, SCHEMAS, MetadataPartitionTables
 from tierctl.pipeline.warehouse.layout import EVENTS, STATE, STATE_SCHEMA, PartState, TableFile, file_name
 from tierctl.pipeline.warehouse.open import WarehouseSpec
-from tierctl.spark.executors.resources import shared_topic
-from tierctl.spark.sources.metadata.rows import batch_of
-from tierctl.spark.sources.metadata.splits import EventSplit
+from tierctl.spark.executors.task import shared_topic
+from tierctl.spark.sources.metadata import EventSplit, batch_of
 from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
 from tierctl.storage.stores import ObjectStore
 from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.crc import crc32c, crc32c_extend
+from tierctl.wire.primitives import crc32c, crc32c_extend
 
 READ_BYTES = 8 << 20
 

@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tierctl.spark.sources.metadata.options import MetadataOptions
-from tierctl.spark.sources.metadata.splits import EventTask
-from tierctl.spark.sources.metadata.stream import MetadataStreamReader
+from tierctl.spark.sources.metadata import EventTask
+from tierctl.spark.sources.remote_log_metadata import MetadataOptions, MetadataStreamReader
 
 NAME = "tierctl_metadata_ranges"
 _DDL = "metadata_partition INT, start_offset BIGINT, end_offset BIGINT"

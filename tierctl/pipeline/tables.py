@@ -23,8 +23,8 @@ from tierctl.pipeline.partition_groups import (
 from tierctl.pipeline.segment_files import FilePlan, checksums_of, plan_files
 from tierctl.pipeline.warehouse.layout import NO_BLOCK, TableFile
 from tierctl.report.formatters.column_texts import id_text
-from tierctl.spark.sources.metadata.rows import EPOCH
-from tierctl.spark.sources.metadata.rows import SCHEMA as EVENT_SCHEMA
+from tierctl.spark.sources.metadata import EPOCH
+from tierctl.spark.sources.metadata import SCHEMA as EVENT_SCHEMA
 from tierctl.state.live_segments import EpochPairs, LiveSegments
 from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY

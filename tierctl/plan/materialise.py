@@ -9,8 +9,7 @@ from typing import Self
 from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.times import parse_time_ms
-from tierctl.plan.basis import Basis
-from tierctl.plan.steps import LOG_DIR, Action, Plan, Skip, Step
+from tierctl.plan.steps import LOG_DIR, Action, Basis, Plan, Skip, Step
 from tierctl.state.lineage import SegmentSpan
 
 MATERIALISE = "materialise"

@@ -1,15 +1,43 @@
 """The parts of a plan: the steps of a mutating command, and their JSON form for --plan-out and `apply`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from tierctl.errors import UsageError
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.plan.basis import Basis
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.times import iso_utc
 from tierctl.plan.reasons import Reason
 from tierctl.state.tier import PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """The settings of topics by name, and the log start offsets of partitions, from which a plan was decided.
+
+    A topic without known settings is not in `configs`; a partition without a known log is not in
+    `log_starts`.
+    """
+
+    configs: Mapping[str, TopicConfig] = field(default_factory=dict)
+    log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+
+    def settings_of(self, topics: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return the known settings of `topics` as JSON values."""
+        return {topic: _as_json(self.configs[topic]) for topic in sorted(topics) if topic in self.configs}
+
+    def log_starts_of(self, partitions: Collection[TopicIdPartition]) -> dict[str, int]:
+        """Return the known log starts of `partitions` by topicId:topic-partition."""
+        known = self.log_starts
+        return {str(partition): known[partition] for partition in sorted(partitions) if partition in known}
+
+
+def _as_json(config: TopicConfig) -> dict[str, Any]:
+    values = asdict(config) | {"kafka_version": str(config.kafka_version)}
+    # The decision depends on the value, not on its source.
+    del values["stated"]
+    return {name: sorted(v) if isinstance(v, frozenset) else v for name, v in values.items()}
 
 
 class Action(StrEnum):
@@ -265,3 +293,20 @@ def partition_step(action: Action, part: PartitionState, reason: str, **details:
         partition=partition.partition,
         details={"metadata_partition": part.metadata_partition, **details},
     )
+
+
+CLOCK_SKEW_MS_MAX = 5 * 60 * 1000
+
+
+def check_not_ahead(now_ms: int, *, clock_ms: int) -> None:
+    """Raise SafetyRefusal if the time of a decision, `now_ms`, is more than five minutes ahead of the clock.
+
+    Such a decision would delete segments that have not expired, and copies that may still be running.
+    """
+    if now_ms > clock_ms + CLOCK_SKEW_MS_MAX:
+        raise SafetyRefusal(
+            f"the plan is decided as of {iso_utc(now_ms)} (--now), {(now_ms - clock_ms) // 1000} s ahead of "
+            f"the clock, which is at {iso_utc(clock_ms)}: segments that have not expired yet would be "
+            "deleted",
+            hint="leave --now out, or leave --apply out: a plan may look ahead",
+        )

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from tierctl.errors import AuthenticationError, CorruptInputError, ObjectArchived
 from tierctl.model import IndexType
-from tierctl.read.batch_stream import BatchStream
-from tierctl.read.index_lookup import Indexes, Report
 from tierctl.read.readable_log import SegmentRange, SegmentRanges
-from tierctl.read.segment_bytes import RemoteSegment
+from tierctl.read.segment import BatchStream, Indexes, RemoteSegment, Report
 from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, control_record
+from tierctl.wire.files.checkpoints import decode_producer_snapshot
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
-from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 OpenTransactions = dict[int, int]
 """First offset of each open transaction by producer id."""

@@ -1,19 +1,145 @@
 """The readable log of one user partition: which segment, remote or local, is read for which offsets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from tierctl.errors import NotFoundError
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
-from tierctl.plan.retention.leaders import joined_lineage
-from tierctl.read.index_lookup import IndexFetcher, Report, Segment
-from tierctl.read.replicas import Replica, choose_replica, tier_lineage
-from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    LimitExceeded,
+    NotFoundError,
+    ObjectArchived,
+    RemoteResourceNotFound,
+    SafetyRefusal,
+    TierctlError,
+    UnsupportedFormatError,
+)
+from tierctl.model import (
+    IndexType,
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tierctl.plan.retention.sweep import joined_lineage
+from tierctl.read.segment import (
+    BatchStream,
+    Damage,
+    Indexes,
+    IndexFetcher,
+    LocalSegmentFile,
+    RemoteSegment,
+    Report,
+    Segment,
+)
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.log_start import extended_below, start_within
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.wire.batches.batch_heads import LEADER_EPOCH_AT
+from tierctl.wire.batches.record_batch import Record, RecordBatch
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.primitives import at_most, limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """The replica to read, with the high watermark and last stable offset of all replicas, exclusive."""
+
+    log: LocalLog
+    lineage: Lineage
+    high_watermark: int
+    last_stable_offset: int
+
+
+def choose_replica(logs: Sequence[LocalLog]) -> Replica | None:
+    """Return the most recent replica of one partition: latest leader epoch, then highest end offset.
+
+    The high watermark of another replica holds for this one, too, up to the offset at which they diverge.
+    """
+    if not logs:
+        return None
+    log = max(logs, key=lambda log: (_latest_epoch(log), log.log_end_offset, log.high_watermark))
+    lineage = Lineage(log.leader_epochs)
+    common = [(other, _common_end(lineage, other, log.log_end_offset)) for other in logs]
+    return Replica(
+        log=log,
+        lineage=lineage,
+        high_watermark=max(min(other.high_watermark, end) for other, end in common),
+        last_stable_offset=max(min(other.last_stable_offset, end) for other, end in common),
+    )
+
+
+def _latest_epoch(log: LocalLog) -> int:
+    return log.leader_epochs[-1].epoch if log.leader_epochs else -1
+
+
+def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
+    """Return the offset at which `other`'s log diverges from the lineage, exclusive."""
+    if not lineage or not other.leader_epochs:
+        return log_end_offset if lineage.entries == tuple(other.leader_epochs) else 0
+    return max(lineage.end_offset_for(_latest_epoch(other), log_end_offset).end_offset, 0)
+
+
+def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
+    """Return the lineage up to the newest readable segment, by its leader-epoch index.
+
+    If that index is missing, damaged or may not be read, the lineage is built from the epochs of the
+    segments; damage and refusals are reported. The lineage begins with the first segment, also if the index
+    begins above it (`start_within`).
+    """
+    segments = PartitionSegments.of_cache(cache)
+    newest = segments.newest()
+    if newest is None:
+        return Lineage()
+    source = f"the leader-epoch index of remote segment {newest.segment_id}"
+    try:
+        data = fetcher.get(newest, IndexType.LEADER_EPOCH)
+        lineage = Lineage(read_leader_epoch_checkpoint(data))
+        if lineage.contains(newest, newest.end_offset + 1):
+            return _from_first_segment(lineage, segments)
+        report(_not_of(newest, lineage, source))
+    except CorruptInputError as e:
+        report(e.within(source))
+    except (AuthenticationError, ObjectArchived) as e:
+        report(e)
+    except RemoteResourceNotFound:
+        pass
+    return lineage_from_segments(cache.list_remote_log_segments())
+
+
+def _from_first_segment(lineage: Lineage, segments: PartitionSegments) -> Lineage:
+    index_start = lineage.entries[0].start_offset
+    first = min(segments.finished_before(index_start), key=lambda s: s.start_offset, default=None)
+    if first is None:
+        return lineage
+    extended = Lineage(extended_below(lineage.entries, segments))
+    return extended.truncate_from_start(start_within(first, index_start))
+
+
+def lineage_from_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
+    """Return the lineage that the leader epochs of readable segments form.
+
+    An epoch belongs to the lineage if it starts before all later epochs of the lineage.
+    """
+    starts: dict[int, int] = {}
+    for segment in segments:
+        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            for epoch, start in segment.segment_leader_epochs:
+                starts[epoch] = min(start, starts.get(epoch, start))
+    # `Lineage` removes an epoch if a later epoch has the same or a lower start offset.
+    return Lineage(sorted(starts.items()))
+
+
+def _not_of(segment: RemoteLogSegmentMetadata, lineage: Lineage, source: str) -> CorruptInputError:
+    return CorruptInputError(
+        "leader epochs",
+        expected=f"those of the segment, {list(segment.segment_leader_epochs)}",
+        found=repr(lineage),
+        source=source,
+    )
 
 
 class SegmentRange(NamedTuple):
@@ -177,3 +303,129 @@ def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, i
     if first is None or newest is None:
         return 0, 0, 0
     return first.from_offset, newest.end_offset + 1, newest.end_offset + 1
+
+
+ReportLost = Callable[[TierctlError, int, int], None]
+"""Receives an error, and the first and last offset that are unreadable because of it."""
+
+
+class RangeReader:
+    """Reads segment ranges of one partition; `lineage` has the epochs that their batches should have.
+
+    Errors that make offsets unreadable go to `report_lost`, other errors of the data to `report`, and
+    reading goes on. Other errors of the store are raised. Segments are read in ranges of `chunk_bytes`.
+    """
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        indexes: Indexes,
+        report: Report,
+        *,
+        report_lost: ReportLost | None = None,
+        chunk_bytes: int | None = None,
+    ) -> None:
+        self._lineage = lineage
+        self._indexes = indexes
+        self._report = report
+        self._report_lost = report_lost or (
+            lambda error, first, last: report(with_lost_offsets(error, first, last))
+        )
+        self._chunk_bytes = chunk_bytes
+
+    def batches(
+        self, segment_range: SegmentRange, first: int, last: int, *, timestamp_ms: int | None = None
+    ) -> Iterator[RecordBatch]:
+        """Yield readable batches with offsets in [first, last]; with `timestamp_ms`, from that time on."""
+        segment, done = segment_range.segment, first - 1
+        try:
+            if timestamp_ms is None:
+                position = self._indexes.position_for(segment, first)
+            else:
+                position = self._indexes.position_for_time(segment, timestamp_ms, first)
+            epochs_agree = True
+            for batch in BatchStream(segment, position=position, chunk_bytes=self._chunk_bytes):
+                if isinstance(batch, Damage):
+                    self._report_damage(segment_range, batch, first, last)
+                    done = first - 1 if batch.next_offset is None else batch.next_offset - 1
+                elif batch.head.base_offset > last:
+                    return
+                elif batch.head.last_offset >= first:
+                    epochs_agree = epochs_agree and self._check_epoch(segment_range, batch)
+                    yield batch
+                    done = batch.head.last_offset
+        except (CorruptInputError, SafetyRefusal, AuthenticationError, ObjectArchived) as e:
+            # Of the objects, not of the log's batches: a manifest or a chunk, or a name in the metadata.
+            self._report_lost(e, max(done + 1, first), last)
+        except RemoteResourceNotFound as e:
+            self._report_lost(_missing(segment_range, first, last, e), first, last)
+        except NotFoundError as e:
+            self._report_lost(e, first, last)
+
+    def decoded(self, segment_range: SegmentRange, batch: RecordBatch) -> Iterator[Record]:
+        """Yield the batch's records up to one that can't be decoded."""
+        try:
+            yield from batch.records()
+        except CorruptInputError as e:
+            error = e.within(segment_range.segment.name, base=batch.head.position)
+            error.at = batch.head.position if error.at is None else error.at
+            self._report_lost(error, batch.head.base_offset, batch.head.last_offset)
+        except LimitExceeded as e:
+            large = CorruptInputError(
+                "record batch",
+                expected=at_most(limits().batch_bytes, "bytes of records"),
+                found=e.message,
+                at=batch.head.position,
+                source=segment_range.segment.name,
+            )
+            self._report_lost(large, batch.head.base_offset, batch.head.last_offset)
+
+    def _check_epoch(self, segment_range: SegmentRange, batch: RecordBatch) -> bool:
+        """Return whether the batch has the lineage's epoch for its offset; report a different epoch."""
+        head = batch.head
+        expected = self._lineage.epoch_for_offset(head.base_offset)
+        if expected is None or not head.has_leader_epoch or head.partition_leader_epoch == expected:
+            return True
+        self._report(
+            CorruptInputError(
+                "leader epoch of a batch",
+                expected=f"{expected} at offset {head.base_offset}",
+                found=str(head.partition_leader_epoch),
+                at=head.position + LEADER_EPOCH_AT,
+                source=segment_range.segment.name,
+            )
+        )
+        return False
+
+    def _report_damage(self, segment_range: SegmentRange, damage: Damage, first: int, last: int) -> None:
+        lost_last = segment_range.to_offset if damage.next_offset is None else damage.next_offset - 1
+        if damage.first_offset <= last and lost_last >= first:
+            self._report_lost(damage.error, max(damage.first_offset, first), min(lost_last, last))
+
+
+def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
+    """Return `error`; if it reports what can't be read, with the unreadable offsets in its hint."""
+    if isinstance(error, UnsupportedFormatError | AuthenticationError | ObjectArchived):
+        way_out = "" if error.hint is None else f"{error.hint}; "
+        error.hint = f"{way_out}offsets {first} to {last} were not read, and reading continued after them"
+        return error
+    if not isinstance(error, CorruptInputError):
+        return error
+    return type(error)(
+        error.what,
+        expected=error.expected,
+        found=error.found,
+        at=error.at,
+        source=error.source,
+        hint=f"offsets {first} to {last} may be lost there; reading continued after them",
+    )
+
+
+def _missing(
+    segment_range: SegmentRange, first: int, last: int, cause: RemoteResourceNotFound
+) -> RemoteResourceNotFound:
+    name = segment_range.segment.name
+    return RemoteResourceNotFound(
+        f"{name} does not exist: offsets {first} to {last} can't be read ({cause.message})",
+        hint="check --remote: the metadata states that the segment was copied; reading continued after it",
+    )

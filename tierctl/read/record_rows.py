@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import TierctlError, UnsupportedFormatError, UsageError
 from tierctl.model import TopicIdPartition
-from tierctl.wire.limits import at_most, limits
+from tierctl.wire.primitives import at_most, limits
 
 if TYPE_CHECKING:
     # The command line needs `Binary` at start-up, when pyarrow must not be imported.

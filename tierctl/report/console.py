@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tierctl.errors import CorruptInputError, TierctlError
+from tierctl.model.location import masked
 from tierctl.model.progress import FIRST_S, Advance, Unit, no_op
-from tierctl.model.uris import masked
 from tierctl.report.log_file import LogFile
 from tierctl.report.terminal import printable
 

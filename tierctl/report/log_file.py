@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from tierctl.files import why_foreign
 from tierctl.report.terminal import printable
-from tierctl.trust import why_foreign
 
 _MODE = 0o640
 

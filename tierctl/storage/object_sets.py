@@ -1,23 +1,25 @@
-"""Find the sets of objects in a tier, one per segment id, and derive the metadata of each.
-
-`derived_set`, `with_lineage` and `producer_snapshot` each read the objects of one segment; `read_each` calls
-one of them for many segments on threads of this process.
+"""Find the sets of objects in a tier, one per segment id, and derive the metadata and the end offset of
+each.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
+    LimitExceeded,
     RemoteStorageError,
     RemoteTierMissing,
+    TierctlError,
     TransferStopped,
     UnsupportedFormatError,
+    UsageError,
 )
 from tierctl.in_order import in_order
 from tierctl.model import (
@@ -32,11 +34,55 @@ from tierctl.model import (
 )
 from tierctl.model.progress import Advance, no_op
 from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects, require_store
-from tierctl.storage.layouts.base import not_understood
-from tierctl.storage.layouts.key_parser import SegmentStem, segment_stem, split_key
-from tierctl.storage.partition_listing import folders_of
-from tierctl.storage.retry import object_tier
+from tierctl.storage.layouts.base import LogFacts, not_understood, read_log_facts
+from tierctl.storage.layouts.kafka import (
+    SegmentStem,
+    owner_of_folder,
+    segment_object_name,
+    segment_stem,
+    split_key,
+)
+from tierctl.storage.tier import object_tier
+from tierctl.wire.batches.head_columns import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+
+_Key = tuple[Uuid, int]
+
+
+def stored_segment_ids(
+    remote: RemoteStorageManager, partitions: Collection[_Key]
+) -> dict[_Key, frozenset[Uuid]]:
+    """Return the ids of the segments that have an object in the folders of `partitions`, by partition.
+
+    A partition without a folder has no ids. Raise RemoteStorageError if the store fails.
+    """
+    wanted = frozenset(partitions)
+    found: dict[_Key, set[Uuid]] = {key: set() for key in wanted}
+    for folder in folders_of(remote, wanted):
+        for listed in remote.list_objects(folder):
+            name = segment_object_name(listed.key)
+            if name is not None and (name.topic_id, name.partition) in found:
+                found[name.topic_id, name.partition].add(name.segment_id)
+    return {key: frozenset(ids) for key, ids in found.items()}
+
+
+def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: str = "") -> Iterator[str]:
+    """Yield the folders below `parent` that contain objects of the `wanted` partitions."""
+    topic_ids = {topic_id for topic_id, _ in wanted}
+    for folder in remote.list_folder(parent).folders:
+        owner = owner_of_folder(folder)
+        if owner is None or owner[0] not in topic_ids:
+            continue
+        if owner[1] is None:
+            yield from folders_of(remote, wanted, folder)
+        elif (owner[0], owner[1]) in wanted:
+            yield folder
+
+
+# Find the sets of objects in a tier, one per segment id, and derive the metadata of each.
+#
+# `derived_set`, `with_lineage` and `producer_snapshot` each read the objects of one segment; `read_each`
+# calls one of them for many segments on threads of this process.
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -206,3 +252,98 @@ def by_partition(sets: Iterable[ObjectSet]) -> dict[TopicIdPartition, list[Objec
     for each in sets:
         found.setdefault(each.listed.partition, []).append(each)
     return found
+
+
+_ENTRY = struct.Struct(">ii")
+_TAIL_BYTES_MAX = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndClaim:
+    """A set with a manifest whose end offset other sets do not confirm.
+
+    It `overlaps` if another set begins within it, and `is_contested` if it overlaps, or if a hole follows.
+    """
+
+    known: ObjectSet
+    overlaps: bool
+    is_contested: bool
+
+
+def end_claims(sets: Sequence[ObjectSet]) -> Iterator[EndClaim]:
+    """Yield the sets of one partition whose end is not right before the start of the next set."""
+    starts = sorted({each.listed.start_offset for each in sets})
+    for each in sets:
+        segment = each.segment
+        if segment is None or not each.listed.parts & ObjectPart.MANIFEST:
+            continue
+        later = [start for start in starts if start > segment.start_offset]
+        twins = sum(other.listed.start_offset == segment.start_offset for other in sets) > 1
+        if later and later[0] == segment.end_offset + 1 and not twins:
+            continue
+        overlaps = twins or bool(later and later[0] <= segment.end_offset)
+        yield EndClaim(known=each, overlaps=overlaps, is_contested=bool(later) or overlaps)
+
+
+def checked_end(remote: RemoteStorageManager, claim: EndClaim) -> ObjectSet:
+    """Return the set; not understood if its last batch contradicts its manifest.
+
+    The log of a set that overlaps is read whole: one of these sets is given up for the others. The last batch
+    of a compacted log, which has gaps, may end below the manifest's end offset; this only counts where
+    another set has these offsets. A set whose log is damaged is not understood, and a contested set whose log
+    can't be read.
+    """
+    segment = claim.known.segment
+    assert segment is not None
+    try:
+        last = _facts(remote, segment).end_offset if claim.overlaps else _last_offset(remote, segment)
+        is_other = last > segment.end_offset or (
+            last < segment.end_offset and (claim.overlaps or not _facts(remote, segment).has_gaps)
+        )
+    except (RemoteTierMissing, TransferStopped):
+        raise
+    except (UsageError, AuthenticationError, RemoteStorageError, CorruptInputError, LimitExceeded) as e:
+        is_damaged = isinstance(e, CorruptInputError) and not isinstance(e, UnsupportedFormatError)
+        return _unclear(claim.known, _with_hint(e)) if claim.is_contested or is_damaged else claim.known
+    if is_other:
+        return _unclear(
+            claim.known,
+            f"its manifest says that it ends at offset {segment.end_offset}, its last batch ends at {last}",
+        )
+    return claim.known
+
+
+def _unclear(known: ObjectSet, reason: str) -> ObjectSet:
+    return replace(known, segment=None, lineage=None, why_not_understood=reason)
+
+
+def _with_hint(error: TierctlError) -> str:
+    reason = f"its end offset can't be compared with its log: {error.message}"
+    return reason if error.hint is None else f"{reason}; {error.hint}"
+
+
+def _last_offset(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> int:
+    """Return the offset of the last record of the log, found from the last entry of its offset index."""
+    with remote.fetch_index(segment, IndexType.OFFSET) as stream:
+        index = stream.read()
+    position = 0
+    if len(index) >= _ENTRY.size:
+        position = max(0, _ENTRY.unpack_from(index, len(index) // _ENTRY.size * _ENTRY.size - _ENTRY.size)[1])
+    with remote.fetch_log_segment(segment, position) as stream:
+        tail = stream.read(_TAIL_BYTES_MAX)
+    heads = scan_heads(tail)
+    if heads.bad or heads.torn is not None or not len(heads):
+        raise CorruptInputError(
+            "log", expected="whole batches at its end", found="other bytes", at=position, source=None
+        )
+    return int(heads.next_offsets[-1]) - 1
+
+
+def _facts(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> LogFacts:
+    """Read the whole log; its batches are checked."""
+
+    def open_range(start: int, end: int) -> BinaryIO:
+        return remote.fetch_log_segment(segment, start, end - 1)
+
+    size_bytes, key = segment.segment_size_in_bytes, f"segment {segment.segment_id}"
+    return read_log_facts(open_range, key, size_bytes, segment.start_offset)

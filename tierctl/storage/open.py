@@ -15,21 +15,23 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
+from tierctl.model.location import require_no_credentials
 from tierctl.model.progress import WAITS
-from tierctl.model.uris import require_no_credentials
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
-from tierctl.storage.observed import FetchObserver
-from tierctl.storage.retry import RetryingStorage, RetrySettings, object_tier
-from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
-from tierctl.storage.stores.registry import open_store_at, parse_store_uri
-from tierctl.storage.stores.schemes import FILE
-from tierctl.storage.throttle import Throttle, ThrottleSettings
-from tierctl.storage.tier import ObjectTier
-from tierctl.wire.aiven.manifest import iceberg
+from tierctl.storage.stores.base import (
+    FILE,
+    Endpoint,
+    ObjectStore,
+    StoreAddress,
+    open_store_at,
+    parse_store_uri,
+)
+from tierctl.storage.throttle import FetchObserver, Throttle, ThrottleSettings
+from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings, object_tier
+from tierctl.wire.aiven import iceberg
 
 OBJECTS_MAX = 1000
 """Number of keys examined: as many as one request to S3 lists."""

@@ -1,18 +1,28 @@
-"""RemoteStorageManager as a layout of segments on a store of objects."""
+"""RemoteStorageManager as a layout of segments on a store of objects; failed calls are repeated by Kafka's
+settings.
+"""
 
 import io
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import BinaryIO
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Protocol, Self, TypeVar
 
 from tierctl.errors import (
     CorruptInputError,
     LimitExceeded,
+    RemoteObjectDiffers,
     RemoteResourceNotFound,
+    RemoteStorageError,
     RemoteTierMissing,
+    StoreRefused,
+    StoreWriteUnknown,
     TierctlError,
+    TransferStopped,
     TruncatedInputError,
+    UsageError,
 )
 from tierctl.model import (
     IndexType,
@@ -24,11 +34,13 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.model.progress import WAITS
+from tierctl.model.settings import broker
+from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.base import SegmentLayout, incomplete, not_understood
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
-from tierctl.storage.observed import FetchObserver, ObservedStream
 from tierctl.storage.stores.base import ObjectStore, by_folder
+from tierctl.storage.throttle import FetchObserver, ObservedStream
 
 _OWN_PREFIX = ".tierctl-"
 """Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
@@ -249,3 +261,316 @@ def _objects(
         if size_or_error is not None:
             objects.append(RemoteObject(key, size_or_error))
     return objects
+
+
+T = TypeVar("T")
+
+ATTEMPTS_DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """How often and when to repeat a call (RemoteLogManagerConfig's defaults; ExponentialBackoff's formula).
+
+    The wait after the nth failure is backoff_ms·2ⁿ⁻¹, at most `backoff_max_ms`, times a random factor
+    from 1 − jitter to 1 + jitter. Kafka repeats for ever; tierctl makes at most `attempts` calls.
+    """
+
+    backoff_ms: int = broker.TASK_RETRY_BACKOFF_MS.value({})
+    backoff_max_ms: int = broker.TASK_RETRY_BACKOFF_MAX_MS.value({})
+    jitter: float = broker.TASK_RETRY_JITTER.value({})
+    attempts: int = ATTEMPTS_DEFAULT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.jitter <= 0.5:
+            raise UsageError(f"{broker.TASK_RETRY_JITTER.name}={self.jitter} is not between 0 and 0.5")
+        if self.backoff_ms < 0 or self.backoff_max_ms < 0 or self.attempts < 1:
+            names = f"{broker.TASK_RETRY_BACKOFF_MS.name} and {broker.TASK_RETRY_BACKOFF_MAX_MS.name}"
+            raise UsageError(f"{names} can't be negative, nor attempts below 1")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS_DEFAULT) -> Self:
+        """Return the retry settings in a broker's `settings`; raise UsageError for an invalid value."""
+        return cls(
+            backoff_ms=broker.TASK_RETRY_BACKOFF_MS.value(settings),
+            backoff_max_ms=broker.TASK_RETRY_BACKOFF_MAX_MS.value(settings),
+            jitter=broker.TASK_RETRY_JITTER.value(settings),
+            attempts=attempts,
+        )
+
+    def wait_ms(self, failures: int, chance: float) -> float:
+        """Return the wait after failure number `failures`, from 1; `chance` is random, from 0 to 1."""
+        term = min(self.backoff_ms * 2.0 ** min(failures - 1, 62), self.backoff_max_ms)
+        return min(term * (1 - self.jitter + 2 * self.jitter * chance), self.backoff_max_ms)
+
+
+def is_retryable(error: RemoteStorageError) -> bool:
+    """Return whether the same call may succeed later: a missing or different object stays so.
+
+    So does the refusal of a store. A transfer that the run's end stopped is not repeated, either.
+    """
+    return not isinstance(
+        error,
+        (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing, StoreRefused, TransferStopped),
+    )
+
+
+def _is_to_repeat(result: object) -> bool:
+    return isinstance(result, RemoteStorageError) and is_retryable(result)
+
+
+class RetryingStorage:
+    """RemoteStorageManager that repeats the failed calls of another one, `inner`.
+
+    Every operation of the contract is idempotent, so repeating is safe. A copy with unknown outcome is
+    repeated only if the store can then list the segment's objects; otherwise StoreWriteUnknown is raised. A
+    broken stream is opened again at its position. A listing is repeated only before its first object.
+    """
+
+    def __init__(
+        self,
+        inner: RemoteStorageManager,
+        settings: RetrySettings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._inner = inner
+        self._settings = settings
+        self._sleep = sleep
+        self._chance = chance
+
+    @property
+    def inner(self) -> RemoteStorageManager:
+        """The tier whose calls are repeated."""
+        return self._inner
+
+    @property
+    def settings(self) -> RetrySettings:
+        """How often and when calls are repeated."""
+        return self._settings
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        """Implement `RemoteStorageManager.copy_log_segment_data`."""
+
+        unknown: list[StoreWriteUnknown] = []
+
+        def require_store(error: RemoteStorageError) -> None:
+            if isinstance(error, StoreWriteUnknown):
+                unknown.append(error)
+                self._require_store(metadata, error)
+
+        try:
+            return self._retried(
+                lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
+            )
+        except TierctlError as e:
+            # Any error counts: a store that refuses access after the first attempt raises no
+            # RemoteStorageError.
+            if not unknown or isinstance(e, StoreWriteUnknown):
+                raise
+            # An earlier attempt may still create the object, so a clean-up must not forget its key.
+            raise StoreWriteUnknown(f"{e.message}; earlier: {unknown[0].message}", hint=e.hint) from e
+
+    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+        """Implement `RemoteStorageManager.verify_log_segment_data`."""
+        self._retried(lambda: self._inner.verify_log_segment_data(metadata, data))
+
+    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Implement `RemoteStorageManager.check_indexes`."""
+        self._retried(lambda: self._inner.check_indexes(metadata, indexes))
+
+    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Implement `RemoteStorageManager.store_indexes`."""
+        self._retried(lambda: self._inner.store_indexes(metadata, indexes))
+
+    def renamed(
+        self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition
+    ) -> RemoteLogSegmentMetadata:
+        """Implement `RemoteStorageManager.renamed`."""
+        return self._inner.renamed(metadata, partition)
+
+    def copy_objects(self, metadata: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> None:
+        """Implement `RemoteStorageManager.copy_objects`."""
+        self._retried(lambda: self._inner.copy_objects(metadata, partition))
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """Implement `RemoteStorageManager.fetch_log_segment`."""
+
+        def open_at(position: int) -> BinaryIO:
+            start = start_position + position
+            if end_position is not None and start > end_position:
+                return io.BytesIO()
+            return self._inner.fetch_log_segment(metadata, start, end_position)
+
+        if end_position is not None and end_position < start_position:
+            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
+        return self._stream(open_at)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """Implement `RemoteStorageManager.fetch_index`."""
+
+        def open_at(position: int) -> BinaryIO:
+            stream = self._inner.fetch_index(metadata, index_type)
+            stream.read(position)
+            return stream
+
+        return self._stream(open_at)
+
+    @property
+    def delete_batch(self) -> int:
+        """Implement `RemoteStorageManager.delete_batch`."""
+        return self._inner.delete_batch
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        """Implement `RemoteStorageManager.delete_log_segments`; only segments with an error are repeated."""
+        with WAITS.waiting(f"deleting {len(segments)} segments"):
+            return self._retried_each(self._inner.delete_log_segments, segments)
+
+    def objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        """Implement `RemoteStorageManager.objects_of_each`; only segments with an error are repeated."""
+        with WAITS.waiting(f"listing the objects of {len(segments)} segments"):
+            return self._retried_each(self._inner.objects_of_each, segments)
+
+    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
+        """Implement `RemoteStorageManager.objects_of`."""
+        with WAITS.waiting(f"listing the objects of segment {metadata.segment_id}"):
+            return self._retried(lambda: self._inner.objects_of(metadata))
+
+    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """Implement `RemoteStorageManager.name_of`."""
+        return self._inner.name_of(metadata)
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        """Implement `RemoteStorageManager.list_folder`."""
+        with WAITS.waiting(f"listing the folder {folder or '/'} of the tier"):
+            return self._retried(lambda: self._inner.list_folder(folder))
+
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
+        """Implement `RemoteStorageManager.list_objects`."""
+
+        def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
+            objects = self._inner.list_objects(folder)
+            return next(objects, None), objects
+
+        with WAITS.waiting("listing the objects of the tier"):
+            first, others = self._retried(begin)
+        if first is not None:
+            yield first
+            yield from others
+
+    def derived(self, listed: ListedSet) -> ObjectSet:
+        """Implement `RemoteStorageManager.derived`."""
+        return self._retried(lambda: self._inner.derived(listed))
+
+    def close(self) -> None:
+        """Implement `RemoteStorageManager.close`."""
+        self._inner.close()
+
+    def _require_store(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
+        """Raise `error` unless the store answers which objects of the segment it has."""
+        try:
+            self._inner.objects_of(metadata)
+        except RemoteStorageError:
+            raise error from None
+
+    def _stream(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
+        return io.BufferedReader(_ResumingStream(open_at, self._retried))
+
+    def _retried_each(
+        self,
+        call: Callable[[Sequence[RemoteLogSegmentMetadata]], list[T | TierctlError]],
+        segments: Sequence[RemoteLogSegmentMetadata],
+    ) -> list[T | TierctlError]:
+        """Return the results of `call`, which is repeated for the segments whose result is retryable."""
+        results: dict[int, T | TierctlError] = {}
+        left = list(range(len(segments)))
+
+        def call_for_left() -> None:
+            results.update(zip(left, call([segments[at] for at in left]), strict=True))
+            left[:] = [at for at in left if _is_to_repeat(results[at])]
+            for at in left[:1]:
+                raise results[at]  # type: ignore[misc]
+
+        try:
+            self._retried(call_for_left)
+        except RemoteStorageError:
+            if not left or len(results) < len(segments):
+                raise
+        return [results[at] for at in range(len(segments))]
+
+    def _retried(
+        self,
+        call: Callable[[], T],
+        *,
+        before_retry: Callable[[RemoteStorageError], None] | None = None,
+    ) -> T:
+        failures = 0
+        while True:
+            try:
+                return call()
+            except RemoteStorageError as e:
+                failures += 1
+                if failures >= self._settings.attempts or not is_retryable(e):
+                    raise
+                with WAITS.waiting(f"before attempt {failures + 1}, after {e.message}"):
+                    self._sleep(self._settings.wait_ms(failures, self._chance()) / 1000)
+                if before_retry is not None:
+                    before_retry(e)
+
+
+class _Retried(Protocol):
+    def __call__(self, call: Callable[[], T]) -> T: ...
+
+
+class _ResumingStream(io.RawIOBase):
+    """A stream that opens its source again, at the current position, if reading fails."""
+
+    def __init__(self, open_at: Callable[[int], BinaryIO], retried: _Retried) -> None:
+        self._open_at = open_at
+        self._retried = retried
+        self._position = 0
+        self._stream: BinaryIO | None = None
+        self._retried(self._opened)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+
+        def read() -> bytes:
+            try:
+                return self._opened().read(len(view))
+            except RemoteStorageError:
+                self._drop()
+                raise
+
+        found = self._retried(read)
+        view[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def _opened(self) -> BinaryIO:
+        if self._stream is None:
+            self._stream = self._open_at(self._position)
+        return self._stream
+
+    def _drop(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def object_tier(remote: RemoteStorageManager) -> ObjectTier | None:
+    """Return the tier of objects behind `remote`; None for another implementation."""
+    tier = remote.inner if isinstance(remote, RetryingStorage) else remote
+    return tier if isinstance(tier, ObjectTier) else None

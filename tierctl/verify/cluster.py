@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
-from tierctl.read.partitions import ReadablePartition
+from tierctl.read.partition_reader import ReadablePartition
 from tierctl.state.tier import TierState
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.partition import PartitionFacts, check_partition, facts_of_leader

@@ -21,14 +21,13 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.engine import Severity
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
-from tierctl.model.severity import Severity
-from tierctl.plan.history import missing_of
-from tierctl.plan.preconditions import newest_replicas
-from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
+from tierctl.plan.preconditions import missing_of, newest_replicas
+from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
+from tierctl.storage.layouts.kafka import is_temporary, segment_object_name
 from tierctl.verify.cluster import ClusterCheck, Unconfirmed
 from tierctl.verify.deleted_prefix import DeletedOf, DeletedPrefixes
 from tierctl.verify.events import WasDeleted, check_events, check_partition_delete

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import Finding, FindingKind
 

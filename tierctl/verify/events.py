@@ -11,7 +11,7 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.tier import Anomaly, PartitionState, TierState
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 

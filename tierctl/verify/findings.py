@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.row_enum import RowEnum
 
 

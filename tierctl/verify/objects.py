@@ -16,13 +16,13 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import KIP405, TXN_INDEX_EMPTY, SegmentColumns
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import MissingEvents, PartitionState, TierState
 from tierctl.storage.base import RemoteObject
-from tierctl.storage.layouts.key_parser import (
+from tierctl.storage.layouts.kafka import (
     owner_of_folder,
     segment_object_name,
     segment_stem,

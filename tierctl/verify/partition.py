@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tierctl.model import LocalLog, TopicIdPartition
-from tierctl.model.cluster import ClusterLog
-from tierctl.model.severity import Severity
-from tierctl.plan.retention.partition_view import local_only_bytes
-from tierctl.read.index_lookup import IndexFetcher, Report
-from tierctl.read.partitions import ReadablePartition
-from tierctl.read.replicas import (
+from tierctl.model.engine import Severity
+from tierctl.model.local import ClusterLog
+from tierctl.plan.retention.breaches import local_only_bytes
+from tierctl.read.partition_reader import ReadablePartition
+from tierctl.read.readable_log import (
     Replica,
     choose_replica,
     lineage_from_segments,
     tier_lineage,
 )
+from tierctl.read.segment import IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import TopicConfig
+from tierctl.model.engine import Severity
 from tierctl.model.settings import topic
-from tierctl.model.severity import Severity
 from tierctl.plan.preconditions import why_never_tiered
-from tierctl.plan.retention.breaches import expire
-from tierctl.plan.retention.partition_view import PartitionView
-from tierctl.read.partitions import ReadablePartition
+from tierctl.plan.retention.breaches import PartitionView, expire
+from tierctl.read.partition_reader import ReadablePartition
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.segments import LogFacts

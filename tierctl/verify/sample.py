@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.segments.arrays import view
 from tierctl.state.tier import TierState
 from tierctl.verify.findings import Finding, FindingKind

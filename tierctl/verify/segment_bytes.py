@@ -12,15 +12,14 @@ import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import FindingKind
 from tierctl.wire.batches.batch_heads import MAGIC, TRANSACTIONAL, BadRange, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 Int64s = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import Lineage, segments_in_lineage

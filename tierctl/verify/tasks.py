@@ -23,12 +23,12 @@ from tierctl.model import (
     TopicConfig,
     Uuid,
 )
-from tierctl.model.severity import Severity
-from tierctl.read.index_lookup import Report, UncachedIndexes
-from tierctl.read.partitions import ReadablePartition
+from tierctl.model.engine import Severity
+from tierctl.read.partition_reader import ReadablePartition
+from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager, require_store
-from tierctl.storage.spool import SegmentFiles, spooled
+from tierctl.storage.index_cache import SegmentFiles, spooled
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.partition import PartitionFacts, check_partition
 from tierctl.verify.retention import Retention

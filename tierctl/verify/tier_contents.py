@@ -9,12 +9,12 @@ from itertools import islice
 
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.plan.history import missing_of
-from tierctl.plan.tier_identity import TierContents
+from tierctl.plan.preconditions import missing_of
+from tierctl.plan.safety import TierContents
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.identity import read_identity, tier_layout, tier_name
-from tierctl.storage.layouts.key_parser import segment_object_name
+from tierctl.storage.layouts.kafka import segment_object_name
 
 WITNESSES_MAX = 8
 """The number of finished segments to look for."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.state.tier import PartitionState
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 

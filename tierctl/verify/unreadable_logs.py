@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tierctl.errors import TierctlError
-from tierctl.locallog.files import parse_partition_folder
-from tierctl.model.severity import Severity
+from tierctl.locallog.folders import parse_partition_folder
+from tierctl.model.engine import Severity
 from tierctl.verify.findings import Finding, FindingKind
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tierctl.errors import MetadataError
 from tierctl.kafka.record_consumer import HeldPositions, NotServedError, ServedRecord
 from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicPartition, Uuid
-from tierctl.model.cluster import PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.local import PartitionFacts, PartitionOffsets, TopicFacts
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 
 from tests.cli.shell import tierctl

@@ -7,7 +7,7 @@ import pytest
 from tierctl.commands.recovery import backup_config
 from tierctl.errors import CorruptInputError
 from tierctl.model import Uuid
-from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
 ORDERS = SavedTopic(topic="orders", topic_id=Uuid.from_bytes(bytes(range(16))), partitions=3, settings={})

@@ -11,18 +11,18 @@ from tierctl import commands
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
-from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.open import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import (
+    decode_producer_snapshot,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,
 )
-from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 from tierctl.wire.files.topics_file import write_topics_file
-from tierctl.wire.kraft.records import config_record, next_producer_id, topic_of
+from tierctl.wire.kraft import config_record, next_producer_id, topic_of
 
 from tests.metadata.topics import manager_at
 from tests.support.formatted import DIRECTORY_ID, VERSIONS, bootstrap_name, formatted_dir, formatted_node

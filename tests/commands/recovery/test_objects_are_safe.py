@@ -9,9 +9,9 @@ from tierctl.commands.recovery.fresh_node.restore import require_objects_are_saf
 from tierctl.errors import AuthenticationError, RemoteStorageError, SafetyRefusal
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
+from tierctl.storage.tier import object_tier
 
 from tests.support.servers import S3Server, found, s3_running
 

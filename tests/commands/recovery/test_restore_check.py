@@ -15,7 +15,7 @@ from tierctl.commands.resources import Resources
 from tierctl.kafka.record_consumer import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, IsolationLevel, Uuid
-from tierctl.model.cluster import PartitionOffsets
+from tierctl.model.local import PartitionOffsets
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.cli.shell import Ran, tierctl

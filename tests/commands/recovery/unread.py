@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tierctl.wire.crc import crc32c
+from tierctl.wire.primitives import crc32c
 
 from tests.cli.shell import Ran, tierctl
 from tests.support.amounts import TRIES_ALL

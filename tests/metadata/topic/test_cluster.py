@@ -13,7 +13,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.locallog import read_log_dirs
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, open_topic
 from tierctl.model import (
     EpochEntry,

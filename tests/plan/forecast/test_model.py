@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from tierctl.model import TopicConfig
 from tierctl.model.configs import SettingValue
-from tierctl.model.settings.stated import SettingSource
-from tierctl.plan.forecast.facts import (
+from tierctl.model.settings.table import SettingSource
+from tierctl.plan.forecast import (
     DAY_MS,
+    MICRO,
     Expiries,
     Holding,
     LocalFacts,
@@ -15,9 +16,14 @@ from tierctl.plan.forecast.facts import (
     Outlook,
     PartitionColumns,
     PartitionFacts,
+    grown,
+    growth_since_ms,
+    held,
+    local_later,
+    requests,
+    sum_of,
 )
-from tierctl.plan.forecast.model import MICRO, grown, growth_since_ms, held, local_later, requests, sum_of
-from tierctl.plan.retention.local import LocalRetention
+from tierctl.plan.retention.breaches import LocalRetention
 
 from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
 

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LogEnd, ObjectSet
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.rebuild.choice import Choice, choose
-from tierctl.plan.rebuild.ends import LocalOffsets
-from tierctl.plan.rebuild.lineage import agrees, chain_by_epochs, lineage_of_sets, merge_lineage
+from tierctl.plan.rebuild.choice import (
+    Choice,
+    LocalOffsets,
+    agrees,
+    chain_by_epochs,
+    choose,
+    lineage_of_sets,
+    merge_lineage,
+)
 from tierctl.state.lineage import Lineage
 
 from tests.plan.rebuild.sets import Pairs, object_set

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
-from tierctl.plan.rebuild.log_start import AskedLogStart
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.rebuild.plan import plan_rebuild
 from tierctl.plan.steps import Action
 from tierctl.state.tier import TierState

@@ -6,11 +6,17 @@ from typing import Any
 import pytest
 from tierctl.model import EpochEntry, ObjectSet, Uuid
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
-from tierctl.plan.restore.plan import PartitionSource, RestorePlan, RestorePlanner, TopicSource
-from tierctl.plan.restore.topics import NewBroker, NewTopic
+from tierctl.plan.restore import (
+    NewBroker,
+    NewTopic,
+    PartitionSource,
+    RestorePlan,
+    RestorePlanner,
+    TopicSource,
+)
 from tierctl.wire.batches.record_batch import ControlType, batches, control_record
-from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from tierctl.wire.kraft.records import config_record, next_producer_id, producer_ids_record
+from tierctl.wire.files.checkpoints import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.kraft import config_record, next_producer_id, producer_ids_record
 
 from tests.plan.rebuild.sets import PARTITION, object_set
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import SafetyRefusal
-from tierctl.plan.clock import check_not_ahead
+from tierctl.plan.steps import check_not_ahead
 
 from tests.cli.shell import tierctl
 from tests.plan.tier import DAY_MS, NOW_MS, local_log, segment

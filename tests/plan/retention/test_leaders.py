@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 from tierctl.model import EpochEntry, TopicConfig
-from tierctl.model.cluster import BrokerFacts, ClusterLog
+from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.leaders import (
+from tierctl.plan.retention.sweep import (
     ClusterViews,
     Leaders,
     joined_lineage,
     knows_log_start,
+    plan_retention,
     view_of_leader,
 )
-from tierctl.plan.retention.sweep import plan_retention
 from tierctl.state.log_start import extended_below
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, local_log, segment, tier

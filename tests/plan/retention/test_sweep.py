@@ -15,7 +15,7 @@ from tierctl.model import (
 )
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import iso_utc
-from tierctl.plan.retention.partition_view import view_of_log
+from tierctl.plan.retention.breaches import view_of_log
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event

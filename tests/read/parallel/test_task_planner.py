@@ -17,11 +17,10 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tierctl.read.index_lookup import UncachedIndexes
-from tierctl.read.parallel.task import ReadTask, read_task
-from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
+from tierctl.read.segment import UncachedIndexes
+from tierctl.read.tasks import ReadTask, plan_read_tasks, read_task
 from tierctl.state.fold import fold_event
 from tierctl.wire.batches.record_columns import SCHEMA
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.report.formatters.text_lines import TextLines
-from tierctl.spark.executors.serialization import dumps, loads
+from tierctl.spark.executors.task import dumps, loads
 
 # A line of a plugin may contain a newline, and so may a separator of --style kip.
 LINES = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(["", "\n", "a\nb", "é", "\U0001f600"])))

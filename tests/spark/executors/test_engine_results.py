@@ -20,7 +20,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.spark.executors import serialization
+from tierctl.spark.executors import task
 from tierctl.spark.executors.engine import (
     SideEffectContextSpec,
     SideEffectTask,
@@ -133,7 +133,7 @@ def test_errors_come_back_as_what_they_were(kind: type[TierctlError]) -> None:
     if kind is CustomMetadataTooLarge:
         facts |= {"size_bytes": 200, "limit_bytes": 128}
     error = kind("what happened", **facts)
-    found = serialization.with_host(serialization.decoded_error(serialization.dumps(error)), "h1")
+    found = task.with_host(task.decoded_error(task.dumps(error)), "h1")
     assert (type(found), found.message, found.exit_code) == (kind, error.message, error.exit_code)
     assert found.hint == "free space; on executor h1"
     assert {**vars(found), "hint": ""} == {**vars(error), "hint": ""}
@@ -162,7 +162,7 @@ def test_a_task_has_consecutive_pieces() -> None:
     assert [list(each) for each in slices(range(5), 9)] == [[0], [1], [2], [3], [4]]
 
 
-@pytest.mark.parametrize("sent", [b"nonsense", serialization.dumps([1]), pickle.dumps(Path("x")), b""])
+@pytest.mark.parametrize("sent", [b"nonsense", task.dumps([1]), pickle.dumps(Path("x")), b""])
 def test_what_is_no_result_is_not_known(spec: SideEffectContextSpec, sent: bytes) -> None:
     """No invalid result of an executor may count as a finished side effect."""
     runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec))

@@ -67,7 +67,7 @@ def tierctl(driver: Driver) -> Callable[..., Ran]:
 
 def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: int) -> Any:
     """Run a command whose lease is lost at the nth occurrence of the label."""
-    with mock.patch("tierctl.storage.lease.object.ObjectLease.is_lost", return_value=False) as is_lost:
+    with mock.patch("tierctl.storage.lease.ObjectLease.is_lost", return_value=False) as is_lost:
         left = iter(range(1, times))
 
         def met(name: str, moment: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import numpy as np
-from tierctl.spark.executors.memory import keep_freed_memory
+from tierctl.spark.executors.task import keep_freed_memory
 
 if sys.argv[1] == "keeps" and not keep_freed_memory():
     sys.exit("no mallopt")

@@ -9,7 +9,7 @@ from tierctl.apply.stop import Stop
 from tierctl.errors import AuthenticationError, StoreRefused, TierctlError
 from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
 from tierctl.storage.open import TierSpec
-from tierctl.storage.retry import RetrySettings
+from tierctl.storage.tier import RetrySettings
 
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 

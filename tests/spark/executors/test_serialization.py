@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tierctl.errors import EngineError, UsageError
 from tierctl.files import replace_durably
-from tierctl.spark.executors import serialization
+from tierctl.spark.executors import task
 from tierctl.state.tier import TierState
 
 from tests.metadata.events import started
@@ -42,10 +42,10 @@ class Hostile:
 )
 def test_only_facts_come_back(sent: object) -> None:
     with pytest.raises(pickle.UnpicklingError, match="can't be transferred"):
-        serialization.loads(serialization.dumps(sent))
+        task.loads(task.dumps(sent))
 
 
-@pytest.mark.parametrize("name", serialization._PACKAGES)
+@pytest.mark.parametrize("name", task._PACKAGES)
 def test_a_package_of_facts_is_there(name: str) -> None:
     """If a package were renamed, results of its classes could not be returned from executors."""
     assert importlib.util.find_spec(f"tierctl.{name}") is not None
@@ -53,28 +53,28 @@ def test_a_package_of_facts_is_there(name: str) -> None:
 
 def test_facts_come_back() -> None:
     facts = [TierState(), started(0), UsageError("no", hint="yes"), {"a": (1, b"2", None)}, array("q", [1])]
-    assert picture(serialization.loads(serialization.dumps(facts[0]))) == picture(TierState())
-    assert serialization.loads(serialization.dumps(facts[1])) == facts[1]
-    assert repr(serialization.loads(serialization.dumps(facts[2:]))) == repr(facts[2:])
+    assert picture(task.loads(task.dumps(facts[0]))) == picture(TierState())
+    assert task.loads(task.dumps(facts[1])) == facts[1]
+    assert repr(task.loads(task.dumps(facts[2:]))) == repr(facts[2:])
 
 
 @pytest.mark.parametrize("size_bytes", [0, (1 << 16) - 100, 1 << 16, 3 << 20])
 def test_large_values_are_sent_compressed(size_bytes: int) -> None:
     value = array("b", bytes(size_bytes))
-    data = serialization.dumps(value)
-    assert serialization.loads(data) == value
+    data = task.dumps(value)
+    assert task.loads(data) == value
     assert len(data) <= (1 << 16) + 200
 
 
 @pytest.mark.parametrize("end", [3, 8, 12, 40, -1])
 def test_a_damaged_compressed_value_is_an_error(end: int) -> None:
-    data = serialization.dumps(array("q", range(100_000)))
+    data = task.dumps(array("q", range(100_000)))
     with pytest.raises(EngineError, match="cannot be decoded"):
-        serialization.decoded_result(data[:end])
+        task.decoded_result(data[:end])
 
 
 def test_a_hostile_value_is_not_decoded_from_a_compressed_one() -> None:
-    data = serialization.dumps([Hostile(os.system, "true"), bytes(1 << 17)])
+    data = task.dumps([Hostile(os.system, "true"), bytes(1 << 17)])
     assert data.startswith(b"ZSTD")
     with pytest.raises(pickle.UnpicklingError):
-        serialization.loads(data)
+        task.loads(data)

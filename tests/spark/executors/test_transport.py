@@ -13,9 +13,17 @@ import tierctl
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, EngineError, StoreWriteFailed, UsageError
-from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, probed, require_usable
 from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
-from tierctl.spark.executors.transport import Executors, balanced, grouped, input_results
+from tierctl.spark.executors.transport import (
+    PROBES_DDL,
+    Executors,
+    ProbeExecutor,
+    balanced,
+    grouped,
+    input_results,
+    probed,
+    require_usable,
+)
 
 from tests.support.amounts import examples
 

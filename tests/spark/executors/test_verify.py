@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.spark.executors import verify as spark_verify
-from tierctl.storage.layouts.key_parser import owner_of_folder
+from tierctl.storage.layouts.kafka import owner_of_folder
 
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
 from tests.verify.cases import CASES

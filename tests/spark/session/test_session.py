@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
-from tierctl.spark.executors.jobs import collect
-from tierctl.spark.executors.progress import TaskCount, watched
-from tierctl.spark.session.failures import cause, engine_error
+from tierctl.spark.executors.transport import TaskCount, collect, watched
+from tierctl.spark.session.jvm import cause, engine_error
 from tierctl.spark.session.open import opened_session, require_reachable
 from tierctl.spark.session.settings import SparkSettings
 
@@ -34,7 +33,7 @@ import signal, sys
 from tests.spark.clusters import SMALL
 from tierctl.spark.session import jvm
 from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.open import SparkSettings
 from tests.spark.session.test_session import python_of
 settings = SparkSettings(master="local[1]", conf=SMALL, verbose=sys.argv[1] == "loud")
 with opened_session(settings) as session:
@@ -116,7 +115,7 @@ def fake_java(folder: Path, text: str) -> Path:
 OPEN = """
 from tierctl.errors import TierctlError
 from tierctl.spark.session.open import open_session
-from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.open import SparkSettings
 try:
     open_session(SparkSettings(master="local[1]"))
 except TierctlError as e:
@@ -216,7 +215,7 @@ def test_a_failed_job_is_said_in_its_own_words(kind: str, request: pytest.Fixtur
 
 def failed_job(session: "SparkSession") -> None:
     """Run a job whose only task fails, in a session that tierctl opened."""
-    from tierctl.spark.session.failures import failures
+    from tierctl.spark.session.jvm import failures
 
     def fail(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         raise ValueError("the task's own words")

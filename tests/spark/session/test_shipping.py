@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.spark.session.shipping import archive, pack
+from tierctl.spark.session.jvm import archive, pack
 
 from tests.cli.shell import environment
 from tests.spark.clusters import Driver, python_without_tierctl
@@ -58,7 +58,7 @@ def test_everything_works_from_the_archive(tmp_path: "Path") -> None:
 
 def test_the_archive_is_the_same_every_time() -> None:
     code = (
-        "import hashlib; from tierctl.spark.session.shipping import pack; "
+        "import hashlib; from tierctl.spark.session.jvm import pack; "
         "print(hashlib.sha256(pack()).hexdigest())"
     )
     sums = {

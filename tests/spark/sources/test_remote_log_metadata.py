@@ -11,10 +11,9 @@ import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata.options import MetadataOptions
-from tierctl.spark.sources.metadata.rows import SCHEMA
-from tierctl.spark.sources.metadata.splits import plan_tasks
+from tierctl.spark.sources.metadata import SCHEMA, plan_tasks
 from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.remote_log_metadata import MetadataOptions
 from tierctl.wire.metadata import encode
 
 from tests.cli.shell import tierctl as run_tierctl

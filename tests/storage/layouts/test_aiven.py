@@ -20,18 +20,17 @@ from tierctl.errors import (
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven import layout as layout_module
-from tierctl.storage.layouts.aiven.layout import AivenLayout, main_path
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings, main_path
 from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.tier import ObjectTier
-from tierctl.wire.aiven.chunks import sizes_from_text
-from tierctl.wire.aiven.custom_metadata import (
+from tierctl.wire.aiven import (
     AivenCustomMetadata,
     read_custom_metadata,
+    read_manifest,
+    sizes_from_text,
     write_custom_metadata,
 )
-from tierctl.wire.aiven.manifest import read_manifest
 
 from tests.metadata.topics import manager_at
 from tests.storage.memory import MemoryStore

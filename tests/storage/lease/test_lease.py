@@ -19,13 +19,9 @@ from tierctl.errors import (
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.lease import ObjectLease, open_lease
-from tierctl.storage.lease.object import LEASE_S, MARGIN_S
-from tierctl.storage.lease.owner import Owner
+from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, Owner, open_lease
 from tierctl.storage.stores import arrow, open_store
-from tierctl.storage.stores.base import ConditionalStore
-from tierctl.storage.stores.registry import parse_store_uri
-from tierctl.storage.stores.schemes import STORES
+from tierctl.storage.stores.base import STORES, ConditionalStore, parse_store_uri
 from tierctl.storage.tier import ObjectTier
 
 from tests.storage.memory import MemoryStorage
@@ -124,7 +120,7 @@ class TestLease:
         put(store, b"what a killed run left")
         with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
             pass
-        monkeypatch.setattr("tierctl.storage.lease.object.TAKE_OVER_S", -1.0)
+        monkeypatch.setattr("tierctl.storage.lease.TAKE_OVER_S", -1.0)
         with ObjectLease(store, "lease", owner=Owner.of_this_run()) as second:
             assert not second.is_lost()
             assert second._owner.run.encode() in body(store)
@@ -142,7 +138,7 @@ class TestLease:
         self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With hidepid, or ProtectProc= of a unit, /proc does not list the processes of other users."""
-        monkeypatch.setattr("tierctl.storage.lease.owner._started", lambda pid: "9" * (pid == os.getpid()))
+        monkeypatch.setattr("tierctl.storage.lease._started", lambda pid: "9" * (pid == os.getpid()))
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
             left = Owner.of_this_run().facts() | {"pid": holder.pid, "started": "1"}
             put(store, json.dumps(left).encode())

@@ -12,16 +12,20 @@ import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
 from tierctl.model import HashedFile, IndexType, LogSegmentData
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.retry import RetryingStorage, RetrySettings
-from tierctl.storage.stores import arrow, registry, schemes
-from tierctl.storage.stores.base import ConditionalStore, ObjectStore, hashed_file
+from tierctl.storage.stores import arrow, base
+from tierctl.storage.stores.base import (
+    ConditionalStore,
+    ObjectStore,
+    hashed_file,
+    open_store,
+    open_store_at,
+    parse_store_uri,
+)
 from tierctl.storage.stores.local import LocalStore
-from tierctl.storage.stores.registry import open_store, open_store_at, parse_store_uri
-from tierctl.storage.tier import ObjectTier
+from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings
 
 from tests.storage.memory import MemoryStore
 from tests.storage.segments import data_in, delete_segment, metadata_of
@@ -85,15 +89,15 @@ CASES = {
 
 def test_every_registered_store_keeps_the_contract() -> None:
     """A new row of the registry needs an entry in REGISTERED, and then passes all tests below."""
-    assert {kind.module for kind in schemes.STORES.values()} == set(REGISTERED)
+    assert {kind.module for kind in base.STORES.values()} == set(REGISTERED)
     assert {store for store in STORES if any(name.startswith(f"{store}, ") for name in CASES)} == set(STORES)
 
 
-@pytest.mark.parametrize("scheme", schemes.STORES)
+@pytest.mark.parametrize("scheme", base.STORES)
 def test_every_scheme_can_be_opened(scheme: str) -> None:
-    module = importlib.import_module(f"tierctl.storage.stores.{schemes.STORES[scheme].module}")
+    module = importlib.import_module(f"tierctl.storage.stores.{base.STORES[scheme].module}")
     assert callable(module.open_store)
-    assert registry.parse_store_uri(schemes.STORES[scheme].example).scheme == scheme
+    assert base.parse_store_uri(base.STORES[scheme].example).scheme == scheme
 
 
 def test_gcs_does_not_repeat_a_request_for_15_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +108,8 @@ def test_gcs_does_not_repeat_a_request_for_15_minutes(monkeypatch: pytest.Monkey
         return None, "bucket/x"
 
     monkeypatch.setattr(arrow, "pafs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri)))
-    registry.open_store("gs://bucket/x")
-    registry.open_store("abfs://container@account/x")
+    base.open_store("gs://bucket/x")
+    base.open_store("abfs://container@account/x")
     assert [uri.partition("?")[2] for uri in asked] == ["retry_limit_seconds=20", ""]
 
 

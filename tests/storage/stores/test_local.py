@@ -20,10 +20,8 @@ from tierctl.errors import (
 from tierctl.files import FileSystem
 from tierctl.model import IndexType, LogSegmentData, Uuid
 from tierctl.storage.base import RemoteObject, plain_objects
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.layouts.kafka import KafkaLayout, keys_of
-from tierctl.storage.layouts.key_parser import segment_object_name
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
+from tierctl.storage.layouts.kafka import KafkaLayout, keys_of, segment_object_name
 from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores.local import LocalStore
 

@@ -11,11 +11,10 @@ from tierctl.errors import (
     RemoteStorageError,
     UsageError,
 )
-from tierctl.storage.layouts.aiven.layout import AivenLayout
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.stores import registry
+from tierctl.storage.stores import base
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
@@ -202,7 +201,7 @@ class TestOpening:
         with pytest.raises(AuthenticationError) as caught:
             open_tier(TierSpec(f"s3://{bucket}/x"))
         assert "wrong" not in str(caught.value)
-        monkeypatch.setattr(registry, "find_spec", lambda _: None)
+        monkeypatch.setattr(base, "find_spec", lambda _: None)
         with pytest.raises(UsageError) as missing:
             open_tier(TierSpec(f"s3://{bucket}/x"))
         assert missing.value.hint == "pip install tierctl[s3]"

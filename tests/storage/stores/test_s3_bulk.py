@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import RemoteStorageError
-from tierctl.storage.stores.s3.bulk import delete_objects, listed_objects
+from tierctl.storage.stores.s3.transfers import delete_objects, listed_objects
 
 
 class ModelS3:

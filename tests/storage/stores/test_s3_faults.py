@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tierctl.errors import RemoteObjectDiffers, StoreWriteUnknown, TierctlError
 from tierctl.storage.stores.base import Endpoint, delete_all, hashed_file
-from tierctl.storage.stores.s3 import client, throttled
+from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
 
@@ -68,7 +68,7 @@ def sides(s3_session: S3Server) -> Iterator[Sides]:
         near = S3Store(s3_client(), bucket, part_bytes=5 * MIB)
         patch.setattr(client, "READ_TIMEOUT_S", TIMEOUT_S)
         patch.setattr(client, "CLIENT_ATTEMPTS", 1)
-        patch.setattr(throttled, "WAIT_MAX_S", 0)
+        patch.setattr(client, "WAIT_MAX_S", 0)
         far = S3Store(s3_client(Endpoint(proxy.endpoint)), bucket, part_bytes=5 * MIB)
         yield Sides(proxy, far, near)
         far.close()

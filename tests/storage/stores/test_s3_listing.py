@@ -10,8 +10,7 @@ from botocore import handlers, parsers
 from botocore.session import get_session
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tierctl.storage.stores.s3.client import s3_client
-from tierctl.storage.stores.s3.listing import parse_objects
+from tierctl.storage.stores.s3.client import parse_objects, s3_client
 
 KEYS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=30)
 TIMES = st.integers(0, 1 << 43).map(lambda at_ms: datetime.fromtimestamp(at_ms / 1000, UTC))

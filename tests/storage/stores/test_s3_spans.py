@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import RemoteStorageError
-from tierctl.storage.stores.s3 import spans
+from tierctl.storage.stores.s3 import transfers
 from tierctl.storage.stores.s3.client import s3_client
-from tierctl.storage.stores.s3.spans import in_order, object_pages
 from tierctl.storage.stores.s3.store import S3Store
+from tierctl.storage.stores.s3.transfers import in_order, object_pages
 
 from tests.support.servers import S3Server
 
@@ -88,7 +88,7 @@ def limits(**values: int) -> Iterator[None]:
     """Set constants of the module while the block runs."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
-            patch.setattr(spans, name, value)
+            patch.setattr(transfers, name, value)
         yield
 
 
@@ -159,8 +159,8 @@ def test_pages_that_are_not_used_are_not_fetched() -> None:
             yield number
 
     assert list(islice(in_order(pages(span) for span in range(100)), 500)) == list(range(500))
-    assert set(fetched) == set(range(spans.SPANS_AT_ONCE))
-    assert max(map(fetched.count, range(1, 8))) <= spans.PAGES_AHEAD + 1
+    assert set(fetched) == set(range(transfers.SPANS_AT_ONCE))
+    assert max(map(fetched.count, range(1, 8))) <= transfers.PAGES_AHEAD + 1
 
 
 def test_a_real_server_lists_in_spans_as_in_pages(s3_server: S3Server) -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import IndexType
-from tierctl.wire.aiven.chunks import decode_sizes, encode_sizes, sizes_from_text, sizes_to_text
-from tierctl.wire.aiven.manifest import read_manifest
+from tierctl.wire.aiven import decode_sizes, encode_sizes, read_manifest, sizes_from_text, sizes_to_text
 
 
 class TestManifests:

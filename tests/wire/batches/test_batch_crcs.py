@@ -9,7 +9,7 @@ from tests.support.amounts import examples
 from tierctl.wire.batches import batch_crcs
 from tierctl.wire.batches.batch_crcs import count_before_wrong_crc
 from tierctl.wire.batches.batch_heads import CRC_FROM
-from tierctl.wire.crc import crc32c
+from tierctl.wire.primitives import crc32c
 
 
 @examples(200)

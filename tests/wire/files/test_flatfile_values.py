@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.model import Uuid
-from tierctl.model.states import RemoteLogSegmentState
+from tierctl.model.events import RemoteLogSegmentState
 from tierctl.model.stored import StoredSegment, StoredValue
 from tierctl.wire.files import flatfile
-from tierctl.wire.files.flatfile_values import decode_values, encode_values
+from tierctl.wire.files.flatfile import decode_values, encode_values
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 ROWS = st.lists(st.tuples(INT64, INT64, st.binary(max_size=300)), max_size=12)

@@ -9,6 +9,11 @@ from hypothesis import strategies as st
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.wire.batches.record_batch import scan
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
 from tierctl.wire.files.indexes import (
     OffsetIndex,
     OffsetPosition,
@@ -16,11 +21,6 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
     build_indexes,
-)
-from tierctl.wire.files.producer_snapshot import (
-    ProducerEntry,
-    decode_producer_snapshot,
-    encode_producer_snapshot,
 )
 
 

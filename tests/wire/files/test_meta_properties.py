@@ -2,7 +2,7 @@
 
 import pytest
 from tierctl.errors import CorruptInputError
-from tierctl.wire.files.meta_properties import read_cluster_id
+from tierctl.wire.files.checkpoints import read_cluster_id
 
 VERSION_1 = b"#\n#Sun Nov 22 13:45:19 UTC 2026\nnode.id=7\nversion=1\ncluster.id=dGllcmN0bC10ZXN0cy0wMQ\n"
 VERSION_0 = b"broker.id=0\r\nversion=0\r\ncluster.id=Mk3OEYBSD34fcwNTJENDM2Qk\r\n"

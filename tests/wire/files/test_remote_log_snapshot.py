@@ -13,49 +13,51 @@ from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentState,
 )
-from tierctl.wire.files import remote_log_snapshot as snapshot
+from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.metadata import decode, encode
 
 SNAPSHOT = (DATA / "vectors/kafka-3.6/remote_log_snapshot").read_bytes()
 
 
 def test_kafkas_own_snapshot_is_read_and_written_back() -> None:
-    found = snapshot.read(SNAPSHOT)
+    found = snapshot.read_snapshot(SNAPSHOT)
     assert found is not None
     assert found.damaged == ()
     text = (DATA / "vectors/kafka-3.6/remote_log_snapshot.txt").read_text().splitlines()
     assert [to_string(segment, txn_index=False) for segment in found.segments] == text
-    assert snapshot.write(found.metadata_partition, found.metadata_offset, found.segments) == SNAPSHOT
+    assert (
+        snapshot.write_snapshot(found.metadata_partition, found.metadata_offset, found.segments) == SNAPSHOT
+    )
 
 
 def test_an_empty_snapshot_is_normal() -> None:
-    assert snapshot.read(b"") is None
-    found = snapshot.read(snapshot.write(3, -1, []))
+    assert snapshot.read_snapshot(b"") is None
+    found = snapshot.read_snapshot(snapshot.write_snapshot(3, -1, []))
     assert found is not None
     assert (found.metadata_partition, found.metadata_offset, found.entries) == (3, -1, ())
 
 
 def test_every_truncation_of_a_snapshot_is_an_error_or_the_valid_prefix() -> None:
-    whole = snapshot.read(SNAPSHOT)
+    whole = snapshot.read_snapshot(SNAPSHOT)
     assert whole is not None
     for length in [*range(1, 700), *range(len(SNAPSHOT) - 100, len(SNAPSHOT))]:
         if length < 18:
             with pytest.raises(CorruptInputError):
-                snapshot.read(SNAPSHOT[:length])
+                snapshot.read_snapshot(SNAPSHOT[:length])
             continue
-        found = snapshot.read(SNAPSHOT[:length])
+        found = snapshot.read_snapshot(SNAPSHOT[:length])
         assert found is not None
         assert found.torn is not None
         assert found.entries == whole.entries[: len(found.entries)]
 
 
 def test_reading_goes_on_behind_a_damaged_snapshot_entry() -> None:
-    whole = snapshot.read(SNAPSHOT)
+    whole = snapshot.read_snapshot(SNAPSHOT)
     assert whole is not None
     bad = whole.entries[1]
     data = bytearray(SNAPSHOT)
     data[bad.position + 1] = 9
-    found = snapshot.read(bytes(data))
+    found = snapshot.read_snapshot(bytes(data))
     assert found is not None
     assert found.segments == (*whole.segments[:1], *whole.segments[2:])
     (error,) = found.damaged
@@ -71,7 +73,7 @@ def test_reading_goes_on_behind_a_damaged_snapshot_entry() -> None:
 )
 def test_a_snapshot_whose_header_is_wrong_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(CorruptInputError, match=message):
-        snapshot.read(data)
+        snapshot.read_snapshot(data)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_a_snapshot_whose_header_is_wrong_is_refused(data: bytes, message: str) 
     ],
 )
 def test_a_snapshot_that_does_not_add_up_says_where(data: bytes, message: str, at: int) -> None:
-    found = snapshot.read(data)
+    found = snapshot.read_snapshot(data)
     assert found is not None
     assert found.torn is not None
     assert message in str(found.torn)
@@ -93,13 +95,13 @@ def test_a_snapshot_that_does_not_add_up_says_where(data: bytes, message: str, a
 def test_a_snapshot_holds_no_other_records() -> None:
     value = golden("kafka")[0]
     data = SNAPSHOT[:14] + (1).to_bytes(4, "big") + len(value).to_bytes(4, "big") + value
-    found = snapshot.read(data)
+    found = snapshot.read_snapshot(data)
     assert found is not None
     assert "apiKey 3" in str(found.damaged[0])
 
 
 def test_a_segment_of_several_epochs_counts_once() -> None:
-    found = snapshot.read(SNAPSHOT)
+    found = snapshot.read_snapshot(SNAPSHOT)
     assert found is not None
     first, second = found.segments[:2]
     later = replace(first, state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
@@ -108,7 +110,7 @@ def test_a_segment_of_several_epochs_counts_once() -> None:
 
 
 def test_a_snapshot_record_of_kafka_4_says_more() -> None:
-    found = snapshot.read(SNAPSHOT)
+    found = snapshot.read_snapshot(SNAPSHOT)
     assert found is not None
     segment = replace(found.segments[0], txn_index_empty=True)
     assert decode(encode(segment)) == segment
@@ -119,7 +121,7 @@ def test_a_snapshot_record_of_kafka_4_says_more() -> None:
 @given(st.one_of(st.binary(max_size=100), st.binary(max_size=30).map(lambda tail: SNAPSHOT[:200] + tail)))
 def test_any_bytes_are_a_snapshot_or_an_error(data: bytes) -> None:
     try:
-        found = snapshot.read(data)
+        found = snapshot.read_snapshot(data)
     except CorruptInputError:
         return
     assert found is None or len(found.entries) <= len(data)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
-from tierctl.wire.files.remoteindex import RemoteIndex, RemoteIndexFile, RollPolicy, parse_name
+from tierctl.wire.files.flatfile import RemoteIndex, RemoteIndexFile, RollPolicy, parse_name
 
 # The example of the design document.
 SAMPLE = (1000121, 1500024, 2000011, 2999999, 3000000, 3500024, 4000011)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.wire.files.toml import parse_toml
+from tierctl.wire.files.properties import parse_toml
 
 
 def test_every_key_has_its_line() -> None:

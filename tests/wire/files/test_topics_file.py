@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import UsageError
 from tierctl.model import Uuid
-from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True).filter(lambda name: name not in {".", ".."})

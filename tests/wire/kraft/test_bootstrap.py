@@ -10,18 +10,18 @@ from tests.support.kafka import KafkaRelease
 from tierctl.errors import CorruptInputError
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import Uuid
-from tierctl.wire.kraft import records
+from tierctl.wire import kraft
 
 TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 DIRECTORY_ID = Uuid("pJDu_PV_mDE7nGFxt1-tOw")
-PARTITION = records.PartitionRegistration(
+PARTITION = kraft.PartitionRegistration(
     topic_id=TOPIC_ID, partition=3, node_id=7, leader_epoch=5, directory_id=DIRECTORY_ID
 )
 VALUES = [
-    records.topic_record("orders", TOPIC_ID),
-    records.config_record("orders", "retention.ms", "-1"),
-    records.partition_record(PARTITION),
-    records.producer_ids_record(4001),
+    kraft.topic_record("orders", TOPIC_ID),
+    kraft.config_record("orders", "retention.ms", "-1"),
+    kraft.partition_record(PARTITION),
+    kraft.producer_ids_record(4001),
 ]
 
 
@@ -32,11 +32,11 @@ def file_of(version: str) -> BootstrapFile:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_added_before_the_footer(version: str) -> None:
     file = file_of(version)
-    levels = [level for level in map(records.metadata_version, file.values) if level is not None]
+    levels = [level for level in map(kraft.metadata_version, file.values) if level is not None]
     assert levels == [VERSIONS[version]]
     assert file.extended([]) == file.data
     # The records need more than one batch.
-    many = [*VALUES, *(records.config_record("orders", f"setting.{n}", "x") for n in range(1200))]
+    many = [*VALUES, *(kraft.config_record("orders", f"setting.{n}", "x") for n in range(1200))]
     longer = BootstrapFile.decode(file.extended(many))
     assert list(longer.values) == [*file.values, *many]
     assert longer.footer_offset == file.footer_offset + len(many)
@@ -47,14 +47,14 @@ def test_records_are_added_before_the_footer(version: str) -> None:
 
 
 def test_records_tell_what_they_are() -> None:
-    assert [records.topic_of(value) for value in VALUES] == [("orders", TOPIC_ID), None, None, None]
-    assert [records.next_producer_id(value) for value in VALUES] == [None, None, None, 4001]
-    assert [records.metadata_version(value) for value in VALUES] == [None] * 4
+    assert [kraft.topic_of(value) for value in VALUES] == [("orders", TOPIC_ID), None, None, None]
+    assert [kraft.next_producer_id(value) for value in VALUES] == [None, None, None, 4001]
+    assert [kraft.metadata_version(value) for value in VALUES] == [None] * 4
 
 
 def test_another_frame_is_refused() -> None:
     with pytest.raises(CorruptInputError, match="frame version 1"):
-        records.topic_of(b"\x02\x02\x00\x00")
+        kraft.topic_of(b"\x02\x02\x00\x00")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

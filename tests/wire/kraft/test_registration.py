@@ -6,8 +6,7 @@ import pytest
 from tests.support.cluster_metadata import partition_record
 from tierctl.errors import CorruptInputError
 from tierctl.model import Uuid
-from tierctl.wire.kraft.records import topic_record
-from tierctl.wire.kraft.registration import TopicRegistration
+from tierctl.wire.kraft import TopicRegistration, topic_record
 
 OLD, NEW, OTHER = (Uuid.from_bytes(bytes([number] * 16)) for number in (1, 2, 3))
 TOPIC = "__remote_log_metadata"

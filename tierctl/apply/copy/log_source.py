@@ -31,7 +31,7 @@ from tierctl.model import (
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
-from tierctl.storage.spool import SegmentFiles
+from tierctl.storage.index_cache import SegmentFiles
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 
 ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]

@@ -14,11 +14,11 @@ from tierctl.apply.side_effects import SideEffectContext
 from tierctl.errors import RemoteStorageError
 from tierctl.files import FileBytes
 from tierctl.model import HashedFile, IndexType, LogSegmentData, RemoteLogSegmentMetadata, Uuid
-from tierctl.model.severity import Severity
+from tierctl.model.engine import Severity
 from tierctl.plan.steps import Step
-from tierctl.storage.spool import SegmentFiles
+from tierctl.storage.index_cache import SegmentFiles
 from tierctl.verify.segment_bytes import Problem, check_segment_bytes
-from tierctl.wire.crc import crc32c_extend
+from tierctl.wire.primitives import crc32c_extend
 
 Fingerprint = tuple[tuple[int, int, int], ...]
 """Size, modification time and inode of each file of a segment."""

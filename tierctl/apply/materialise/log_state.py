@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tierctl.apply.written_segment import Change
-from tierctl.locallog.producer_state import OpenTransactions
-from tierctl.locallog.producers import entry_of
+from tierctl.locallog.loading import OpenTransactions, entry_of
 from tierctl.wire.batches.batch_heads import NO_TIMESTAMP, BatchHead
+from tierctl.wire.files.checkpoints import ProducerEntry
 from tierctl.wire.files.indexes import AbortedTxn
-from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from typing import Self
 
 from tierctl.errors import SpoolError
 from tierctl.files import PLAIN, make_like
-from tierctl.wire.files.meta_properties import META_PROPERTIES
+from tierctl.wire.files.checkpoints import META_PROPERTIES
 
 _MARK = "tierctl-materialise"
 """File in a staging folder with the name of the folder that is being made."""

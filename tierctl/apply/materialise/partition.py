@@ -31,11 +31,11 @@ from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINTS_FILE,
+    encode_producer_snapshot,
     write_leader_epoch_checkpoint,
     write_partition_metadata,
 )
 from tierctl.wire.files.indexes import TransactionIndex
-from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from tierctl.apply.written_segment import WrittenSegment, index_names, log_name
 from tierctl.errors import CorruptInputError, SpoolError, TierctlError, TransferStopped
 from tierctl.files import PLAIN, FileBytes
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.read.key_search import KeyRecord, matching_records
+from tierctl.read.tasks import KeyRecord, matching_records
 from tierctl.wire.batches.batch_heads import (
     LEADER_EPOCH_AT,
     MAGIC,

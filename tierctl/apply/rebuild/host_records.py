@@ -18,11 +18,11 @@ from tierctl.apply.run_context import RunContext
 from tierctl.errors import MetadataError, SafetyRefusal
 from tierctl.files import FileBytes, read_regular
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.topic.base import translated
 from tierctl.metadata.topic.folder import logs_in
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, MetadataEvent
-from tierctl.plan.rebuild.hosts import HostsPlan, PartitionBase
+from tierctl.plan.rebuild.plan import HostsPlan, PartitionBase
 from tierctl.plan.steps import Action, Step
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint

@@ -18,26 +18,26 @@ from tierctl.errors import (
     SafetyRefusal,
 )
 from tierctl.files import FileBytes
-from tierctl.locallog.producer_state import OpenTransactions
-from tierctl.locallog.producers import ProducerTable
+from tierctl.locallog.loading import OpenTransactions, ProducerTable
 from tierctl.model import EpochEntry, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.model.severity import Severity
-from tierctl.plan.repair.indexes import index_types
+from tierctl.model.engine import Severity
+from tierctl.plan.repair import index_types
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState
 from tierctl.storage.base import RemoteStorageManager, SegmentReader
-from tierctl.storage.spool import INDEX_BYTES_MAX, spool_folder, spooled
+from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
 from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
-from tierctl.wire.files.producer_snapshot import (
+from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
+    read_leader_epoch_checkpoint,
+    write_leader_epoch_checkpoint,
 )
+from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

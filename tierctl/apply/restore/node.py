@@ -17,7 +17,7 @@ from tierctl.apply.rebuild.checkpoints import merge_offsets
 from tierctl.errors import SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import read_regular, replace_durably
 from tierctl.model import TopicIdPartition, TopicPartition
-from tierctl.plan.restore.new_log import NewLog
+from tierctl.plan.restore import NewLog
 from tierctl.plan.steps import LOG_DIR, Step
 from tierctl.wire.files.checkpoints import HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, RECOVERY_POINTS_FILE
 

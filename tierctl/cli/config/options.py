@@ -20,9 +20,9 @@ from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.model.settings.problems import ProblemKind, SettingProblem
-from tierctl.model.settings.secrets import shown
-from tierctl.model.settings.stated import Origin, SettingSource
+from tierctl.model.settings.known import ProblemKind, SettingProblem
+from tierctl.model.settings.registry import shown
+from tierctl.model.settings.table import Origin, SettingSource
 
 _FILES = ("broker_config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})

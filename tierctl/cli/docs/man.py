@@ -14,7 +14,7 @@ from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode
 from tierctl.model.conflicts import ConflictKind
-from tierctl.model.settings.problems import ProblemKind
+from tierctl.model.settings.known import ProblemKind
 
 
 def page(node: Node) -> str:

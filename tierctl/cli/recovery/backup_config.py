@@ -7,7 +7,7 @@ from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import with_options
 from tierctl.errors import ExitCode
-from tierctl.model.cluster import NOT_COVERED
+from tierctl.model.local import NOT_COVERED
 from tierctl.report import tables
 
 app = new_app()

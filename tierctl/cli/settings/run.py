@@ -18,12 +18,12 @@ from tierctl.cli.settings.profiles import (
     read_profiles,
 )
 from tierctl.errors import UsageError
-from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
-from tierctl.model.settings.stated import Origin
-from tierctl.model.uris import require_no_credentials
+from tierctl.files import why_distrusted
+from tierctl.model.location import require_no_credentials
+from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean
+from tierctl.model.settings.table import Origin
 from tierctl.report.console import Console
 from tierctl.storage.throttle import Throttle
-from tierctl.trust import why_distrusted
 
 if TYPE_CHECKING:
     from tierctl.report.log_file import LogFile, LogFormat

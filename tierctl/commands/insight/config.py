@@ -11,14 +11,13 @@ from tierctl.doctor.brokers import is_tiering
 from tierctl.errors import ExitCode
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.model.configs import BrokerDefaults
+from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
+from tierctl.model.settings import broker, client, topic
 from tierctl.model.settings.kafka_version import LATEST
-from tierctl.model.settings.problems import ProblemKind, SettingProblem
-from tierctl.model.settings.secrets import shown
-from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
-from tierctl.model.settings.table import Table
-from tierctl.model.severity import Severity
+from tierctl.model.settings.known import ProblemKind, SettingProblem
+from tierctl.model.settings.registry import shown
+from tierctl.model.settings.table import Origin, SettingSource, StatedSettings, Table
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
@@ -112,12 +111,12 @@ def show_config(
             {
                 name: name
                 for name in settings
-                if name not in metadata_manager.TABLE
+                if name not in client.METADATA_MANAGERS
                 and not any(each and name.startswith(each) for each in (prefix, manager_prefix))
             }
         )
         of_manager = managed.only(
-            {name: name for name in managed if name not in settings or name in metadata_manager.TABLE}
+            {name: name for name in managed if name not in settings or name in client.METADATA_MANAGERS}
         )
         clients = StatedSettings({}, {})
         if request.command_config is not None:
@@ -125,9 +124,9 @@ def show_config(
         rows = [
             *map(_option, options),
             *_of_table(broker.TABLE, own),
-            *_of_table(metadata_manager.TABLE, of_manager),
-            *_of_table(plugin.TABLE, settings.below(prefix)),
-            *_of_table(client.TABLE, clients.stripped()),
+            *_of_table(client.METADATA_MANAGERS, of_manager),
+            *_of_table(client.PLUGINS, settings.below(prefix)),
+            *_of_table(client.CLIENTS, clients.stripped()),
         ]
         for name, config in sorted(resources.topic_configs().items()):
             values = (

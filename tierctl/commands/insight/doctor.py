@@ -28,24 +28,24 @@ from tierctl.doctor.store import REFUSALS, examine_store
 from tierctl.doctor.store_probe import probe_store
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.locallog import read_topic_configs
-from tierctl.metadata.recent_writers import recent_writers
+from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
-from tierctl.model.cluster import TopicFacts
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.engine import EngineName
+from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
 from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.stated import SettingSource, StatedSettings
+from tierctl.model.settings.table import SettingSource, StatedSettings
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.spark.inspection.writers import newest_events
+from tierctl.spark.inspection import newest_events
 from tierctl.spark.session.settings import SparkSettings
-from tierctl.storage.retry import object_tier
-from tierctl.storage.stores.schemes import store_uri
+from tierctl.storage.stores.base import store_uri
+from tierctl.storage.tier import object_tier
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ from tierctl.doctor.examination import ok
 from tierctl.doctor.result import Outcome
 from tierctl.doctor.secrets import SecretFile
 from tierctl.locallog import list_partitions, read_log_dirs
-from tierctl.model.cluster import PartitionFacts
 from tierctl.model.conflicts import metadata_topic_conflicts
-from tierctl.model.private_keys import private_keys_of
+from tierctl.model.engine import private_keys_of
+from tierctl.model.local import PartitionFacts
 from tierctl.model.settings import broker
-from tierctl.model.settings import metadata_manager as manager
-from tierctl.model.settings.problems import ProblemKind, SettingProblem
-from tierctl.plan.settings_names import require_known_names
+from tierctl.model.settings import client as manager
+from tierctl.model.settings.known import ProblemKind, SettingProblem
+from tierctl.plan.preconditions import require_known_names
 from tierctl.report.summary import counted
 from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.tier import TierState

@@ -24,8 +24,8 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.selection import names_text
-from tierctl.read.key_search import KeyRecord, SearchedSegment, search_segment
 from tierctl.read.record_rows import parse_key
+from tierctl.read.tasks import KeyRecord, SearchedSegment, search_segment
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.tier_tables import KEY_OCCURRENCES
 from tierctl.report.units import bytes_text

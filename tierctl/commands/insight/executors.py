@@ -18,11 +18,11 @@ from tierctl.doctor.examination import Examination, Result, fault, not_checked, 
 from tierctl.doctor.executors import ExecutorFacts, Versions, check_reached, check_scratch, check_versions
 from tierctl.doctor.result import Outcome
 from tierctl.errors import EngineError, TierctlError
-from tierctl.spark.inspection import executor as inspection
-from tierctl.storage.retry import object_tier
+from tierctl.spark import inspection
+from tierctl.storage.tier import object_tier
 
 if TYPE_CHECKING:
-    from tierctl.spark.executors.probe import Probed
+    from tierctl.spark.executors.transport import Probed
 
 WAIT_S = 120.0
 """How long to wait for the first task: a queue of YARN or Kubernetes may start executors slowly."""

@@ -19,11 +19,11 @@ from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicConfig, Topic
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.stated import SettingSource, StatedSettings
+from tierctl.model.settings.table import SettingSource, StatedSettings
 from tierctl.model.times import parse_time_ms
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason
-from tierctl.plan.retention.kept import why_cut
+from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows

@@ -15,7 +15,7 @@ from tierctl.errors import (
     RemoteTierMissing,
 )
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.plan.settings_names import require_known_names
+from tierctl.plan.preconditions import require_known_names
 from tierctl.state.tier import TierState
 
 _UNREACHABLE = (MetadataError, RemoteStorageError, AuthenticationError)

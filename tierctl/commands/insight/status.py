@@ -15,8 +15,8 @@ from tierctl.commands.request import Request
 from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.commands.verify import VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code
-from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.state_dir.last_runs import last_successful_runs
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.state_dir.manifest import last_successful_runs
 from tierctl.model import (
     LocalLog,
     LocalSegment,
@@ -25,10 +25,10 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
-from tierctl.model.severity import Severity
 from tierctl.plan.copy.enabled import NOT_ENABLED
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan

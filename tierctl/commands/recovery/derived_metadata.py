@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tierctl.commands.recovery.in_memory import derive_state
 from tierctl.commands.resources import Resources
 from tierctl.errors import MetadataError
-from tierctl.metadata.base import no_op
+from tierctl.metadata.manager import no_op
 from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.plan.rebuild.partition import PartitionDecision
 from tierctl.state.tier import TierState

@@ -12,7 +12,7 @@ from shlex import quote
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.rebuild.host_records import WRITTEN, HostRecords, bases_of, planned_digest
 from tierctl.apply.run import RunOptions
-from tierctl.commands.metadata_folder.count import brokers_of_all_hosts, folder_of, node_of
+from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.plans import Decision
 from tierctl.commands.recovery.logs import require_read_logs
@@ -22,10 +22,9 @@ from tierctl.commands.request import MutationRequest
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.model import LocalLog, TopicIdPartition
-from tierctl.plan.rebuild.hosts import DecidedLog, HostsPlan
-from tierctl.plan.rebuild.log_start import DISK
-from tierctl.plan.rebuild.plan import RebuildPlan, checkpoint_steps
-from tierctl.plan.retention.leaders import why_diverged
+from tierctl.plan.rebuild.partition import DISK
+from tierctl.plan.rebuild.plan import DecidedLog, HostsPlan, RebuildPlan, checkpoint_steps
+from tierctl.plan.retention.sweep import why_diverged
 from tierctl.plan.saved import SavedPlan, refusal
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.lineage import Lineage

@@ -17,8 +17,12 @@ from tierctl.model import (
 )
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.rebuild.not_understood import is_not_understood
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition import (
+    PartitionDecision,
+    PartitionInputs,
+    decide_partition,
+    is_not_understood,
+)
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition

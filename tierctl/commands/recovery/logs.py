@@ -6,11 +6,11 @@ from typing import Self
 
 from tierctl.commands.mutation import Mutation
 from tierctl.errors import SafetyRefusal
-from tierctl.locallog.batches import items_between
-from tierctl.locallog.files import SegmentFiles
+from tierctl.locallog.folders import SegmentFiles
+from tierctl.locallog.loading import items_between
 from tierctl.model import LocalLog, ObjectSet, TopicIdPartition
 from tierctl.plan.preconditions import newest_replicas
-from tierctl.plan.rebuild.ends import LocalHole
+from tierctl.plan.rebuild.choice import LocalHole
 from tierctl.state.log_start import Log
 from tierctl.wire.batches.batch_heads import BadRange
 

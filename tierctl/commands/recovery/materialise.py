@@ -32,8 +32,8 @@ from tierctl.commands.shared_options import (
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
-from tierctl.locallog.files import list_segments
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.locallog.folders import list_segments
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     ObjectPart,
     RemoteLogSegmentMetadata,
@@ -59,17 +59,21 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, why_undecided
 from tierctl.plan.rebuild.plan import unused_of
-from tierctl.plan.restore.plan import why_incomplete_below
+from tierctl.plan.restore import why_incomplete_below
 from tierctl.plan.steps import LOG_DIR, Plan, Skip, Step
-from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.partitions import PartitionSet, ReadablePartition, illegal_name_error, readable_partitions
+from tierctl.read.partition_reader import (
+    PartitionReader,
+    PartitionSet,
+    ReadablePartition,
+    illegal_name_error,
+    readable_partitions,
+)
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.record_rows import KEY_FORMS, parse_key
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
 from tierctl.state.tier import TierState
-from tierctl.storage.layouts.key_parser import segment_object_name
-from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
-from tierctl.wire.files.meta_properties import META_PROPERTIES
+from tierctl.storage.layouts.kafka import segment_object_name
+from tierctl.wire.files.checkpoints import META_PROPERTIES, PARTITION_METADATA_FILE, read_partition_metadata
 
 _LINES_SHOWN_MAX = 100
 

@@ -10,8 +10,7 @@ import typer
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import RunOptions
-from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
-from tierctl.commands.metadata_folder.settings import folder_settings
+from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
@@ -39,13 +38,10 @@ from tierctl.model import (
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
-from tierctl.plan.basis import Basis
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.rebuild.hosts import HostsPlan
-from tierctl.plan.rebuild.log_start import AskedLogStart
-from tierctl.plan.rebuild.partition import PartitionInputs
-from tierctl.plan.rebuild.plan import RebuildPlan, Refused, plan_rebuild
-from tierctl.plan.steps import REBUILD, Action, Plan, Skip, Step
+from tierctl.plan.rebuild.partition import AskedLogStart, PartitionInputs
+from tierctl.plan.rebuild.plan import HostsPlan, RebuildPlan, Refused, plan_rebuild
+from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
 

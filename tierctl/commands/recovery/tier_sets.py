@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from tierctl.apply.defaults import THREADS
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.plan.tier_identity import WRONG_TIER
+from tierctl.plan.safety import WRONG_TIER
 from tierctl.spark.executors import tier as spark_tier
-from tierctl.storage.end_offsets import checked_end, end_claims
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import (
     by_partition,
+    checked_end,
     derived_set,
+    end_claims,
     list_object_sets,
     producer_snapshot,
     read_each,
@@ -41,7 +42,7 @@ from tierctl.errors import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.spool import spool_folder, spooled
+from tierctl.storage.index_cache import spool_folder, spooled
 
 
 def why_unsound(

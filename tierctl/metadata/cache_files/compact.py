@@ -1,12 +1,27 @@
-"""Compact a cache file: leave out the entries on which no query's answer depends."""
+"""Build cache files from the metadata topic, and replace them by what queries' answers depend on."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
-from tierctl.errors import CorruptInputError, UsageError
-from tierctl.metadata.cache_files.files import CacheFile, Form
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
+from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
+from tierctl.metadata.cache_files.files import (
+    CacheFile,
+    Form,
+    against_manifest,
+    listed_in_manifest,
+    manifest_of,
+    read_cache,
+)
+from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
+from tierctl.metadata.state_dir.directory import LOCK
+from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -17,10 +32,11 @@ from tierctl.model import (
 )
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import TierState
+from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.files import flatfile
-from tierctl.wire.files import remote_log_snapshot as snapshot
+from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.metadata import decode
+from tierctl.wire.primitives import crc32c
 
 _GONE = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
@@ -77,7 +93,7 @@ def _snapshot(file: CacheFile) -> Compacted:
         entry.record for entry in file.entries if isinstance(entry.record, RemoteLogSegmentMetadataSnapshot)
     )
     kept = [segment for segment in segments if segment.state is not _GONE]
-    data = snapshot.write(file.metadata_partition, file.metadata_topic_offset, kept)
+    data = snapshot.write_snapshot(file.metadata_partition, file.metadata_topic_offset, kept)
     return Compacted(data=data, body=data, kept=len(kept))
 
 
@@ -201,3 +217,185 @@ def _answers(events: Sequence[MetadataEvent]) -> object:
             )
         )
     return answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """The effect of compacting one cache file. Executors return it without a path, so that they name none."""
+
+    reason: str
+    """Why the file is compacted or kept."""
+    entries: int | None = None
+    size_bytes: int = 0
+    crc: int = 0
+    """CRC-32C of the file as it was read."""
+    compacted: Compacted | None = None
+    """The new content; None if the file is not changed."""
+    is_damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """The plan for one cache file."""
+
+    path: Path
+    plan: Compaction
+
+    def row(self) -> dict[str, Any]:
+        """Return the plan as JSON-ready fields."""
+        plan, new = self.plan, self.plan.compacted
+        return {
+            "action": "keep" if new is None else "compact",
+            "file": str(self.path),
+            "entries": plan.entries,
+            "kept": plan.entries if new is None else new.kept,
+            "size_bytes": plan.size_bytes,
+            "new_size_bytes": plan.size_bytes if new is None else len(new.data),
+            "reason": plan.reason,
+        }
+
+
+def plan_compaction(path: Path) -> Compaction:
+    """Read the cache file at `path` and plan its compaction; change nothing.
+
+    Raise UsageError for a form that is not compacted, or OSError.
+    """
+    size_bytes = path.stat().st_size
+    try:
+        file = read_cache(path)
+        for error in against_manifest(file):
+            raise error
+        cache = listed_in_manifest(file)
+        new = compacted(cache)
+    except CorruptInputError as error:
+        return Compaction(reason=error.message, size_bytes=size_bytes, is_damaged=True)
+    entries = len(cache.entries)
+    if len(new.data) >= size_bytes:
+        return Compaction(entries=entries, size_bytes=size_bytes, reason="every entry is needed")
+    reason = f"{entries - new.kept} entries are not needed"
+    return Compaction(entries=entries, size_bytes=size_bytes, crc=cache.crc, compacted=new, reason=reason)
+
+
+def rewrite(plans: Iterable[Rewrite]) -> None:
+    """Replace each cache file atomically; the old files are kept as .bak.
+
+    Raise SafetyRefusal if a broker runs on the folder or a file is not the one that was read, LockedError if
+    another tierctl works there, OSError.
+    """
+    by_folder: dict[Path, list[Rewrite]] = {}
+    for plan in plans:
+        by_folder.setdefault(plan.path.absolute().parent, []).append(plan)
+    for folder, mine in by_folder.items():
+        with ExitStack() as held:
+            held.enter_context(exclusive(folder, LOCK))
+            # A snapshot is in a partition's folder; the broker locks the log directory above that folder.
+            for locked in (folder, folder.parent):
+                held.enter_context(broker_kept_out(locked))
+            _replace(folder, mine)
+
+
+def _replace(folder: Path, plans: Iterable[Rewrite]) -> None:
+    manifest = deepcopy(manifest_of(folder))
+    for each in plans:
+        new = each.plan.compacted
+        if new is None:
+            continue
+        if crc32c(read_regular(each.path)) != each.plan.crc:
+            raise SafetyRefusal(
+                f"{each.path} is not the file that was read: it its content has changed",
+                hint="run the command again; with --engine spark, executors must see the same files",
+            )
+        replace_durably(each.path, new.data, backup=True)
+        entry = manifest.caches.get(each.path.name)
+        if entry is not None:
+            # The cache is written first: after a crash its CRC differs from the manifest's, and the next run
+            # reads this partition from the metadata topic again.
+            manifest.caches[each.path.name] = replace(entry, events=new.kept, crc=crc32c(new.body))
+            replace_durably(folder / MANIFEST, manifest.dumps())
+
+
+_NO_EPOCH = -1
+
+
+def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield one row for each cache file that the manifest of the state directory `folder` lists.
+
+    Raise LockedError if another run, which makes the directory, has not yet written the manifest.
+    """
+    try:
+        manifest = Manifest.loads(read_regular(folder / MANIFEST))
+    except FileNotFoundError:
+        raise LockedError(f"another tierctl is writing {folder}", hint="wait for it to end") from None
+    for name, entry in sorted(manifest.caches.items()):
+        partition = partition_of(name)
+        if partition is not None:
+            yield {
+                "file": str(folder / name),
+                "topic": partition.topic,
+                "topic_id": partition.topic_id,
+                "partition": partition.partition,
+                "metadata_partition": entry.metadata_partition,
+                "last_offset": entry.last_offset,
+                "entries": entry.events,
+                "size_bytes": (folder / name).stat().st_size,
+            }
+
+
+def flat_files(parts: Iterable[PartitionState], folder: Path, *, named: bool) -> list[dict[str, Any]]:
+    """Write KIP-405's flat file of each user partition to `folder`; return one row for each.
+
+    `named` chooses the header with the topic's name. Raise CorruptInputError for a topic whose name can't
+    be part of a path, LockedError if another run writes there, or OSError.
+    """
+    PLAIN.make_folder(folder.absolute())
+    with exclusive(folder, LOCK):
+        return [_flat_file(part, folder, named=named) for part in parts]
+
+
+def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, Any]:
+    partition = part.topic_id_partition
+    name = cache_name(partition)
+    if name is None:
+        raise CorruptInputError("topic name", expected="[a-zA-Z0-9._-]", found=repr(partition.topic))
+    records = list(_records(part))
+    header = flatfile.FlatFileHeader(
+        topic=partition.topic if named else None,
+        topic_id=partition.topic_id,
+        metadata_topic_offset=part.last_event_offset,
+    )
+    data = flatfile.write(header, records)
+    replace_durably(folder.absolute() / name, data, backup=True)
+    return {
+        "file": str(folder / name),
+        "topic": partition.topic,
+        "topic_id": partition.topic_id,
+        "partition": partition.partition,
+        "metadata_partition": part.metadata_partition,
+        "last_offset": part.last_event_offset,
+        "entries": len(records),
+        "size_bytes": len(data),
+    }
+
+
+def _records(part: PartitionState) -> Iterator[StoredRecord]:
+    segments = sorted(part.cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.segment_id))
+    yield from map(_stored_events, segments)
+    if part.delete_state is not None:
+        yield StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=part.delete_state)
+
+
+def _stored_events(segment: RemoteLogSegmentMetadata) -> StoredSegment:
+    # KIP-405's record has the leader's epoch where Kafka's events have a broker id: the nearest value is the
+    # epoch of the segment's last record.
+    last_epoch = max((epoch for epoch, _ in segment.segment_leader_epochs), default=_NO_EPOCH)
+    return StoredSegment(
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        leader_epoch=last_epoch if segment.leader_epoch is None else segment.leader_epoch,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        event_timestamp_ms=segment.event_timestamp_ms,
+        segment_leader_epochs=segment.segment_leader_epochs,
+        segment_size_in_bytes=segment.segment_size_in_bytes,
+        state=segment.state,
+    )

@@ -1,25 +1,28 @@
-"""Read a cache file of any form: tierctl's own, KIP-405's flat file, Kafka 3's snapshot, `.remoteindex`."""
+"""Read cache files of any form, tierctl's and brokers'; which events they have, and what is wrong with
+them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.files import read_regular
-from tierctl.metadata.state_dir.cache_file import SUFFIX, partition_of
+from tierctl.metadata.state_dir.cache_file import SUFFIX, load_cache, partition_of
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
-from tierctl.model import MetadataEvent, TopicPartition, Uuid
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataSnapshot, TopicPartition, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.model.stored import StoredRecord, StoredValue
-from tierctl.wire.crc import crc32c
-from tierctl.wire.files import flatfile, remoteindex
-from tierctl.wire.files import remote_log_snapshot as snapshot
-from tierctl.wire.files.remoteindex import RemoteIndexFile
+from tierctl.wire.files import flatfile
+from tierctl.wire.files import flatfile as snapshot
+from tierctl.wire.files.flatfile import RemoteIndexFile
 from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.primitives import crc32c
 
 SNAPSHOT_NAME = "remote_log_snapshot"
 
@@ -124,7 +127,7 @@ def cache_files(folder: Path) -> list[Path]:
 
 def remote_index_files(folder: Path) -> list[Path]:
     """Return the `.remoteindex` files in a broker's log directory, or in a partition's folder."""
-    pattern = f"*{remoteindex.SUFFIX}"
+    pattern = f"*{flatfile.SUFFIX}"
     return sorted([*folder.glob(f"*/{pattern}"), *folder.glob(pattern)])
 
 
@@ -132,7 +135,7 @@ def read_cache(path: Path) -> CacheFile:
     """Read the file at `path`. Raise CorruptInputError if its header can't be read, or OSError."""
     data = read_regular(path)
     try:
-        if path.suffix == remoteindex.SUFFIX:
+        if path.suffix == flatfile.SUFFIX:
             return _remote_index(path, data)
         if path.name == SNAPSHOT_NAME or _is_snapshot(data):
             return _snapshot(path, data)
@@ -146,7 +149,7 @@ def _is_snapshot(data: bytes) -> bool:
     if not data.startswith(b"\0\0\0"):
         return False
     try:
-        found = snapshot.read(data)
+        found = snapshot.read_snapshot(data)
         return found is not None and not found.damaged and bool(flatfile.read(data).damaged)
     except CorruptInputError:
         return True
@@ -171,7 +174,7 @@ def _flat(path: Path, data: bytes) -> CacheFile:
 
 
 def _snapshot(path: Path, data: bytes) -> CacheFile:
-    found = snapshot.read(data)
+    found = snapshot.read_snapshot(data)
     owner = _owner(path)
     return CacheFile(
         path=path,
@@ -204,7 +207,7 @@ def _remote_index(path: Path, data: bytes) -> CacheFile:
         metadata_partition=None,
         metadata_topic_offset=-1,
         entries=tuple(
-            Entry(position=number * remoteindex.ENTRY_SIZE, record=RemoteIndexEntry(start), error=None)
+            Entry(position=number * flatfile.ENTRY_SIZE, record=RemoteIndexEntry(start), error=None)
             for number, start in enumerate(index.start_offsets)
         ),
         size_bytes=len(data),
@@ -274,3 +277,188 @@ def listed_in_manifest(file: CacheFile) -> CacheFile:
     if entry is None:
         return file
     return replace(file, entries=file.entries[: entry.events], torn=None)
+
+
+def findings(file: CacheFile) -> Iterator[CorruptInputError]:
+    """Yield each problem of a cache file; a good file has none.
+
+    Problems are bytes that can't be decoded, entries of another partition, metadata offsets that do not
+    rise, a file name that contradicts the header, content that differs from a state directory's manifest,
+    and a `.remoteindex` file that overlaps the next one. Of a state directory's file only the entries that
+    its manifest lists are checked.
+    """
+    listed = listed_in_manifest(file)
+    yield from listed.errors
+    yield from _name(file)
+    yield from _values(listed)
+    yield from against_manifest(file)
+    if file.form is Form.REMOTE_INDEX:
+        yield from _overlap(file)
+
+
+def missing(folder: Path) -> Iterator[CorruptInputError]:
+    """Yield an error for each file that a state directory's manifest lists and the directory lacks."""
+    for name in sorted(manifest_of(folder).caches):
+        if not (folder / name).exists():
+            yield CorruptInputError("state directory", expected=f"cache {name}", found="no such file")
+
+
+def against_manifest(file: CacheFile) -> Iterator[CorruptInputError]:
+    """Yield an error if the manifest of the file's state directory lists another content."""
+    entry = manifest_of(file.path.parent).caches.get(file.path.name)
+    partition = partition_of(file.path.name)
+    if entry is None or partition is None:
+        return
+    try:
+        load_cache(file.path, partition, entry)
+    except CorruptInputError as error:
+        yield error
+
+
+def _overlap(file: CacheFile) -> Iterator[CorruptInputError]:
+    """Yield an error if the file has offsets of the partition's next `.remoteindex` file."""
+    names = (path.name for path in file.path.parent.glob(f"*{flatfile.SUFFIX}"))
+    bases = sorted(base for base in map(flatfile.parse_name, names) if base is not None)
+    starts = [
+        (e.position, e.record.start_offset) for e in file.entries if isinstance(e.record, RemoteIndexEntry)
+    ]
+    following = next((base for base in bases if starts and base > starts[0][1]), None)
+    if following is None:
+        return
+    for position, start_offset in starts:
+        if start_offset >= following:
+            yield CorruptInputError(
+                "remote index",
+                expected=f"offsets below {following}, where the next file begins",
+                found=str(start_offset),
+                at=position,
+                source=str(file.path),
+            )
+            return
+
+
+def _name(file: CacheFile) -> Iterator[CorruptInputError]:
+    named = partition_of(file.path.name)
+    if named is None:
+        return
+    if (named.topic_id, named.topic) != (file.topic_id, file.topic or named.topic):
+        yield CorruptInputError(
+            "header",
+            expected=f"{named.topic_id}:{named.topic}, as the file's name says",
+            found=f"{file.topic_id}:{file.topic}",
+            at=0,
+            source=str(file.path),
+        )
+
+
+def _values(file: CacheFile) -> Iterator[CorruptInputError]:
+    values = [(e.position, e.record) for e in file.entries if isinstance(e.record, StoredValue)]
+    for (_, before), (position, after) in pairwise(values):
+        if after.metadata_offset <= before.metadata_offset:
+            yield CorruptInputError(
+                "metadata offset",
+                expected=f"more than {before.metadata_offset}",
+                found=str(after.metadata_offset),
+                at=position,
+                source=str(file.path),
+            )
+    for position, value in values:
+        yield from _value(file, position, value)
+
+
+def _value(file: CacheFile, position: int, stored: StoredValue) -> Iterator[CorruptInputError]:
+    try:
+        event = decode(stored.value)
+    except CorruptInputError as error:
+        yield error.within(f"{file.path}, the entry at byte {position}")
+        return
+    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+        return
+    found = (event.topic_id, event.partition)
+    if found != (file.topic_id, event.partition if file.partition is None else file.partition):
+        yield CorruptInputError(
+            "entry",
+            expected=f"an event of topic id {file.topic_id}, partition {file.partition}",
+            found=str(event.topic_id_partition),
+            at=position,
+            source=str(file.path),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheCoverage:
+    """The events that a cache file contains: those of its partition up to `last_offset`.
+
+    A snapshot of Kafka 3 names its `metadata_partition`, and was written at `metadata_topic_offset`. Other
+    forms name the user partition.
+    """
+
+    source: str
+    """The path of the file."""
+    form: Form
+    topic_id: Uuid | None
+    partition: int | None
+    metadata_partition: int | None
+    metadata_topic_offset: int
+    last_offset: int
+
+
+def coverage_of(path: Path) -> CacheCoverage | CorruptInputError:
+    """Return the coverage of the file, or why it can't be read. Raise OSError."""
+    try:
+        file = read_cache(path)
+    except CorruptInputError as error:
+        return error
+    return CacheCoverage(
+        source=str(path),
+        form=file.form,
+        topic_id=file.topic_id,
+        partition=file.partition,
+        metadata_partition=file.metadata_partition,
+        metadata_topic_offset=file.metadata_topic_offset,
+        last_offset=file.last_offset,
+    )
+
+
+Row = dict[str, Any]
+
+
+class FileRows(NamedTuple):
+    """The rows of one file, and whether one of them reports damage."""
+
+    rows: list[Row]
+    is_damaged: bool
+
+
+def entry_rows(path: Path) -> FileRows:
+    """Return the header and every entry of the file; one that can't be decoded has a row with its `error`."""
+    name = {"file": str(path)}
+    try:
+        cache = read_cache(path)
+    except CorruptInputError as error:
+        return FileRows([name | {"position": error.at, "type": None, "error": error.message}], True)
+    rows = [name | cache.header()]
+    rows += [name | {"position": entry.position} | entry.fields() for entry in cache.entries]
+    if cache.torn is not None:
+        rows.append(name | {"position": cache.torn.at, "type": None, "error": cache.torn.message})
+    return FileRows(rows, any(True for _ in cache.errors))
+
+
+def check_rows(path: Path) -> FileRows:
+    """Return one row for a good file, and one row for each problem of a bad file."""
+    row: Row = {"file": str(path), "form": None, "entries": None, "size_bytes": path.stat().st_size}
+    found: list[CorruptInputError] = []
+    try:
+        cache = read_cache(path)
+        row |= {"form": str(cache.form), "entries": len(cache.entries)}
+        found.extend(findings(cache))
+    except CorruptInputError as unreadable:
+        found.append(unreadable)
+    if not found:
+        return FileRows([row | {"status": "ok", "position": None, "detail": None}], False)
+    return FileRows([row | _problem(error) for error in found], True)
+
+
+def _problem(error: CorruptInputError) -> Row:
+    status = "unsupported" if isinstance(error, UnsupportedFormatError) else "corrupt"
+    return {"status": status, "position": error.at, "detail": error.message}

@@ -17,7 +17,7 @@ from tierctl.state.sizes import keep_sizes
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
 
 if TYPE_CHECKING:
-    from tierctl.metadata.state_dir.cache_ledger import CacheLedger
+    from tierctl.metadata.state_dir.cache_file import CacheLedger
     from tierctl.metadata.state_dir.directory import StateDirectory
     from tierctl.wire.metadata.decode_columns import KnownLayouts
 

@@ -18,7 +18,7 @@ from tierctl.metadata.fold.parallel import FoldResult, FoldTask, PartitionRange,
 from tierctl.metadata.topic.base import ReadableTopic
 from tierctl.metadata.user_partitions import rows_by_user_partition
 from tierctl.state.joined import joined_states
-from tierctl.wire.arrays import Int64s, array_of, large_binary, numbers, take
+from tierctl.wire.arrays import Int64s, array_of, large_binary, numbers, take_rows
 from tierctl.wire.batches.chunks import RecordChunk, joined
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
@@ -102,7 +102,7 @@ def _stored(chunk: RecordChunk, rows: Int64s, *, is_refused: bool) -> bytes:
     columns = [
         array_of(pa.int64(), chunk.offsets[rows]),
         array_of(pa.int64(), chunk.timestamps_ms[rows]),
-        large_binary(take(chunk.values, rows)),
+        large_binary(take_rows(chunk.values, rows)),
     ]
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)

@@ -27,24 +27,31 @@ from tierctl.files import (
     write_durably,
 )
 from tierctl.metadata.state_dir.cache_file import (
+    CacheLedger,
     Extension,
     LoadedCache,
+    OpenCache,
     extend_cache,
     load_cache,
     partition_of,
 )
-from tierctl.metadata.state_dir.cache_ledger import CacheLedger, OpenCache
-from tierctl.metadata.state_dir.checks import require_no_log_dir, require_private, require_same_topic
-from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest, SnapshotEntry
-from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.state_dir.manifest import (
+    MANIFEST,
+    CacheEntry,
+    Manifest,
+    SnapshotEntry,
+    require_no_log_dir,
+    require_private,
+    require_same_topic,
+)
+from tierctl.metadata.topic.base import MetadataTopic, translated
 from tierctl.model import TopicIdPartition
 from tierctl.state.fold import fold
 from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.crc import crc32c
 from tierctl.wire.files import committed_offsets
+from tierctl.wire.primitives import crc32c
 
 PREFIX = "_tierctl_state-"
 

@@ -4,8 +4,7 @@ Other packages use `open_topic` and its contract `MetadataTopic`; executors read
 """
 
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.topic.open import IfMissing, open_topic, topic_location
-from tierctl.metadata.topic.splits import MetadataSplit, cut, read_chunks
+from tierctl.metadata.topic.open import IfMissing, MetadataSplit, cut, open_topic, read_chunks, topic_location
 
 __all__ = [
     "METADATA_TOPIC",

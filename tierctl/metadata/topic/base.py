@@ -1,10 +1,18 @@
-"""The contract of a metadata topic, wherever the topic is."""
+"""The contract of a metadata topic, wherever the topic is; files of its log on any file system."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+import errno
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
 
+from tierctl.errors import NOT_ALLOWED, MetadataError, NotFoundError, UsageError
+from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import LogBytes
 
 METADATA_TOPIC = "__remote_log_metadata"
 DEFAULT_METADATA_PARTITIONS = 50
@@ -76,3 +84,143 @@ class MetadataTopic(ReadableTopic, Protocol):
     def close(self) -> None:
         """Release files, locks and connections."""
         ...
+
+
+class LogFiles(Protocol):
+    """Read folders and files by path. Every method raises OSError or a TierctlError."""
+
+    def folders(self, folder: Path) -> list[str]:
+        """Return the names of the folders in `folder`; an empty list if `folder` does not exist."""
+        ...
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names of the files in `folder`."""
+        ...
+
+    def open(self, path: Path) -> LogBytes:
+        """Open a file for reading."""
+        ...
+
+    def content(self, path: Path) -> bytes | None:
+        """Return the whole content of a small file, None if the file does not exist."""
+        ...
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of a file or folder for messages: a path or a URI."""
+        ...
+
+    def refresh(self, folder: Path) -> None:
+        """Forget the listing of `folder`, so that the next call lists the folder again."""
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class LocalFiles:
+    """Implement LogFiles over this machine's disks; every method raises OSError.
+
+    Files are read, not mapped into memory, because a writer may truncate them.
+    """
+
+    def folders(self, folder: Path) -> list[str]:
+        """Implement `LogFiles.folders`."""
+        return [entry.name for entry in os.scandir(folder) if entry.is_dir()] if folder.is_dir() else []
+
+    def names(self, folder: Path) -> list[str]:
+        """Implement `LogFiles.names`."""
+        return os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
+
+    def open(self, path: Path) -> LogBytes:
+        """Implement `LogFiles.open`."""
+        return FileBytes(path)
+
+    def content(self, path: Path) -> bytes | None:
+        """Implement `LogFiles.content`."""
+        return read_regular(path) if path.is_file() else None
+
+    def name_of(self, path: Path) -> str:
+        """Implement `LogFiles.name_of`."""
+        return str(path)
+
+    def refresh(self, folder: Path) -> None:
+        """Implement `LogFiles.refresh`; no file is cached."""
+
+    def close(self) -> None:
+        """Implement `LogFiles.close`; no file is open."""
+
+
+LOCAL = LocalFiles()
+
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full: free space, then run again",
+    errno.EDQUOT: "the quota is used up: raise it, then run again",
+    errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
+    errno.EROFS: "the folder is mounted read-only",
+}
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise MetadataError for an OSError in the body; the message has `doing`, the hint a remedy."""
+    try:
+        yield
+    except OSError as e:
+        where = f" ({e.filename})" if e.filename else ""
+        hint = _HINTS.get(e.errno or 0, "look at the disk, then run again")
+        raise MetadataError(f"{doing}: {e.strerror or e}{where}", hint=hint) from e
+
+
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPositions:
+    """The consumed partitions (empty: all) and their start: an offset, EARLIEST or LATEST."""
+
+    partitions: Sequence[int] = ()
+    start: int | str = LATEST
+
+    @classmethod
+    def of(cls, partitions: Sequence[int], *, offset: str | None, from_beginning: bool) -> Self:
+        """Return the positions that Kafka's console consumer takes for these flags.
+
+        Raises UsageError for flags that contradict each other and for an `offset` that is none.
+        """
+        if offset is not None and not partitions:
+            raise UsageError(
+                "--offset needs --partition", hint="name the partition to which the offset belongs"
+            )
+        if offset is not None and from_beginning:
+            raise UsageError("--from-beginning and --offset exclude each other", hint="give one of them")
+        if offset is None:
+            return cls(partitions=partitions, start=EARLIEST if from_beginning else LATEST)
+        return cls(partitions=partitions, start=_parse_start(offset))
+
+    def resolve(self, beginning: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
+        """Return the first offset to consume of each partition; `beginning` and `end` are the topic's.
+
+        An offset outside the log is moved to its nearest end, so that no record is skipped. Raises
+        NotFoundError for a partition that the topic does not have.
+        """
+        for number in self.partitions:
+            if number not in end:
+                raise NotFoundError(f"{METADATA_TOPIC} has no partition {number}: it has {len(end)}")
+        return {n: self._position(beginning[n], end[n]) for n in self.partitions or sorted(end)}
+
+    def _position(self, beginning: int, end: int) -> int:
+        if isinstance(self.start, int):
+            return min(max(self.start, beginning), end)
+        return beginning if self.start == EARLIEST else end
+
+
+def _parse_start(text: str) -> int | str:
+    if text.casefold() in {EARLIEST, LATEST}:
+        return text.casefold()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise UsageError(f"--offset {text!r}", hint="an offset of 0 or more, earliest or latest")

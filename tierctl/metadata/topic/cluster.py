@@ -4,9 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal
-from tierctl.kafka.topic_admin import TopicAdmin, TopicShape
-from tierctl.kafka.topic_publisher import TopicPublisher
-from tierctl.kafka.topic_reader import TopicReader
+from tierctl.kafka.topic_client import TopicAdmin, TopicPublisher, TopicReader, TopicShape
 from tierctl.metadata.server_properties import (
     MetadataClients,
     MetadataTopicSettings,

@@ -1,27 +1,34 @@
-"""Opens the metadata topic at any location; no other module may open one."""
+"""Opens the metadata topic at any location, and cuts it into tasks for executors; no other module may open
+one.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tierctl.errors import RemoteResourceNotFound, UsageError
-from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.topic.creation import make_topic
-from tierctl.metadata.topic.disk_errors import translated
-from tierctl.metadata.topic.files import LOCAL
-from tierctl.metadata.topic.folder import FolderTopic, partitions_in
+from tierctl.metadata.topic.base import (
+    DEFAULT_METADATA_PARTITIONS,
+    LOCAL,
+    METADATA_TOPIC,
+    MetadataTopic,
+    translated,
+)
+from tierctl.metadata.topic.folder import FolderTopic, make_topic, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
-from tierctl.model.location import TopicLocation
-from tierctl.model.uris import require_no_credentials
+from tierctl.model.location import TopicLocation, require_no_credentials
 from tierctl.storage import stores
 from tierctl.storage.base import plain_objects
 from tierctl.storage.stores import ObjectStore
-from tierctl.storage.stores.schemes import SCHEMES, store_uri
+from tierctl.storage.stores.base import SCHEMES, store_uri
+from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.batches.segment_file import LogBytes
 
 
@@ -279,3 +286,51 @@ def _on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> Met
     from tierctl.metadata.topic.cluster import open_on_cluster
 
     return open_on_cluster(location, writable=writable, create=create)
+
+
+RECORDS_PER_SPLIT = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSplit:
+    """The records of one metadata partition with offsets in [start_offset, end_offset): a task's input."""
+
+    location: TopicLocation
+    metadata_partition: int
+    start_offset: int
+    end_offset: int
+
+
+def cut(
+    location: TopicLocation,
+    ranges: Mapping[int, tuple[int, int]],
+    *,
+    records_per_split: int,
+) -> list[MetadataSplit]:
+    """Return splits of at most `records_per_split` offsets that cover [start, end) of each partition."""
+    return [
+        MetadataSplit(
+            location=location,
+            metadata_partition=number,
+            start_offset=at,
+            end_offset=min(at + records_per_split, end),
+        )
+        for number, (start, end) in sorted(ranges.items())
+        for at in range(start, end, records_per_split)
+    ]
+
+
+@lru_cache(maxsize=4)
+def kept_topic(location: TopicLocation) -> MetadataTopic:
+    """Return the topic at `location`, opened once for all tasks of this process and never closed.
+
+    Connecting takes longer than many reads, and the positions of offsets in a log without indexes are kept.
+    Only `read` may be called, because the topic may have changed since it was opened.
+    """
+    return open_topic(location)
+
+
+def read_chunks(split: MetadataSplit) -> Iterator[RecordChunk]:
+    """Yield the records of `split` with every gap and damaged range; raise as `open_topic` and `read` do."""
+    topic = kept_topic(split.location)
+    yield from topic.read(split.metadata_partition, split.start_offset, split.end_offset)

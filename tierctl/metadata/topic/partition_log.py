@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.topic.files import LOCAL, LogFiles
+from tierctl.metadata.topic.base import LOCAL, LogFiles
 from tierctl.wire.batches.chunks import RecordChunk, chunk_of, empty_chunk, gap
 from tierctl.wire.batches.segment_file import (
     LogBytes,

@@ -1,14 +1,21 @@
-"""Names of all settings that a broker's server.properties may have, and the nearest one for a typing error.
-
-The names are those of KafkaConfig, RemoteLogManagerConfig and StandardAuthorizer in Kafka 3.9, 4.3 and 4.4.
+"""Names of all settings of a broker and the nearest one for a typing error; problems in files of settings,
+with their positions.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from tierctl.model.settings import broker, metadata_manager, topic
+from tierctl.errors import UsageError
+from tierctl.model.engine import Severity
+from tierctl.model.settings import broker, client, topic
+from tierctl.row_enum import RowEnum
+
+# Names of all settings that a broker's server.properties may have, and the nearest one for a typing error.
+#
+# The names are those of KafkaConfig, RemoteLogManagerConfig and StandardAuthorizer in Kafka 3.9, 4.3 and 4.4.
 
 _PREFIXES = (
     "listener.name.",
@@ -16,10 +23,10 @@ _PREFIXES = (
     "client.quota.callback.",
     "kafka.metrics.",
     "kafka.csv.metrics.",
-    metadata_manager.COMMON_CLIENT_PREFIX,
-    metadata_manager.PRODUCER_PREFIX,
-    metadata_manager.CONSUMER_PREFIX,
-    metadata_manager.ADMIN_PREFIX,
+    client.COMMON_CLIENT_PREFIX,
+    client.PRODUCER_PREFIX,
+    client.CONSUMER_PREFIX,
+    client.ADMIN_PREFIX,
 )
 """Prefixes of settings of listeners, plugins and clients, which may have any name."""
 
@@ -28,7 +35,7 @@ _PREFIXES = (
 def _names() -> frozenset[str]:
     """Return the names of the registry, and those in known.txt, which do not concern tiering."""
     others = Path(__file__).with_name("known.txt").read_text(encoding="ascii").split()
-    tables = (broker.TABLE, metadata_manager.TABLE)
+    tables = (broker.TABLE, client.METADATA_MANAGERS)
     return frozenset(others).union(row.name for table in tables for row in table)
 
 
@@ -68,3 +75,78 @@ def require_bounds(settings: Mapping[str, str], source: str) -> None:
     """Raise UsageError, with `source`, for a value in a broker's `settings` that Kafka refuses."""
     for row in broker.TABLE:
         row.given(settings, source)
+
+
+# Problems in files of settings: the table of kinds, and one problem with its position.
+#
+# `tierctl config check` reports every problem; another command ends with the first one that concerns it.
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    name: str
+    severity: Severity
+    meaning: str
+
+
+class ProblemKind(RowEnum):
+    """The table: one member per kind of problem, with the severity of its worst case."""
+
+    row: _Row
+
+    UNREADABLE = _Row("unreadable", Severity.ERROR, "The file can't be read: nothing in it was checked.")
+    MALFORMED = _Row("malformed", Severity.ERROR, "A line does not follow the format of the file.")
+    UNKNOWN_SETTING = _Row(
+        "unknown_setting",
+        Severity.ERROR,
+        "No setting has this name; a warning in a broker's file, which brokers read nevertheless.",
+    )
+    WRONG_VALUE = _Row("wrong_value", Severity.ERROR, "A value is of the wrong type, or out of its bounds.")
+    CONTRADICTION = _Row("contradiction", Severity.ERROR, "Settings exclude each other.")
+    REFUSED = _Row("refused", Severity.ERROR, "A command that reads the settings would end with this error.")
+    DUPLICATE = _Row(
+        "duplicate",
+        Severity.ERROR,
+        "A setting is stated twice; a warning in a properties file, where the last one counts.",
+    )
+    NOT_IN_VERSION = _Row(
+        "not_in_version", Severity.WARNING, "Brokers of --kafka-version do not have the setting."
+    )
+    OPEN_PERMISSIONS = _Row(
+        "open_permissions", Severity.WARNING, "Other users may read a file that holds secrets."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingProblem:
+    """One problem: its position, what was expected there, what was found, and what to do.
+
+    `file` is None for the environment, and `line` is None if the problem has no line. `setting` is the name
+    of the setting or option. Neither text contains a secret. `severity` is the kind's if it is None.
+    """
+
+    kind: ProblemKind
+    file: Path | None = None
+    line: int | None = None
+    setting: str | None = None
+    message: str
+    expected: str
+    found: str
+    hint: str
+    of_severity: Severity | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How serious the problem is."""
+        return self.of_severity or self.kind.row.severity
+
+    @property
+    def error(self) -> UsageError:
+        """The error that ends a command for which the problem matters."""
+        where = "" if self.file is None else str(self.file) + (f", line {self.line}" if self.line else "")
+        return UsageError(f"{where}: {self.message}" if where else self.message, hint=self.hint)
+
+
+def did_you_mean(nearest: str | None, otherwise: str) -> str:
+    """Return the hint that names the setting that was probably meant; `otherwise` without one."""
+    return otherwise if nearest is None else f"did you mean {nearest!r}?"

@@ -1,13 +1,116 @@
-"""One row of the registry of settings, and the table that holds the rows of one scope."""
+"""The registry of settings: one row per Kafka setting, the tables of each scope, and values with their
+origins and units.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Generic, Self, TypeVar
 
 from tierctl.errors import UsageError
-from tierctl.model.settings.stated import place_of
+from tierctl.model.times import parse_duration_ms
+
+# Settings with the origin of each value: a default, a file and its line, an environment variable, an option.
+#
+# Every reader of settings returns `StatedSettings`, so that errors and `tierctl config show` name the origin.
+
+
+class SettingSource(StrEnum):
+    """The kind of source that states the value of a setting."""
+
+    DEFAULT = "default"
+    PROFILE = "profile"
+    ENVIRONMENT = "environment"
+    OPTION = "option"
+    BROKER_DEFAULT = "broker default"
+    FILE = "topic settings file"
+    BROKER_FILE = "broker settings file"
+    CLIENT_FILE = "client settings file"
+    TOPIC = "topic"
+    """The topic itself, on the cluster (DYNAMIC_TOPIC_CONFIG)."""
+    NOT_STATED = "not stated"
+    """No source states the setting, and tierctl assumes a value other than Kafka's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the value of a setting was stated: a line of a file, or a variable or option called `name`."""
+
+    source: SettingSource
+    file: Path | None = None
+    line: int | None = None
+    name: str | None = None
+
+    @property
+    def place(self) -> str | None:
+        """The source as text, such as `server.properties, line 7`; None for a default."""
+        if self.file is None:
+            return self.name
+        return str(self.file) if self.line is None else f"{self.file}, line {self.line}"
+
+
+class StatedSettings(Mapping[str, str]):
+    """The values of settings by name, and the origin of each; a mapping of names to texts."""
+
+    def __init__(self, values: Mapping[str, str], origins: Mapping[str, Origin]) -> None:
+        self._values = dict(values)
+        self._origins = {name: origins[name] for name in self._values if name in origins}
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Self:
+        """Return `settings` if they have origins, otherwise the same values without origins."""
+        return settings if isinstance(settings, cls) else cls(settings, {})
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __or__(self, other: Mapping[str, str]) -> Self:
+        """Return the settings of both; `other` has precedence."""
+        added = StatedSettings.of(other)
+        return type(self)(self._values | added._values, self._origins | added._origins)
+
+    def origin(self, name: str) -> Origin | None:
+        """Return the origin of a setting; None for a setting that is not stated, or of unknown origin."""
+        return self._origins.get(name)
+
+    def stripped(self) -> Self:
+        """Return the settings without blanks around the values, as Kafka's ConfigDef reads most types."""
+        return type(self)({name: value.strip() for name, value in self._values.items()}, self._origins)
+
+    def with_value(self, name: str, value: str) -> Self:
+        """Return the settings with another value of `name`, and the same origin."""
+        return type(self)(self._values | {name: value}, self._origins)
+
+    def below(self, prefix: str) -> Self:
+        """Return the settings whose names begin with `prefix`, without the prefix."""
+        names = [name for name in self._values if name.startswith(prefix)]
+        return type(self)(
+            {name.removeprefix(prefix): self._values[name] for name in names},
+            {name.removeprefix(prefix): self._origins[name] for name in names if name in self._origins},
+        )
+
+    def only(self, names: Mapping[str, str]) -> Self:
+        """Return the settings in `names` (name here: name in the result) that are stated."""
+        stated = {name: new for name, new in names.items() if name in self._values}
+        return type(self)(
+            {new: self._values[name] for name, new in stated.items()},
+            {new: self._origins[name] for name, new in stated.items() if name in self._origins},
+        )
+
+
+def place_of(settings: Mapping[str, str], name: str, source: str = "") -> str:
+    """Return the source of a setting as text; `source` if it is unknown."""
+    origin = settings.origin(name) if isinstance(settings, StatedSettings) else None
+    return (origin.place if origin else None) or source
+
 
 T = TypeVar("T")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -328,3 +431,32 @@ def _fraction(text: str) -> float:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+_SIZE = re.compile(r"([0-9]{1,18})(\.[0-9]+)?\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes in `text`, as 50M, 1.5 GiB (rounded down) or 1048576; UsageError for another form."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"{text!r} is no number of bytes", hint="expected as 50M: K, M, G, T and P are powers of 1024"
+        )
+    unit = _UNITS[match[3].lower()]
+    return int(match[1]) * unit + int(float(match[2] or 0) * unit)
+
+
+def without_unit(setting: str, text: str) -> str:
+    """Return the value `text` of the setting with that name as Kafka reads it, without a unit.
+
+    The name tells whether the value is a number of milliseconds, as 7d, or of bytes, as 50G. Other values,
+    and numbers without a unit, are returned unchanged. Raise UsageError for a unit that is unknown.
+    """
+    if not text.isascii() or not text[-1:].isalpha():
+        return text
+    if setting.endswith(".ms"):
+        return str(parse_duration_ms(text))
+    is_size = setting.endswith((".bytes", ".bytes.per.second"))
+    return str(parse_size(text)) if is_size else text

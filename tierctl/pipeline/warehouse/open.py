@@ -13,14 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.files import PLAIN, exclusive
-from tierctl.metadata.topic.disk_errors import translated
-from tierctl.model.uris import require_no_credentials
+from tierctl.metadata.topic.base import translated
+from tierctl.model.location import require_no_credentials
 from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
 from tierctl.storage.stores.base import ConditionalStore, delete_all
 
 if TYPE_CHECKING:
-    from tierctl.storage.stores.s3.other_client import OtherClient
+    from tierctl.storage.stores.s3.client import OtherClient
 
 LOCK: Final = ".tierctl-pipeline.lock"
 LEASE: Final = "_lease.json"
@@ -102,7 +102,7 @@ class Warehouse:
         if self._root is not None:
             return None
         # Imported here, because boto3 is slow to import and only buckets need it.
-        from tierctl.storage.stores.s3.other_client import OtherClient
+        from tierctl.storage.stores.s3.client import OtherClient
 
         return OtherClient(self._spec.endpoint)
 

@@ -15,7 +15,6 @@ from tierctl.model import (
     TopicConfig,
 )
 from tierctl.model.configs import CopyLag
-from tierctl.plan.basis import Basis
 from tierctl.plan.copy.dangling import Dangling
 from tierctl.plan.copy.enabled import why_not_enabled
 from tierctl.plan.preconditions import (
@@ -26,7 +25,7 @@ from tierctl.plan.preconditions import (
     why_unknown,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.steps import LINEAGE_EPOCH, Action, Kept, Plan, Skip, Step
+from tierctl.plan.steps import LINEAGE_EPOCH, Action, Basis, Kept, Plan, Skip, Step
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.log_start import with_tier_start

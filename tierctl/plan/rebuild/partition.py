@@ -1,9 +1,11 @@
 """Decide what is published about one partition: its lineage, its log start, and the choice of its sets."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Self, TypeGuard
 
+from tierctl.errors import UsageError
 from tierctl.model import (
     LocalLog,
     ObjectSet,
@@ -12,24 +14,266 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.tier import LARGEST_OFFSET
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.choice import Choice, chains, choose
-from tierctl.plan.rebuild.ends import LocalHole, LocalOffsets, with_ends
-from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
-from tierctl.plan.rebuild.log_start import AskedLogStart, decided_start, why_impossible
-from tierctl.plan.rebuild.not_understood import (
-    is_not_understood,
-    joined,
-    needless_halves,
-    reason_of,
-    why_needed,
-    with_all_sets,
-    without,
-    without_sealed,
+from tierctl.plan.rebuild.choice import (
+    Choice,
+    LocalHole,
+    LocalOffsets,
+    SetKey,
+    agrees,
+    chains,
+    choose,
+    lineage_of_sets,
+    with_ends,
 )
-from tierctl.state.cut_epochs import cut_among
+from tierctl.state.cut_epochs import cut_among, is_uncovered
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import DerivedSets, Log, LogStart, log_start_in_force
+
+# Which log start is published where brokers may have raised it: the one that the operator asked for.
+#
+# `tierctl.state.log_start` finds the log start, and whether a broker may have raised it.
+
+TIER, DISK = "tier", "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLogStart:
+    """The log start to use where brokers raised it: `tier`, `disk`, or an offset."""
+
+    choice: str | int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the value of --log-start; raise UsageError for an unknown word or a negative offset."""
+        if text in {TIER, DISK}:
+            return cls(text)
+        if text.isascii() and text.isdigit() and int(text) < 1 << 63:
+            return cls(int(text))
+        raise UsageError(
+            f"--log-start {text}: expected {TIER}, {DISK} or an offset",
+            hint=f"{TIER}: as the newest segment's objects say; {DISK}: as the checkpoint files say",
+        )
+
+
+def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:
+    """Return the log start with which to publish; None if it may be damaged and no choice was given.
+
+    An offset that was asked for must be possible (`why_impossible`).
+    """
+    if found.raised_from is None:
+        return found.offset
+    if asked is None:
+        return None
+    if asked.choice == TIER:
+        return found.raised_from
+    return asked.choice if isinstance(asked.choice, int) else found.offset
+
+
+def why_impossible(found: LogStart, asked: AskedLogStart | None) -> str | None:
+    """Return why a log can't start at the offset that was asked for; None if it can, or none was asked."""
+    if asked is None or not isinstance(asked.choice, int) or asked.choice == found.offset:
+        return None
+    wanted = f"--log-start {asked.choice} is not possible"
+    if found.raised_from is None:
+        return (
+            f"{wanted}: the log start is {found.offset}, and no complete segments that join it are below it, "
+            "so nothing was damaged and it stays"
+        )
+    if asked.choice < found.raised_from:
+        return (
+            f"{wanted}: expected an offset from {found.raised_from} to {found.offset}, because the complete "
+            f"segments that join the log begin at {found.raised_from}"
+        )
+    if asked.choice > found.offset:
+        return (
+            f"{wanted}: expected an offset from {found.raised_from} to {found.offset}, because the log start "
+            f"is {found.offset}; DeleteRecords raises it once the brokers run"
+        )
+    return None
+
+
+_SHOWN_MAX = 3
+_BESIDE = "it is not given up beside sets that are not understood: {reason}{unsound}"
+_SEALED = (
+    "its manifest has other leader epochs than the log, and its leader-epoch index is encrypted: "
+    "--aiven-private-key lets them be compared"
+)
+_NEEDED = (
+    "{sets}: whether the log needs them is unknown, and no log start or end is derived from their absence; "
+    "make them readable, or set their objects aside outside of the tier"
+)
+
+
+def is_not_understood(reason: str | None) -> TypeGuard[Reason]:
+    """Return whether `reason` is that something could not be interpreted or read."""
+    return isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_UNDERSTOOD
+
+
+def reason_of(each: ObjectSet) -> Reason:
+    """Return why nothing is decided about a set that is not understood."""
+    detail = f"{each.why_not_understood}; it may be the only copy, so nothing is published about it"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+
+
+def without_sealed(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
+    """Return the sets without those whose key is missing and whose manifest contradicts the lineage.
+
+    These come second, as not understood: their manifest alone is no proof that they are off the lineage.
+    """
+    other = [s for s in sets if s.is_sealed and s.segment is not None and not agrees(s.segment, lineage)]
+    kept = [each for each in sets if each not in other]
+    return kept, [replace(each, segment=None, why_not_understood=_SEALED) for each in other]
+
+
+def beside(reason: str, unsound: Mapping[Uuid, str]) -> Reason:
+    """Return why a set that would be given up for `reason` is not, beside one that is not understood.
+
+    `unsound` has, by segment id, why the bytes of segments that may serve its offsets are not sound.
+    """
+    shown = [f"; segment {key}: {why}" for key, why in list(unsound.items())[:_SHOWN_MAX]]
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason, unsound="".join(shown)))
+
+
+def with_all_sets(
+    choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[ObjectSet], unsound: Mapping[Uuid, str]
+) -> Choice:
+    """Return `choice`, made among the sets `own`, with the `unclear` sets of the partition; they are left.
+
+    No set is discarded beside them, or beside `unsound` segments: which sets serve its offsets, and which
+    lineage is the log's, may be known from the unclear sets alone, and it may be the only sound copy.
+    """
+    if not unclear and not unsound:
+        return choice
+    sets = {_key(each): each for each in own}
+    kept = tuple(
+        (each, beside(reason, unsound))
+        for segment, reason in choice.discarded
+        if (each := sets.get((segment.segment_id, segment.start_offset))) is not None
+    )
+    left = (*choice.left, *kept, *((each, reason_of(each)) for each in unclear))
+    return replace(choice, discarded=(), left=left)
+
+
+def without(sets: Iterable[ObjectSet], others: Iterable[ObjectSet]) -> list[ObjectSet]:
+    """Return the `sets` that are not among `others`."""
+    keys = {_key(each) for each in others}
+    return [each for each in sets if _key(each) not in keys]
+
+
+def needless_halves(
+    choice: Choice,
+    unclear: Sequence[ObjectSet],
+    own: Sequence[ObjectSet],
+    *,
+    start_offset: int,
+    local: LocalOffsets | None,
+) -> list[ObjectSet]:
+    """Return those of the `unclear` sets that lack an object, and that no reader needs, as incomplete sets.
+
+    Their logs are whole, and the chain and the `local` log serve all offsets that these have, or they end
+    below the log start of a local log. `own` are the other sets. Offsets beyond the end of the local log are
+    not this log's.
+    """
+    log_end = LARGEST_OFFSET if local is None else local.end
+    spans = [*_spans(choice, own), *([] if local is None else [(local.start, local.end - 1)])]
+    return [
+        replace(each, why_not_understood=None, why_incomplete=each.why_not_understood)
+        for each in unclear
+        if (end := each.log_end) is not None
+        and (
+            (
+                each.listed.start_offset < log_end
+                and not is_uncovered(each.listed.start_offset, min(end.offset + 1, log_end), spans)
+            )
+            or (local is not None and end.offset < start_offset)
+        )
+    ]
+
+
+def why_needed(
+    choice: Choice,
+    unclear: Sequence[ObjectSet],
+    own: Sequence[ObjectSet],
+    *,
+    start_offset: int,
+    local: LocalOffsets | None,
+) -> Reason | None:
+    """Return why the partition can't be decided without the `unclear` sets; None if it can.
+
+    `own` are the other sets. The log begins at `start_offset`, which is known only with a `local` log.
+    """
+    spans = _spans(choice, own)
+    needed = [each for each in unclear if _is_needed(each.listed.start_offset, spans, start_offset, local)]
+    if not needed:
+        return None
+    texts = list(_texts(needed[:_SHOWN_MAX]))
+    if len(needed) > _SHOWN_MAX:
+        texts.append(f"and {len(needed) - _SHOWN_MAX} more sets")
+    detail = _NEEDED.format(sets="; ".join(texts))
+    if choice.hole is not None:
+        detail += f"; no set has offsets {choice.hole.first} to {choice.hole.last} that is understood"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+
+
+def joined(needed: Reason | None, other: str | None) -> str | None:
+    """Return both reasons to refuse a partition as one, which is that of sets that are not understood."""
+    if needed is None or other is None:
+        return needed or other
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{needed.facts['detail']}; {other}")
+
+
+def why_end_unknown(choice: Choice) -> Reason | None:
+    """Return which set that is not understood may have records where a new log would continue the chain."""
+    last = choice.chain[-1].start_offset if choice.chain else -1
+    above = [each for each, _ in choice.left if each.why_not_understood and each.listed.start_offset >= last]
+    if not above:
+        return None
+    return Reason(
+        ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets="; ".join(_texts(above[:_SHOWN_MAX])))
+    )
+
+
+def _is_needed(
+    start: int, spans: Sequence[tuple[int, int]], log_start: int, local: LocalOffsets | None
+) -> bool:
+    """Return whether the log may need the records of an unclear set that begins at `start`.
+
+    Its end is unknown.
+    """
+    if local is not None and not spans:
+        return max(start, log_start) < local.start
+    if not spans:
+        return True
+    first, end = spans[0][0], spans[-1][1]
+    if start < first:
+        return local is None or log_start < first
+    if start > end:
+        # Without a local log only a restore decides where the log ends.
+        return local is not None and not local.start <= start < local.end
+    return not any(a <= start <= b for a, b in spans)
+
+
+def _key(each: ObjectSet) -> SetKey:
+    return each.listed.segment_id, each.listed.start_offset
+
+
+def _spans(choice: Choice, own: Sequence[ObjectSet]) -> list[tuple[int, int]]:
+    """Return the offsets of the records in each segment of the chain; both inclusive."""
+    ends = {_key(each): each.segment.end_offset for each in own if each.segment}
+    # The choice may raise an end to the next segment's start, over the offsets of an unclear set.
+    return [
+        (s.start_offset, min(s.end_offset, ends.get((s.segment_id, s.start_offset), s.end_offset)))
+        for s in choice.chain
+    ]
+
+
+def _texts(sets: Sequence[ObjectSet]) -> Iterator[str]:
+    for each in sets:
+        listed = each.listed
+        yield f"segment {listed.segment_id} from offset {listed.start_offset}: {each.why_not_understood}"
+
 
 _S = RemoteLogSegmentState
 

@@ -1,17 +1,155 @@
 """RLMExpirationTask for one partition: which segments of its lineage breach a limit and are deleted."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
-from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    LocalSegment,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.model.configs import UNLIMITED
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, no_age_text
-from tierctl.plan.retention.partition_view import DELETE_STARTED, PartitionView, distinct_bytes
-from tierctl.plan.steps import FOLLOWS, Step, delete_step
-from tierctl.state.lineage import segments_in_lineage
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Kept, Step, delete_step
+from tierctl.state.cut_epochs import CutEpochs, cut_epochs
+from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force, with_tier_start
+from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.tier import PartitionState
+
+DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionView:
+    """A partition's remote segments, the lineage of its log, and the log's offsets.
+
+    `known_log_start_offset` is that of the log,
+    `log_start_offset` may have been raised above it; `log_end_offset` is exclusive. `local_only_bytes` is the
+    size of the local segments above the tier, and `local_start_offset` the base offset of the first local
+    segment, None if unknown.
+    """
+
+    partition: TopicIdPartition
+    segments: PartitionSegments
+    lineage: Lineage
+    known_log_start_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    local_only_bytes: int | None
+    local_start_offset: int | None = None
+
+    def raised_to(self, log_start_offset: int) -> Self:
+        """Return the view with the log start raised to `log_start_offset`, if that is higher."""
+        if log_start_offset <= self.log_start_offset:
+            return self
+        return replace(self, log_start_offset=log_start_offset)
+
+    @cached_property
+    def current(self) -> Lineage:
+        """The lineage from `log_start_offset` on, as a broker's leader-epoch checkpoint would have it."""
+        return self.lineage.truncate_from_start(self.log_start_offset)
+
+    @cached_property
+    def cut(self) -> CutEpochs | None:
+        """How the log's leader-epoch checkpoint was cut; None if it was not."""
+        return cut_epochs(
+            self.lineage,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            local_start_offset=self.local_start_offset,
+        )
+
+    def iter_live(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments of the current lineage that end at or above the log start.
+
+        Their order is that of RLMExpirationTask: by epoch, then by start offset.
+        """
+        seen: set[Uuid] = set()
+        for epoch in self.current.epochs_with_records:
+            for segment in self.segments.finished_in_epoch(epoch):
+                if segment.end_offset < self.log_start_offset:
+                    continue
+                if segment.segment_id not in seen and self.current.contains(segment, self.log_end_offset):
+                    seen.add(segment.segment_id)
+                    yield segment
+
+    @property
+    def decided_in(self) -> dict[str, int]:
+        """The detail of a step that names the lineage from which it was decided."""
+        return {} if self.lineage.latest is None else {LINEAGE_EPOCH: self.lineage.latest.epoch}
+
+
+def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
+    """Return the bytes of segments of one lineage, with each offset counted once.
+
+    A segment that overlaps earlier ones counts by its share of offsets that they do not hold.
+    """
+    total = 0
+    covered = -1
+    for segment in sorted(segments, key=lambda s: (s.start_offset, -s.end_offset)):
+        offsets = segment.end_offset - segment.start_offset + 1
+        new_offsets = segment.end_offset - max(segment.start_offset - 1, covered)
+        if new_offsets > 0:
+            total += segment.segment_size_in_bytes * new_offsets // offsets
+            covered = segment.end_offset
+    return total
+
+
+def local_only_bytes(copied: HighestOffsets, log: LocalLog) -> int | None:
+    """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
+    highest = find_highest_remote_offset(copied, Lineage(log.leader_epochs), log.log_end_offset).offset
+    # Without a copied offset in the lineage it is unknown which local bytes are also in the tier.
+    return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
+
+
+def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
+    """Return the view of a partition with a known local log."""
+    segments = part.segments
+    log = with_tier_start(log, segments)
+    return PartitionView(
+        partition=part.topic_id_partition,
+        segments=segments,
+        lineage=Lineage(log.leader_epochs),
+        known_log_start_offset=log.log_start_offset,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_only_bytes=local_only_bytes(segments, log),
+        local_start_offset=log.local_log_start_offset,
+    )
+
+
+def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> PartitionView:
+    """Return the view of a partition without a log, from `entries` of the newest leader-epoch index.
+
+    The index proves no log start: it may be a copy of a checkpoint that had lost its first entries. The log
+    therefore begins at the first finished segment, and what is below the start of `entries` only retention
+    deletes, or a log start that the operator states.
+    """
+    segments = part.segments
+    lineage = Lineage(extended_below(entries, segments))
+    finished = segments.finished_range()
+    start = log_start_in_force((), KnownTier(segments, lineage.entries)).offset
+    return PartitionView(
+        partition=part.topic_id_partition,
+        segments=segments,
+        lineage=lineage,
+        known_log_start_offset=start,
+        log_start_offset=start,
+        log_end_offset=0 if finished is None else finished[1] + 1,
+        local_only_bytes=None,
+    )
 
 
 def has_age(segment: RemoteLogSegmentMetadata, now_ms: int) -> bool:
@@ -335,3 +473,138 @@ def _below_step(view: PartitionView, segment: RemoteLogSegmentMetadata, log_star
 
 def _ordered(segments: list[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
     return sorted(segments, key=lambda s: (s.start_offset, s.segment_id))
+
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+
+
+def kept_of(
+    view: PartitionView, expiry: Expiry, steps: Collection[Step], unfinished: Mapping[Uuid, Reason]
+) -> Iterator[Kept]:
+    """Yield each segment of a partition that has no step in `steps` and is not being deleted.
+
+    `expiry` is the result of retention for the partition, and `steps` are all its deletes. `unfinished` has
+    the reasons, by segment id, of the unfinished copies below the log start.
+    """
+    deleted = {step.segment_id for step in steps}
+    live = [segment for segment in view.iter_live() if segment.segment_id not in deleted]
+    reasons = dict(zip((s.segment_id for s in live), expiry.limits.why_kept(live), strict=True))
+    for segment in _standing(view.segments, deleted):
+        if segment.state is _STARTED:
+            reason = unfinished.get(segment.segment_id) or _why_not_finished(segment)
+        elif segment.segment_id not in reasons:
+            reason = _why_off_lineage(view, segment)
+        else:
+            reason = expiry.hole or reasons[segment.segment_id]
+        yield Kept.remote(segment, reason)
+
+
+def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Kept]:
+    """Yield every segment of a partition without a step in `without`; `reason` is why it stays."""
+    deleted = {step.segment_id for step in without}
+    for segment in segments:
+        if segment.segment_id not in deleted:
+            yield Kept.remote(segment, Reason.of(reason))
+
+
+def _standing(
+    segments: PartitionSegments, deleted: Collection[Uuid | None]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the segments that are not being deleted and not in `deleted`."""
+    for segment in segments:
+        is_begun = segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        if not is_begun and segment.segment_id not in deleted:
+            yield segment
+
+
+def _why_not_finished(segment: RemoteLogSegmentMetadata) -> Reason:
+    return Reason(
+        ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=iso_utc(segment.event_timestamp_ms)
+    )
+
+
+def _why_off_lineage(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
+    """Return how the epochs of `segment` differ from those of the log."""
+    if view.cut is not None and segment in view.cut.lost:
+        return why_cut(view.cut, segment, "the log")
+    theirs = ", ".join(f"{epoch}@{start}" for epoch, start in segment.segment_leader_epochs)
+    known = ", ".join(f"{epoch}@{start}" for epoch, start in view.current.entries)
+    detail = f"{theirs} are not those of the log: {known}, up to offset {view.log_end_offset}"
+    return Reason(ReasonKind.OFF_LINEAGE, detail=detail)
+
+
+def why_cut(cut: CutEpochs, segment: RemoteLogSegmentMetadata, log: str) -> Reason:
+    """Return what brokers do with a segment whose epochs the checkpoint of `log` lost."""
+    is_deleted = cut.is_deleted_by_brokers(segment)
+    what = f"a broker deletes it once it leads with the cut leader epochs of {log}" if is_deleted else "kept"
+    return Reason(ReasonKind.CUT_EPOCHS, is_deleted=is_deleted, detail=f"{what}: {cut}")
+
+
+_AS_RETENTION = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRetention:
+    """The effective local.retention.ms and local.retention.bytes of a topic; a limit below 0 is none.
+
+    With `needs_copy`, only what is in the tier is deleted.
+    """
+
+    ms: int
+    size_bytes: int
+    needs_copy: bool = True
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> Self:
+        """Return the local retention of a topic; -2 is its retention (LogConfig.localRetentionMs).
+
+        With remote.log.copy.disable, retention.ms and retention.bytes count instead, also for what is not in
+        the tier (KIP-950, UnifiedLog.localRetentionMs). Without cleanup.policy=delete there is no limit.
+        """
+        if "delete" not in config.cleanup_policy:
+            return cls(ms=UNLIMITED, size_bytes=UNLIMITED)
+        if config.is_copy_disabled:
+            return cls(ms=config.retention_ms, size_bytes=config.retention_bytes, needs_copy=False)
+        stated = {name: each.value for name, each in config.stated.items()}
+        own_ms = topic.LOCAL_RETENTION_MS.value(stated)
+        own_bytes = topic.LOCAL_RETENTION_BYTES.value(stated)
+        return cls(
+            ms=config.retention_ms if own_ms == _AS_RETENTION else own_ms,
+            size_bytes=config.retention_bytes if own_bytes == _AS_RETENTION else own_bytes,
+        )
+
+    def left(self, log: LocalLog, highest_copied: int, now_ms: int) -> tuple[LocalSegment, ...]:
+        """Return the segments of `log` that local retention keeps at `now_ms`.
+
+        As in UnifiedLog.deletableSegments, segments are deleted from the oldest on, as long as a segment ends
+        at or below the high watermark, and at or below the last offset in the tier (`highest_copied`) or
+        below the log start. Segments below the log start are deleted in any case; then size deletes segments
+        that are wholly inside the excess, and then time. The active segment stays.
+        """
+        deletable = list(self._deletable(log, highest_copied))
+        deleted = sum(_is_below_start(log, segment) for segment in deletable)
+        if self.size_bytes >= 0:
+            excess_bytes = sum(segment.size_bytes for segment in log.segments[deleted:]) - self.size_bytes
+            while deleted < len(deletable) and excess_bytes >= deletable[deleted].size_bytes:
+                excess_bytes -= deletable[deleted].size_bytes
+                deleted += 1
+        if self.ms >= 0:
+            while deleted < len(deletable) and now_ms - deletable[deleted].max_timestamp_ms > self.ms:
+                deleted += 1
+        return log.segments[deleted:]
+
+    def _deletable(self, log: LocalLog, highest_copied: int) -> Iterator[LocalSegment]:
+        # Only replicated records are copied. So the high watermark is above the highest copied offset, also
+        # if its checkpoint is older.
+        high_watermark = max(log.high_watermark, highest_copied + 1)
+        for segment in log.segments:
+            end = segment.next_base_offset
+            if end is None or end > high_watermark:
+                return
+            if self.needs_copy and end - 1 > highest_copied and not _is_below_start(log, segment):
+                return
+            yield segment
+
+
+def _is_below_start(log: LocalLog, segment: LocalSegment) -> bool:
+    return segment.next_base_offset is not None and segment.next_base_offset <= log.log_start_offset

@@ -9,7 +9,7 @@ from typing import Self
 from tierctl.model.selection import SelectionRequest, admits_topic
 from tierctl.report.metrics import families
 from tierctl.report.metrics.families import Family, Kind
-from tierctl.storage.observed import Fetches
+from tierctl.storage.throttle import Fetches
 
 Labels = tuple[str, ...]
 """The values of a family's labels, in their order."""

@@ -29,15 +29,12 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.spark.executors.jobs import JobFailedError, JobStoppedError
-from tierctl.spark.executors.resources import shared_tier
-from tierctl.spark.executors.serialization import with_host
-from tierctl.spark.executors.task import Advance
-from tierctl.spark.executors.transport import Executors, InputResult, Tasks
+from tierctl.spark.executors.task import Advance, shared_tier, with_host
+from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
+from tierctl.spark.session.jvm import is_connect
 from tierctl.spark.session.settings import SPECULATION
-from tierctl.spark.session.shipping import is_connect
+from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.open import TierSpec
-from tierctl.storage.spool import spool_folder
 
 P = TypeVar("P")
 T = TypeVar("T")

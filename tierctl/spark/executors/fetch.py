@@ -18,13 +18,13 @@ import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.read import record_rows
-from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.read.partition_reader import FetchedRecord
-from tierctl.read.range_reader import with_lost_offsets
+from tierctl.read.readable_log import with_lost_offsets
+from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
 from tierctl.report.tables import RECORDS
 from tierctl.report.view import View
-from tierctl.spark.executors.resources import shared_tier
+from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open import TierSpec
 

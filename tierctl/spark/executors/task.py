@@ -1,21 +1,234 @@
-"""The part of the transport that runs on executors: apply a function to each input of a task.
-
-Inputs arrive pickled, one row per task. Results leave as rows of RESULTS, encoded by `serialization`.
+"""What runs on executors: functions applied to inputs, shares of a shuffle, results encoded, tiers opened
+once.
 """
 
+import ctypes
+import io
+import os
 import pickle
 import socket
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from tierctl.errors import TierctlError
-from tierctl.spark.executors.resources import measure_fetches, take_transfers
-from tierctl.spark.executors.serialization import dumps
-from tierctl.wire.limits import limits, use_limit_factor
+from tierctl.errors import EngineError, TierctlError
+from tierctl.kafka.cluster import Cluster
+from tierctl.metadata.server_properties import cluster_client
+from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.model.location import TopicLocation
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.throttle import Direction, FetchCounts, Throttle, Transfers, Waits
+from tierctl.storage.tier import object_tier
+from tierctl.wire.metadata.decode_columns import KnownLayouts
+from tierctl.wire.primitives import limits, use_limit_factor
+
+# Encode results and errors on executors, and decode them on the driver without running foreign code.
+#
+# Executors read metadata and objects that other programs wrote, so their results are untrusted input. Only
+# plain data, tierctl's own data classes and tierctl's errors are decoded: no pickled call of another
+# function.
+
+_ALLOWED = frozenset(
+    {
+        ("builtins", "bytearray"),
+        ("array", "_array_reconstructor"),
+        ("array", "array"),
+        ("tierctl.errors", "_restored"),
+    }
+)
+_PACKAGES = (
+    "errors",
+    "model",
+    "state",
+    "plan",
+    "verify",
+    "metadata.daily_changes",
+    "metadata.fold.parallel",
+    "read.tasks",
+    "wire.files.committed_offsets",
+    "metadata.cache_files",
+    "metadata.state_dir.cache_file",
+    "report.formatters.pages",
+    "report.formatters.text_lines",
+    "apply.written_segment",
+    "apply.side_effects",
+    "wire.batches.batch_head",
+    "wire.batches.batch_heads",
+    "storage.throttle",
+    "doctor.executors",
+    "spark.executors.verify",
+)
+"""The packages and modules below `tierctl` whose classes may be decoded."""
+
+_PROTOCOL = 5
+# A compressed value is: this magic, with which no pickle begins; the size of the pickle; a Zstandard frame.
+_COMPRESSED, _SIZE = b"ZSTD", struct.Struct(">Q")
+# Values with fewer bytes are not compressed.
+_COMPRESSED_BYTES_MIN = 1 << 16
+# A damaged or forged pickle may raise any of these.
+_DECODING_ERRORS = (
+    *(pickle.UnpicklingError, EOFError, ImportError, AttributeError, OSError, struct.error, MemoryError),
+    *(ValueError, TypeError, LookupError, OverflowError),
+)
+
+
+def dumps(value: Any) -> bytes:
+    """Return `value` as a pickle, a large one compressed: Spark's driver holds three copies of a result."""
+    data = pickle.dumps(value, _PROTOCOL)
+    if len(data) < _COMPRESSED_BYTES_MIN:
+        return data
+    return b"".join((_COMPRESSED, _SIZE.pack(len(data)), pa.compress(data, codec="zstd", asbytes=True)))
+
+
+def loads(data: bytes) -> Any:
+    """Return the value that `dumps` encoded; raise UnpicklingError for a class that may not be decoded."""
+    if data.startswith(_COMPRESSED):
+        at = len(_COMPRESSED)
+        (size_bytes,) = _SIZE.unpack_from(data, at)
+        frame = memoryview(data)[at + _SIZE.size :]
+        data = pa.decompress(frame, decompressed_size=size_bytes, codec="zstd", asbytes=True)
+    return _RestrictedUnpickler(io.BytesIO(data)).load()
+
+
+def decoded_result(data: bytes) -> Any:
+    """Return the result of an executor; raise EngineError if it cannot be decoded."""
+    try:
+        return loads(data)
+    except _DECODING_ERRORS as e:
+        raise EngineError(
+            f"the result of an executor cannot be decoded: {e}",
+            hint="check that executors have the same version of tierctl",
+        ) from e
+
+
+def decoded_error(data: bytes) -> TierctlError:
+    """Return the error that a function raised on an executor; raise EngineError if it cannot be decoded."""
+    error = decoded_result(data)
+    if isinstance(error, TierctlError):
+        return error
+    raise EngineError(f"the error of an executor cannot be decoded: it is of type {type(error).__name__}")
+
+
+def decoded_outcome(data: bytes, *, is_error: bool) -> tuple[Any, TierctlError | None]:
+    """Return the result of an executor and None, or None and its error, also if it cannot be decoded."""
+    try:
+        return (None, decoded_error(data)) if is_error else (decoded_result(data), None)
+    except EngineError as e:
+        return None, e
+
+
+def decoded_transfers(data: bytes) -> Transfers:
+    """Return the transfers that an executor reported; raise EngineError if they can't be decoded."""
+    found = decoded_result(data)
+    if isinstance(found, Transfers):
+        return found
+    raise EngineError(f"the data of an executor cannot be decoded: it is of type {type(found).__name__}")
+
+
+def with_host(error: TierctlError, host: str) -> TierctlError:
+    """Return `error` with the executor's host in its hint."""
+    place = f"on executor {host}"
+    error.hint = f"{error.hint}; {place}" if error.hint else place
+    return error
+
+
+class _RestrictedUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        is_own = any(f"{module}.".startswith(f"tierctl.{package}.") for package in _PACKAGES)
+        if (module, name) in _ALLOWED or is_own:
+            found = super().find_class(module, name)
+            if (module, name) in _ALLOWED or (isinstance(found, type) and found.__module__ == module):
+                return found
+        # An error class of another module. The module must be loaded: importing one may have effects.
+        loaded = getattr(sys.modules.get(module), name, None)
+        if isinstance(loaded, type) and issubclass(loaded, TierctlError) and loaded.__module__ == module:
+            return loaded
+        raise pickle.UnpicklingError(f"{module}.{name} can't be transferred from executors")
+
+
+# Tiers and metadata topics that a Python worker opens once and uses for many tasks.
+#
+# Opening a client is expensive, and a client belongs to the process that opened it.
+
+_tiers: dict[bytes, tuple[RemoteStorageManager, Throttle]] = {}
+_fetches = FetchCounts()
+_measures = False
+
+
+def shared_tier(spec: TierSpec) -> RemoteStorageManager:
+    """Return the tier of `spec`, opened at most once in this process; raises as `open_tier`."""
+    key = pickle.dumps(spec)
+    if key not in _tiers:
+        throttle = Throttle()
+        _tiers[key] = open_tier(spec, throttle=throttle), throttle
+    remote, _ = _tiers[key]
+    tier = object_tier(remote)
+    if tier is not None:
+        tier.observer = _fetches if _measures else None
+    return remote
+
+
+def measure_fetches(measures: bool) -> None:
+    """Count the reads of tiers that `shared_tier` returns from now on, if it `measures` them.
+
+    Forget what earlier tasks of this process transferred: they returned it.
+    """
+    global _measures  # noqa: PLW0603
+    _measures = measures
+    take_transfers()
+
+
+def take_transfers() -> Transfers | None:
+    """Return the transfers of this process since the last call, or None."""
+    fetches = _fetches.take()
+    waits: dict[Direction, Waits] = {}
+    for _, throttle in _tiers.values():
+        for direction, each in throttle.take_waits().items():
+            waits[direction] = waits.get(direction, Waits()) + each
+    if not fetches and not waits:
+        return None
+    return Transfers(process=f"{socket.gethostname()}:{os.getpid()}", fetches=fetches, waits=waits)
+
+
+@lru_cache(maxsize=1)
+def shared_topic(location: TopicLocation, job: str) -> MetadataTopic:
+    """Return the topic at `location`, opened once for all tasks of `job` in this process.
+
+    Another `job` opens the topic again, so that it reads the current end of the log.
+    """
+    del job
+    return open_topic(location)
+
+
+@lru_cache(maxsize=1)
+def shared_cluster(location: TopicLocation, job: str) -> Cluster:
+    """Return the cluster at `location`, connected once for all tasks of `job` in this process."""
+    del job
+    command_config, config = (
+        None if path is None else Path(path) for path in (location.command_config, location.broker_config)
+    )
+    client = cluster_client(location.uri, command_config=command_config, broker_config=config)
+    return Cluster(client)
+
+
+@lru_cache(maxsize=1)
+def shared_layouts(job: str) -> KnownLayouts:
+    """Return the byte layouts of events that the tasks of `job` in this process have learned."""
+    del job
+    return KnownLayouts()
+
+
+# The part of the transport that runs on executors: apply a function to each input of a task.
+#
+# Inputs arrive pickled, one row per task. Results leave as rows of RESULTS, encoded by `serialization`.
 
 SLICE_BYTES = 8 << 20
 """A larger result is split over several rows of at most this size, because Arrow limits the size of a row."""
@@ -135,3 +348,115 @@ def _is_retried_by_spark() -> bool:
 
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
+
+
+# The part of a shuffle that runs on executors: divide inputs into shares, then combine each share.
+#
+# A task of the first stage divides its inputs into pieces, each of one share. Spark sends the pieces of each
+# share to one task of the second stage, which combines them. Pieces are only sent between executors.
+
+Divide = Callable[[Any], Iterator[tuple[int, bytes]]]
+"""Yields the pieces of an input, each with the number of its share; raises TierctlError."""
+
+Combine = Callable[[Iterator[bytes]], Any]
+"""Returns the result of a share from its pieces, in the order of the inputs and of their pieces."""
+
+SHARE = "share"
+
+PIECES = pa.schema(
+    [
+        (SHARE, pa.int32()),
+        ("number", pa.int32()),
+        ("piece", pa.int32()),
+        ("slice", pa.int32()),
+        ("is_error", pa.bool_()),
+        ("data", pa.binary()),
+    ]
+)
+"""The rows between the stages: slice `slice` of piece `piece` of input `number`, or its encoded error."""
+PIECES_DDL = "share INT, number INT, piece INT, slice INT, is_error BOOLEAN, data BINARY"
+
+
+@dataclass(frozen=True, slots=True)
+class DivideTask:
+    """The callable of the first stage: yields rows of PIECES; an error goes to share 0."""
+
+    function: Divide
+    limit_factor: int = field(default_factory=lambda: limits().factor)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Divide the inputs in `batches`."""
+        use_limit_factor(self.limit_factor)
+        for number, each in inputs_of(batches):
+            piece = 0
+            try:
+                for share, data in self.function(each):
+                    yield from _slices((share, number, piece), data)
+                    piece += 1
+            except TierctlError as e:
+                yield from _slices((0, number, piece), dumps(e), is_error=True)
+
+
+def _slices(place: tuple[int, int, int], data: bytes, *, is_error: bool = False) -> Iterator[pa.RecordBatch]:
+    for at, start in enumerate(range(0, len(data), SLICE_BYTES)):
+        values = [*place, at, is_error, data[start : start + SLICE_BYTES]]
+        row = dict(zip(PIECES.names, values, strict=True))
+        yield pa.RecordBatch.from_pylist([row], schema=PIECES)
+
+
+@dataclass(frozen=True, slots=True)
+class CombineTask:
+    """The callable of the second stage: yields rows of RESULTS, in which `number` is that of the share."""
+
+    function: Combine
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Combine `batches`, which have the pieces of one share in any order."""
+        found = [batch for batch in batches if batch.num_rows]
+        if found:
+            table = pa.Table.from_batches(found)
+            data, is_error = outcome(self._combined, table)
+            facts = {"number": table.column(SHARE)[0].as_py(), "is_error": is_error, "is_retried": False}
+            yield from result_rows(data, facts, {"processed_bytes": 0, "transfers": None})
+
+    def _combined(self, table: pa.Table) -> Any:
+        for data, is_error in zip(table.column("data"), table.column("is_error"), strict=True):
+            if is_error.as_py():
+                raise decoded_error(data.as_py())
+        return self.function(_pieces(table))
+
+
+def _pieces(table: pa.Table) -> Iterator[bytes]:
+    """Yield the pieces of one share in order."""
+    names = ("number", "piece", "slice")
+    places = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    slices: list[bytes] = []
+    for row, (_, _, at) in sorted(enumerate(places), key=lambda each: each[1]):
+        if at == 0 and slices:
+            yield b"".join(slices)
+            slices = []
+        slices.append(table.column("data")[row].as_py())
+    if slices:
+        yield b"".join(slices)
+
+
+# The parameters of glibc's mallopt.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+
+KEPT_BYTES: Final = 256 << 20
+# Larger blocks are always returned. Some versions of glibc accept no larger threshold.
+_BLOCK_BYTES_MAX: Final = 32 << 20
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let this process reuse up to KEPT_BYTES of freed memory; return False if it has no `mallopt`.
+
+    By default glibc returns the memory of large arrays to the system, which clears each page that it hands
+    out again: a worker that folds many small metadata partitions spends a twentieth of its time on that.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES)) and bool(mallopt(_MMAP_THRESHOLD, _BLOCK_BYTES_MAX))

@@ -8,13 +8,13 @@ from typing import Final, TypeVar
 
 from tierctl.model import ListedSet, Uuid
 from tierctl.model.progress import Advance
-from tierctl.spark.executors.resources import shared_tier
+from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.storage import object_sets as sets
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.key_parser import owner_of_folder
+from tierctl.storage.layouts.kafka import owner_of_folder
+from tierctl.storage.object_sets import folders_of
 from tierctl.storage.open import TierSpec
-from tierctl.storage.partition_listing import folders_of
 
 FOLDERS_PER_SLOT: Final = 4
 """With fewer folders per slot executors would be idle, so that the folders inside them are listed instead."""

@@ -9,33 +9,294 @@ attempt may have processed. Only the DataFrame API is used, so that it works ove
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 import pyarrow as pa
 
-from tierctl.errors import EngineError, TierctlError
-from tierctl.spark.executors.jobs import collect, parallelism
-from tierctl.spark.executors.probe import (
-    PROBES_DDL,
-    Probed,
-    ProbeExecutor,
-    no_check,
-    probed,
-    require_usable,
+import tierctl
+from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.report.bars.styles import task_bar
+from tierctl.spark.executors.task import (
+    PIECES_DDL,
+    RESULTS_DDL,
+    SHARE,
+    TASKS,
+    Combine,
+    CombineTask,
+    Divide,
+    DivideTask,
+    PlainFunction,
+    SparkTask,
+    TaskFunction,
+    decoded_outcome,
+    decoded_transfers,
+    outcome,
+    with_host,
 )
-from tierctl.spark.executors.progress import progress
-from tierctl.spark.executors.serialization import decoded_outcome, decoded_transfers
-from tierctl.spark.executors.shuffle import PIECES_DDL, SHARE, Combine, CombineTask, Divide, DivideTask
-from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, SparkTask, TaskFunction
-from tierctl.storage.observed import Transfers
+from tierctl.spark.session.jvm import engine_error, failures, is_connect, is_spark
+from tierctl.storage.throttle import Transfers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+POLL_S = 0.05
+_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
+CANCELLED_WAIT_S = 30.0
+"""How long to wait for the end of a cancelled job."""
+
+
+class JobFailedError(EngineError):
+    """A job ended without a result: the effects of its tasks are unknown."""
+
+
+class JobStoppedError(JobFailedError):
+    """The job was cancelled, because the run was told to stop."""
+
+
+def collect(frame: DataFrame, *, stopped: Callable[[], bool]) -> pa.Table:
+    """Return the rows of `frame`; cancel the job as soon as `stopped()` is True. Raise JobFailedError.
+
+    The job runs on another thread, so that this thread receives signals.
+    """
+    job = _started(frame)
+    try:
+        return _awaited(job, partial(_cancel, frame.sparkSession), stopped)
+    finally:
+        if not job.done():
+            _cancel(frame.sparkSession)
+
+
+def _awaited(job: Future[pa.Table], cancel: Callable[[], None], stopped: Callable[[], bool]) -> pa.Table:
+    deadline_s: float | None = None
+    while not job.done():
+        time.sleep(POLL_S)
+        if not stopped():
+            continue
+        if deadline_s is None:
+            deadline_s = time.monotonic() + CANCELLED_WAIT_S
+        # Cancel in each round, because Spark can't cancel a job that has not begun yet.
+        cancel()
+        if time.monotonic() > deadline_s:
+            raise JobStoppedError(f"the job was cancelled and has not ended within {CANCELLED_WAIT_S:.0f} s")
+    error = job.exception()
+    if error is None:
+        return job.result()
+    if not _is_of_spark(error):
+        raise error
+    if stopped():
+        raise JobStoppedError("the job was cancelled, because the run was told to stop")
+    found = engine_error(error, None)
+    raise JobFailedError(found.message, hint=found.hint)
+
+
+@contextmanager
+def parallelism(session: SparkSession, tasks: int) -> Iterator[None]:
+    """Let Spark split local rows into `tasks` tasks during the block, without a shuffle.
+
+    Jobs that run side by side must have one task each: the setting belongs to the session.
+    """
+    if tasks <= 1:
+        # A job with one row has one task, whatever the setting is.
+        yield
+        return
+    before = session.conf.get(_PARALLELISM, None)
+    session.conf.set(_PARALLELISM, str(tasks))
+    try:
+        yield
+    finally:
+        session.conf.unset(_PARALLELISM)
+        if before is not None:
+            session.conf.set(_PARALLELISM, before)
+
+
+def _started(frame: DataFrame) -> Future[pa.Table]:
+    job: Future[pa.Table] = Future()
+
+    def run() -> None:
+        try:
+            job.set_result(frame.toArrow())
+        except BaseException as e:
+            job.set_exception(e)
+
+    threading.Thread(target=run, name="spark-job", daemon=True).start()
+    return job
+
+
+def _cancel(session: SparkSession) -> None:
+    try:
+        # All jobs of the session, because Spark 4.3 does not tag jobs that collect rows.
+        session.interruptAll()
+    except Exception as e:
+        # The driver or the server may have ended, and the job with it.
+        if not _is_of_spark(e):
+            raise
+
+
+def _is_of_spark(error: BaseException) -> TypeGuard[Exception]:
+    """Return True if the job failed, or if its driver or server was lost."""
+    return isinstance(error, Exception) and (is_spark(error) or isinstance(error, (OSError, EOFError)))
+
+
+# Show how many tasks of a Spark job are done.
+#
+# with progress(session, "listing the store"):
+#     frame.toArrow()
+#
+# The numbers come from the status tracker, or over Spark Connect from the server.
+
+EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCount:
+    """The tasks of all stages that have begun so far."""
+
+    total: int
+    done: int
+
+
+OnTasks = Callable[[TaskCount], None]
+
+
+@contextmanager
+def progress(session: SparkSession, title: str) -> Iterator[None]:
+    """Show a bar of tasks while the block runs jobs, if stderr is a terminal."""
+    with task_bar(title) as show:
+        if show is None:
+            yield
+            return
+        with watched(session, lambda tasks: show(tasks.done, tasks.total)):
+            yield
+
+
+@contextmanager
+def watched(session: SparkSession, on_tasks: OnTasks, *, every_s: float = EVERY_S) -> Iterator[None]:
+    """Call `on_tasks` from another thread while the block runs jobs."""
+    with _reported(session, on_tasks) if is_connect(session) else _polled(session, on_tasks, every_s):
+        yield
+
+
+@contextmanager
+def _polled(session: SparkSession, on_tasks: OnTasks, every_s: float) -> Iterator[None]:
+    tracker = session.sparkContext.statusTracker()
+    before, is_over = set(tracker.getActiveStageIds()), threading.Event()
+
+    def poll() -> None:
+        stages: dict[int, tuple[int, int]] = {}
+        # The end of the session ends this thread too.
+        with suppress(EngineError), failures(None):
+            while not is_over.wait(every_s):
+                active = set(tracker.getActiveStageIds()) - before
+                for stage in active:
+                    info = tracker.getStageInfo(stage)
+                    if info is not None:
+                        stages[stage] = (info.numCompletedTasks, info.numTasks)
+                # A stage that is no longer active is done.
+                stages |= {
+                    stage: (total, total) for stage, (_, total) in stages.items() if stage not in active
+                }
+                if stages:
+                    on_tasks(_sum(stages.values()))
+
+    with _thread(poll, is_over):
+        yield
+
+
+@contextmanager
+def _thread(target: Callable[[], None], is_over: threading.Event) -> Iterator[None]:
+    thread = threading.Thread(target=target, name="spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@contextmanager
+def _reported(session: SparkSession, on_tasks: OnTasks) -> Iterator[None]:
+    def on_progress(*, stages: Any, **_: Any) -> None:
+        if stages:
+            on_tasks(_sum((stage.num_completed_tasks, stage.num_tasks) for stage in stages))
+
+    handler: Any = on_progress
+    session.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        session.removeProgressHandler(handler)
+
+
+def _sum(stages: Iterable[tuple[int, int]]) -> TaskCount:
+    pairs = list(stages)
+    return TaskCount(done=sum(done for done, _ in pairs), total=sum(total for _, total in pairs))
+
+
+Facts = TypeVar("Facts")
+
+PROBES_DDL = "host STRING, version STRING, is_error BOOLEAN, data BINARY"
+_PROBES = pa.schema(
+    [("host", pa.string()), ("version", pa.string()), ("is_error", pa.bool_()), ("data", pa.binary())]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed(Generic[Facts]):
+    """What the probe of one task returned: the host and its version of tierctl, and `facts` or an `error`."""
+
+    host: str
+    version: str
+    facts: Facts | None = None
+    error: TierctlError | None = None
+
+
+def no_check() -> None:
+    """Accept every executor that can import tierctl."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeExecutor:
+    """The callable for `DataFrame.mapInArrow` that probes the executor of one task.
+
+    `check` returns facts about the executor, or raises TierctlError if the executor cannot do the work.
+    """
+
+    check: Callable[[], Any] = no_check
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row per task: host, version of tierctl, and the encoded result or error of `check`."""
+        for _ in batches:
+            pass
+        data, is_error = outcome(lambda _: self.check(), None)
+        row = {"host": socket.gethostname(), "version": tierctl.__version__}
+        yield pa.RecordBatch.from_pylist([row | {"is_error": is_error, "data": data}], schema=_PROBES)
+
+
+def probed(row: Mapping[str, Any]) -> Probed[Any]:
+    """Return the probe in `row`, a row of ProbeExecutor."""
+    facts, error = decoded_outcome(row["data"], is_error=row["is_error"])
+    return Probed(host=row["host"], version=row["version"], facts=facts, error=error)
+
+
+def require_usable(found: Probed[Any]) -> None:
+    """Raise the error of a probe, or UsageError for another version of tierctl."""
+    if found.error is not None:
+        raise with_host(found.error, found.host)
+    if found.version != tierctl.__version__:
+        raise UsageError(
+            f"executor {found.host} has tierctl {found.version}, not {tierctl.__version__}",
+            hint="install the same version, or none, on the executors",
+        )
+
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")

@@ -9,17 +9,17 @@ from uuid import uuid4
 import numpy as np
 
 from tierctl.errors import EngineError
-from tierctl.metadata.deleted_segments import deleted_segment_ids
+from tierctl.metadata.daily_changes import deleted_segment_ids
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.fold import LEAST_EVENTS
-from tierctl.spark.executors.resources import shared_tier, shared_topic
+from tierctl.spark.executors.task import shared_tier, shared_topic
 from tierctl.spark.executors.tier import REQUEST_US, folders_to_list
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.key_parser import owner_of_folder
+from tierctl.storage.index_cache import spool_folder
+from tierctl.storage.layouts.kafka import owner_of_folder
 from tierctl.storage.open import TierSpec
-from tierctl.storage.spool import spool_folder
 from tierctl.verify.findings import Finding
 from tierctl.verify.objects import Expected, Found, PartitionKey, Tally
 from tierctl.verify.tasks import PartitionTask, SegmentsTask, Task, TaskRunner

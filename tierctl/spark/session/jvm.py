@@ -1,24 +1,35 @@
-"""The JVM of Spark's driver: started by this process, silent by default, and ended with the process."""
+"""The JVM of Spark: finding and starting it, its failures as tierctl's errors, and shipping tierctl to
+executors.
+"""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
+import io
 import logging
 import os
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from tierctl.errors import EngineError, UsageError
+from tierctl import __version__
+from tierctl.errors import EngineError, TierctlError, UsageError
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
 
 END_TIMEOUT_S = 20
 _LINES_KEPT = 200
@@ -175,3 +186,131 @@ def _output(lines: deque[str], *, verbose: bool) -> Iterator[dict[str, Any]]:
 def _read(descriptor: int, lines: deque[str]) -> None:
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
         lines.extend(line.rstrip("\n") for line in stream)
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_HINTS = {
+    "PYTHON_VERSION_MISMATCH": "executors need the Python version of the driver: see PYSPARK_PYTHON",
+    "Cannot run program": "name an interpreter that the executors have, as PYSPARK_PYTHON or with "
+    "--spark-conf spark.pyspark.python=...",
+    "No module named": "the executors' Python lacks a library: see the option --python-archive of "
+    "tierctl submit",
+}
+_UNINFORMATIVE = "An error occurred while calling "
+_NO_MASTER = "All masters are unresponsive"
+_LENGTH_MAX = 500
+
+
+@contextmanager
+def failures(master: str | None) -> Iterator[None]:
+    """Raise EngineError, with Spark's own cause, for every exception of PySpark in the block."""
+    try:
+        yield
+    except TierctlError:
+        raise
+    except Exception as e:
+        if not is_spark(e):
+            raise
+        raise engine_error(e, master) from e
+
+
+def is_spark(error: Exception) -> bool:
+    """Return True for an exception of PySpark, Py4J or gRPC; none of these packages is imported here."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return bool(packages & {"pyspark", "py4j", "grpc"})
+
+
+def engine_error(error: Exception, master: str | None) -> TierctlError:
+    """Return tierctl's error for an exception of PySpark at `master`."""
+    text = str(error)
+    where = f" at {master}" if master else ""
+    if "CANNOT_MODIFY" in text:
+        return UsageError(f"--spark-conf: {cause(text)}", hint="set it where Spark is started")
+    errors = last_errors()
+    if any(_NO_MASTER in line for line in errors):
+        return EngineError(
+            f"no Spark master answers{where}", hint="check the port, and that Spark has the same version"
+        )
+    if is_out_of_memory():
+        return EngineError(
+            f"the memory of Spark's driver{where} is too small for the results",
+            hint="increase it: --spark-conf spark.driver.memory=4g",
+        )
+    hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
+    if hint is None and errors:
+        hint = f"Spark's last error: {errors[-1][:_LENGTH_MAX]}"
+    return EngineError(f"Spark{where} failed: {cause(text)}", hint=hint or "see -v for Spark's own log")
+
+
+def cause(text: str) -> str:
+    """Return the most informative line of a failure: the exception of a Python worker, or the first line."""
+    if _TRACEBACK in text:
+        lines = text.rpartition(_TRACEBACK)[2].splitlines()
+        raised = [line for line in lines if line and not line.startswith((" ", "\t"))]
+        if raised:
+            return raised[0].strip()[:_LENGTH_MAX]
+    caused = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_UNINFORMATIVE)]
+    first = lines[0].removeprefix(": ") if lines else "no reason given"
+    return (caused[-1].removeprefix("Caused by: ") if caused else first).strip()[:_LENGTH_MAX]
+
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_METADATA = ("METADATA", "entry_points.txt")
+
+
+def pack() -> bytes:
+    """Return the installed package and its entry points as a zip; the bytes depend on the content only."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in sorted((*_members(files("tierctl"), "tierctl"), *_metadata())):
+            # All members have the same time and mode and are not compressed, because these differ between
+            # machines.
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+    return buffer.getvalue()
+
+
+def _members(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for item in folder.iterdir():
+        name = f"{path}/{item.name}"
+        if item.is_file():
+            yield name, item.read_bytes()
+        elif item.name != "__pycache__":
+            yield from _members(item, name)
+
+
+def _metadata() -> Iterator[tuple[str, bytes]]:
+    """Yield the files that importlib.metadata reads; none if tierctl is not installed."""
+    try:
+        installed = distribution("tierctl")
+    except PackageNotFoundError:
+        return
+    for name in _METADATA:
+        text = installed.read_text(name)
+        if text is not None:
+            yield f"tierctl-{__version__}.dist-info/{name}", text.encode()
+
+
+@cache
+def archive() -> Path:
+    """Return the zip as a file, named by its hash; it is deleted when the process ends."""
+    content = pack()
+    folder = Path(tempfile.mkdtemp(prefix="tierctl-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / f"tierctl-{__version__}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
+    file.write_bytes(content)
+    return file
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Return True for a session of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+def ship(session: SparkSession) -> None:
+    """Let the Python workers of a session import this tierctl; a repeated call changes nothing."""
+    file = str(archive())
+    if is_connect(session):
+        session.addArtifacts(file, pyfile=True)
+    else:
+        session.sparkContext.addPyFile(file)

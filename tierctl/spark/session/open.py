@@ -21,10 +21,9 @@ from urllib.parse import urlsplit
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
-from tierctl.spark.session.failures import failures
+from tierctl.spark.session.jvm import archive, failures, ship
 from tierctl.spark.session.settings import SPECULATION, SparkSettings
-from tierctl.spark.session.shipping import archive, ship
-from tierctl.storage.stores.listening import why_refused
+from tierctl.storage.stores.base import why_refused
 
 T = TypeVar("T")
 

@@ -20,14 +20,20 @@ max_offsets_per_trigger
                     the largest number of offsets in a batch
 fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
 
-The columns are tierctl.spark.sources.metadata.rows.SCHEMA, or those that .schema(...) selects; other columns
+The columns are tierctl.spark.sources.metadata.SCHEMA, or those that .schema(...) selects; other columns
 are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
 metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
 bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not, because
 timestamps need not increase.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -36,15 +42,356 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
-from tierctl.spark.sources.columns import selected_columns
-from tierctl.spark.sources.metadata.options import MetadataOptions
-from tierctl.spark.sources.metadata.rows import SCHEMA, read_task
-from tierctl.spark.sources.metadata.splits import plan_tasks
-from tierctl.spark.sources.metadata.stream import MetadataStreamReader
-from tierctl.spark.sources.pushed_filters import FilteredReader
-from tierctl.wire.limits import use_limit_factor
+from tierctl.errors import MetadataError, SafetyRefusal, UsageError
+from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
+from tierctl.model.location import TopicLocation
+from tierctl.spark.sources.metadata import SCHEMA, event_tasks, plan_tasks, read_task
+from tierctl.spark.sources.predicates import FilteredReader, Predicate, selected_columns
+from tierctl.wire.primitives import use_limit_factor
+
+EARLIEST, LATEST = -2, -1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """The next offset to read of each metadata partition, and the id of their topic."""
+
+    topic_id: str | None
+    next_offsets: Mapping[int, int]
+
+    @classmethod
+    def from_json(cls, offset: Mapping[str, Any]) -> Self:
+        """Return the offsets from Spark's checkpoint."""
+        return cls(offset["topic_id"], {int(number): at for number, at in offset["next_offsets"].items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return {"topic_id": id or null, "next_offsets": {"0": offset, ...}}."""
+        ordered = sorted(self.next_offsets.items())
+        return {"topic_id": self.topic_id, "next_offsets": {str(number): at for number, at in ordered}}
+
+    def is_of(self, topic: TopicNow) -> bool:
+        """Return True if the offsets belong to `topic`; offsets of a recreated topic begin at 0 again."""
+        return None in {self.topic_id, topic.topic_id} or self.topic_id == topic.topic_id
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNow:
+    """The current topic: per metadata partition the first offset, and the offset after the last."""
+
+    topic_id: str | None
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+
+    def beginning(self, requested: Mapping[int, int], otherwise: int) -> StreamOffsets:
+        """Return where a stream begins.
+
+        `requested` has an offset, EARLIEST or LATEST for each partition; `otherwise` is for the others.
+        """
+        begins = {}
+        for number, end in self.ends.items():
+            at = requested.get(number, otherwise)
+            begins[number] = {EARLIEST: self.begins[number], LATEST: end}.get(at, at)
+        return StreamOffsets(self.topic_id, begins)
+
+    def end(
+        self, start: StreamOffsets, *, most: int | None = None, up_to: StreamOffsets | None = None
+    ) -> StreamOffsets:
+        """Return the end of a batch that begins at `start`: at most `most` offsets, none beyond `up_to`.
+
+        A partition that no longer exists keeps its offset.
+        """
+        if not start.is_of(self):
+            start = StreamOffsets(self.topic_id, {})
+        ends = dict(self.ends)
+        if up_to is not None and up_to.is_of(self):
+            ends = {n: min(end, up_to.next_offsets.get(n, 0)) for n, end in ends.items()}
+        if most is not None:
+            ends = _limited(start.next_offsets, ends, most)
+        return StreamOffsets(self.topic_id, {**start.next_offsets, **ends})
+
+    def ranges(self, start: StreamOffsets, end: StreamOffsets) -> dict[int, tuple[int, int]]:
+        """Return the readable offsets [start, end) of each partition, without empty ranges."""
+        if not end.is_of(self):
+            return {}
+        begun = start.next_offsets if start.is_of(self) else {}
+        cut = {
+            n: (max(begun.get(n, 0), self.begins[n]), min(at, self.ends[n]))
+            for n, at in end.next_offsets.items()
+            if n in self.ends
+        }
+        return {n: (low, high) for n, (low, high) in cut.items() if low < high}
+
+    def lost(self, start: StreamOffsets, end: StreamOffsets) -> Iterator[str]:
+        """Yield a text for each partition of which offsets between `start` and `end` are lost."""
+        for offsets in (start, end):
+            if not offsets.is_of(self):
+                yield f"the topic has id {self.topic_id}, offsets are of {offsets.topic_id}"
+                return
+        for number, high in sorted(end.next_offsets.items()):
+            low = start.next_offsets.get(number, 0)
+            if low == high:
+                continue
+            if number not in self.ends:
+                yield f"partition {number} is not there"
+            elif low < self.begins[number]:
+                yield f"partition {number} begins at {self.begins[number]}, {low} comes next"
+            elif max(low, high) > self.ends[number]:
+                yield f"partition {number} ends at {self.ends[number]}, {max(low, high)} was there"
+
+
+def _limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
+    """Return ends that cover at most `most` offsets, shared equally among the partitions.
+
+    A partition with fewer unread offsets leaves its share to the others.
+    """
+    waiting = sorted((max(0, end - starts.get(number, 0)), number) for number, end in ends.items())
+    limited = dict(ends)
+    for place, (count, number) in enumerate(waiting):
+        share = min(count, most // (len(waiting) - place))
+        if share < count:
+            limited[number] = starts.get(number, 0) + share
+        most -= share
+    return limited
+
+
+_STARTS = {"earliest": EARLIEST, "latest": LATEST}
+_NARROWING: dict[str, Callable[[str], Any]] = {
+    "topic": str,
+    "topic_id": str,
+    "partition": int,
+    "metadata_partition": int,
+}
+_NAMES = frozenset(
+    {
+        *("metadata", "path", "command_config", "broker_config", *_NARROWING),
+        *(
+            "records_per_task",
+            "starting_offsets",
+            "max_offsets_per_trigger",
+            "fail_on_data_loss",
+            "limit_factor",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """The options with their types; `starting_offset` is for partitions without a `starting_offsets`."""
+
+    location: TopicLocation
+    predicates: tuple[Predicate, ...] = ()
+    records_per_task: int | None = None
+    starting_offset: int = EARLIEST
+    starting_offsets: Mapping[int, int]
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    limit_factor: int = 1
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Parse the texts of `.option(...)`; raise UsageError for missing, unknown and invalid ones."""
+        given = {name.lower(): text for name, text in options.items()}
+        if unknown := sorted(given.keys() - _NAMES):
+            raise UsageError(
+                f"remote_log_metadata has no option {', '.join(unknown)}",
+                hint=f"it has {', '.join(sorted(_NAMES))}",
+            )
+        uri = given.get("metadata") or given.get("path")
+        if not uri:
+            raise UsageError(
+                "option metadata is missing",
+                hint="kafka://host:port, or a folder as /dir or s3://bucket/dir",
+            )
+        start = given.get("starting_offsets", "earliest").strip()
+        return cls(
+            location=topic_location(
+                "option metadata",
+                uri,
+                command_config=_path(given, "command_config"),
+                broker_config=_path(given, "broker_config"),
+            ),
+            predicates=tuple(
+                _predicate(name, given[name], kind) for name, kind in _NARROWING.items() if name in given
+            ),
+            records_per_task=_count(given, "records_per_task"),
+            starting_offset=_STARTS.get(start.lower(), EARLIEST),
+            starting_offsets={} if start.lower() in _STARTS else _offsets(start),
+            max_offsets_per_trigger=_count(given, "max_offsets_per_trigger"),
+            fail_on_data_loss=_flag(given, "fail_on_data_loss", otherwise=True),
+            limit_factor=_count(given, "limit_factor") or 1,
+        )
+
+
+def _path(given: Mapping[str, str], name: str) -> Path | None:
+    return Path(given[name]) if given.get(name) else None
+
+
+def _predicate(name: str, text: str, kind: Callable[[str], Any]) -> Predicate:
+    try:
+        return Predicate(name, "in", tuple(kind(part.strip()) for part in text.split(",")))
+    except ValueError:
+        raise UsageError(f"option {name}: {text!r}", hint="numbers, commas between") from None
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    if not given[name].isdecimal() or int(given[name]) < 1:
+        raise UsageError(f"option {name}: {given[name]!r}", hint="a number of 1 or more")
+    return int(given[name])
+
+
+def _flag(given: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
+    text = given.get(name, str(otherwise)).lower()
+    if text not in {"true", "false"}:
+        raise UsageError(f"option {name}: {text!r}", hint="true or false")
+    return text == "true"
+
+
+def _offsets(text: str) -> dict[int, int]:
+    """Parse a JSON object that maps metadata partitions to offsets."""
+    wrong = UsageError(
+        f"option starting_offsets: {text!r}", hint='earliest, latest, or JSON as {"0": 17, "1": -2}'
+    )
+    try:
+        found = json.loads(text)
+        offsets = {int(number): offset for number, offset in found.items()}
+    except (ValueError, AttributeError):
+        raise wrong from None
+    for number, offset in offsets.items():
+        if number < 0 or not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
+            raise wrong
+    return offsets
+
+
+# The stream of `spark.readStream.format("remote_log_metadata")`: appended records, each offset once.
+#
+# An offset of Spark's is a StreamOffsets here: the next offset of every metadata partition.
+
+
+class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver; the tasks of a batch read.
+
+    Raises MetadataError if unread offsets were deleted, or if the topic was recreated. If fail_on_data_loss
+    is false, it continues with the records that exist.
+    """
+
+    def __init__(self, options: MetadataOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._opened: MetadataTopic | None = None
+        self._target: StreamOffsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the offsets where a stream without a checkpoint begins."""
+        options = self._options
+        return self._now().beginning(options.starting_offsets, options.starting_offset).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return the end of the batch that begins at `start`."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._now().end(StreamOffsets.from_json(start), most=most, up_to=self._target).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of option max_offsets_per_trigger."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the end of the topic, for the progress report of the query."""
+        now = self._now()
+        return StreamOffsets(now.topic_id, now.ends).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of this run: records appended later are left to the next one."""
+        now = self._now()
+        self._target = StreamOffsets(now.topic_id, now.ends)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return tasks that read exactly the offsets [start, end)."""
+        since, until, now = StreamOffsets.from_json(start), StreamOffsets.from_json(end), self._now()
+        if self._options.fail_on_data_loss and (lost := list(now.lost(since, until))):
+            raise MetadataError(
+                f"{self._options.location.uri}: {'; '.join(lost)}",
+                hint="the stream lost events: restart it without checkpoint, or set fail_on_data_loss=false",
+            )
+        tasks = event_tasks(
+            self._options.location,
+            now.ranges(since, until),
+            records_per_task=self._options.records_per_task,
+            predicates=self._options.predicates,
+            columns=self._columns,
+        )
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        use_limit_factor(self._options.limit_factor)
+        return read_task(partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: Spark's checkpoint records the offsets that were read."""
+
+    def stop(self) -> None:
+        """Close the topic."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _now(self) -> TopicNow:
+        try:
+            return self._topic_now()
+        except SafetyRefusal:
+            # The topic was recreated or got more partitions: open it again to see its present offsets.
+            self.stop()
+            return self._topic_now()
+
+    def _topic_now(self) -> TopicNow:
+        if self._opened is None:
+            self._opened = open_topic(self._options.location)
+        ends = self._opened.end_offsets()
+        begins = self._opened.beginning_offsets()
+        return TopicNow(self._opened.topic_id, begins, ends)
+
+
+# The data source `spark.read.format("remote_log_metadata")`: events of `__remote_log_metadata`, one per row.
+#
+# Only the option `metadata` is required:
+#
+# metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: /dir,
+# file:///dir,
+#                     s3://bucket/folder, hdfs://host:port/folder, ...; load(...) takes the same
+# command_config      Kafka's client properties file, which executors read under the same path
+# config              a broker's server.properties, which executors read under the same path
+# topic, topic_id, partition, metadata_partition
+#                     read only events with one of these values, separated by commas; as with a where(...)
+#                     condition, rows of unreadable records are left out
+# records_per_task    the largest number of offsets that a task reads (default: 500000)
+# limit_factor        multiplies the limits on what one batch may cost, as --limit-factor
+#
+# Options of streams:
+#
+# starting_offsets    earliest (the default), latest, or JSON as {"0": 17, "1": -2}: -2 is earliest, -1
+# latest;
+#                     other partitions begin at the earliest. A checkpoint takes precedence
+# max_offsets_per_trigger
+#                     the largest number of offsets in a batch
+# fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
+#
+# The columns are tierctl.spark.sources.metadata.SCHEMA, or those that .schema(...) selects; other
+# columns are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
+# metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
+# bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not,
+# because timestamps need not increase.
 
 
 class RemoteLogMetadataSource(DataSource):
@@ -60,7 +407,7 @@ class RemoteLogMetadataSource(DataSource):
         MetadataOptions.of(self.options)
         return from_arrow_schema(SCHEMA)
 
-    def reader(self, schema: StructType) -> "MetadataReader":
+    def reader(self, schema: StructType) -> MetadataReader:
         """Return the reader of batches."""
         return MetadataReader(MetadataOptions.of(self.options), selected_columns(schema, SCHEMA))
 

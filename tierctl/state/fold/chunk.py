@@ -17,8 +17,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.events import MetadataEvent
-from tierctl.model.states import is_valid_partition_transition
+from tierctl.model.events import MetadataEvent, is_valid_partition_transition
 from tierctl.state.cache import check_new_segment, refused_update
 from tierctl.state.fold.event_columns import (
     ERROR,

@@ -21,7 +21,7 @@ from tierctl.model.events import MetadataEvent
 from tierctl.state.segments.arrays import Rows, ranges
 from tierctl.state.segments.columns import STATES
 from tierctl.state.segments.ids import Ids
-from tierctl.wire.arrays import Bools, Int64s, are_given, array_of, distinct, item_counts, numbers, take
+from tierctl.wire.arrays import Bools, Int64s, are_given, array_of, distinct, item_counts, numbers, take_rows
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 from tierctl.wire.metadata.encode_columns import event_at
 
@@ -141,9 +141,9 @@ class EventColumns:
 
     def partition_keys(self, rows: Rows) -> Iterator[tuple[tuple[bytes, int], str]]:
         """Yield the topic id and the number, and the topic, of the user partitions of `rows`."""
-        ids = take(_column(self.table, "topic_id").storage, rows).to_pylist()
-        partitions = take(_column(self.table, "partition"), rows).to_pylist()
-        topics = take(_column(self.table, "topic"), rows).to_pylist()
+        ids = take_rows(_column(self.table, "topic_id").storage, rows).to_pylist()
+        partitions = take_rows(_column(self.table, "partition"), rows).to_pylist()
+        topics = take_rows(_column(self.table, "topic"), rows).to_pylist()
         return zip(zip(ids, partitions, strict=True), topics, strict=True)
 
     def partition(self, row: int) -> TopicIdPartition:

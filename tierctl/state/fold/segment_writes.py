@@ -18,7 +18,7 @@ from tierctl.state.segments.columns import (
     WIDE,
     SegmentColumns,
 )
-from tierctl.wire.arrays import Int64s, take
+from tierctl.wire.arrays import Int64s, take_rows
 
 _INT32_MAX = (1 << 31) - 1
 
@@ -109,7 +109,7 @@ def set_customs(columns: SegmentColumns, events: EventColumns, rows: Rows, at: R
     if columns.customs is not None:
         changed = changed | (view(columns.customs)[rows] >= 0)
     if changed.any():
-        values = take(events.table.column("custom_metadata"), at[changed])
+        values = take_rows(events.table.column("custom_metadata"), at[changed])
         columns.set_customs(rows[changed], values.to_pylist())
 
 

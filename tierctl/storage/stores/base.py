@@ -1,14 +1,22 @@
 """The contract of a store, which keeps bytes by key, and functions that several stores share."""
 
+import difflib
 import io
 import shutil
+import socket
 import tempfile
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import (
     RemoteObjectDiffers,
@@ -16,12 +24,14 @@ from tierctl.errors import (
     RemoteStorageError,
     StoreWriteFailed,
     TierctlError,
+    UsageError,
 )
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model import HashedFile
+from tierctl.model.location import folder_of, require_no_credentials
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
-from tierctl.wire.crc import crc32c, crc32c_extend
+from tierctl.wire.primitives import crc32c, crc32c_extend
 
 CHUNK_BYTES = 1 << 20
 
@@ -397,3 +407,227 @@ class CompleteRange(io.RawIOBase):
         view[: len(data)] = data
         self._left_bytes -= len(data)
         return len(data)
+
+
+ANSWER_TIMEOUT_S = 10
+REFUSED_FOR_S = 1.5
+"""How long a server may refuse connections before it counts as down: it may be restarting."""
+_PAUSE_S = 0.3
+
+
+def why_refused(host: str, port: int) -> str | None:
+    """Return why a connection failed, None if it was made."""
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S):
+            return None
+    except OSError as e:
+        return e.strerror or str(e)
+
+
+def require_listening(host: str, port: int, named_by: str) -> None:
+    """Raise RemoteStorageError if host:port refuses every connection for REFUSED_FOR_S.
+
+    `named_by` is the option or setting that names the server. A slow or unknown network is left to the
+    client, which may reach the server in another way.
+    """
+    deadline_s = time.monotonic() + REFUSED_FOR_S
+    while True:
+        try:
+            with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S):
+                return
+        except (ConnectionRefusedError, socket.gaierror) as e:
+            if time.monotonic() + _PAUSE_S > deadline_s:
+                raise RemoteStorageError(
+                    f"no server accepts connections at {host}:{port} ({named_by}): {e.strerror or e}",
+                    hint=f"check that the server is running, and check {named_by}",
+                ) from e
+        except OSError:
+            return
+        time.sleep(_PAUSE_S)
+
+
+# The stores that tierctl opens, one row per URI scheme.
+#
+# The row of a scheme names the module that opens its stores. The module is imported with the first store of
+# that scheme, because it may need a package that belongs to an optional extra of tierctl.
+
+FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """One row of the table: how the stores of one URI scheme are opened.
+
+    `module`, relative to this package, has the function `open_store(address: StoreAddress)`. If it needs the
+    optional package `package`, `extra` is the extra of tierctl that installs that package.
+    """
+
+    module: str
+    example: str
+    package: str | None = None
+    extra: str | None = None
+
+
+STORES: Mapping[str, StoreKind] = MappingProxyType(
+    {
+        FILE: StoreKind(module="local", example="file:///dir"),
+        "s3": StoreKind(module="s3.store", example="s3://bucket/folder", package="boto3", extra="s3"),
+        "hdfs": StoreKind(
+            module="hdfs", example="hdfs://host:port/folder", package="hdfs_native", extra="hdfs"
+        ),
+        "gs": StoreKind(module="arrow", example="gs://bucket/folder"),
+        "gcs": StoreKind(module="arrow", example="gcs://bucket/folder"),
+        "abfs": StoreKind(module="arrow", example="abfs://container@account/folder"),
+        "abfss": StoreKind(module="arrow", example="abfss://container@account/folder"),
+        "viewfs": StoreKind(module="arrow", example="viewfs://cluster/folder"),
+    }
+)
+
+SCHEMES = tuple(STORES)
+
+
+def store_uri(option: str, given: str) -> str:
+    """Return `given`, the value of `option`, as a store's URI; a plain path becomes a file:/// URI.
+
+    Raise UsageError if no store has the scheme of `given`.
+    """
+    require_no_credentials(option, given)
+    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else FILE
+    if scheme == FILE:
+        return folder_of(option, given).as_uri()
+    if scheme not in STORES:
+        raise unknown_scheme(f"{option} {given}", scheme)
+    return given
+
+
+def unknown_scheme(where: str, scheme: str) -> UsageError:
+    """Return the error for a scheme that no store has; `where` is the beginning of its message."""
+    nearest = difflib.get_close_matches(scheme, STORES, n=1, cutoff=0.5)
+    known = f"known schemes: {', '.join(STORES)}"
+    return UsageError(
+        f"{where}: unknown scheme {scheme!r}",
+        hint=f"did you mean {nearest[0]}://? {known}" if nearest else known,
+    )
+
+
+ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+"""Storage classes whose objects can't be read before they are restored."""
+
+
+class Versioning(StrEnum):
+    """Whether a bucket keeps earlier versions of objects that are replaced or deleted."""
+
+    ENABLED = "enabled"
+    SUSPENDED = "suspended"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleRule:
+    """One enabled rule by which the store deletes or moves objects.
+
+    `prefix` is relative to the bucket. `expires_after` says when current objects are deleted, None if they
+    are not; `transitions` are the storage classes that objects are moved to.
+    """
+
+    name: str
+    prefix: str
+    is_filtered: bool = False
+    """Whether the rule also requires tags or a size, so that it may spare the objects of a tier."""
+    expires_after: str | None = None
+    transitions: tuple[str, ...] = ()
+    expires_noncurrent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """A multipart upload that was neither completed nor aborted; `key` is relative to the bucket."""
+
+    key: str
+    begun_ms: int
+
+
+class Bucket(Protocol):
+    """The settings of a bucket, and the folder in it that a store has.
+
+    All methods raise RemoteStorageError if the store fails, and AuthenticationError if the login may not see
+    the setting.
+    """
+
+    @property
+    def folder(self) -> str:
+        """The prefix of the store's keys in the bucket."""
+        ...
+
+    def clock_ms(self) -> int:
+        """Return the store's time in milliseconds since 1970, rounded down to a second."""
+        ...
+
+    def versioning(self) -> Versioning | None:
+        """Return whether the bucket keeps versions; None if the store does not implement the question."""
+        ...
+
+    def lifecycle_rules(self) -> list[LifecycleRule] | None:
+        """Return the enabled rules of the whole bucket; None if the store does not implement the question."""
+        ...
+
+    def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
+        """Yield the unfinished uploads to keys in the store's folder, by key."""
+        ...
+
+
+@runtime_checkable
+class InspectableStore(ObjectStore, Protocol):
+    """A store in a bucket that reports its settings."""
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket; each call reads its settings again."""
+        ...
+
+
+def open_store(
+    uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN, named_by: str = "--remote"
+) -> ObjectStore:
+    """Open the store below the folder that `uri` names, without creating or reading anything.
+
+    `endpoint` is `ObjectStore.endpoint` of the same store in another process. `files` makes the changes of a
+    store on local disk; `named_by` is the option with the URI. Raise UsageError for an unknown scheme, a
+    malformed URI or a missing package, and RemoteStorageError for a server that refuses connections.
+    """
+    return open_store_at(replace(parse_store_uri(uri, endpoint=endpoint, files=files), named_by=named_by))
+
+
+def open_store_at(address: StoreAddress) -> ObjectStore:
+    """Open the store at `address`. Raise UsageError if the package that its scheme needs is missing."""
+    kind = STORES[address.scheme]
+    if kind.package is not None and find_spec(kind.package) is None:
+        raise UsageError(
+            f"{address.scheme}:// needs {kind.package}, which is not installed",
+            hint=f"pip install tierctl[{kind.extra}]",
+        )
+    module = import_module(f"tierctl.storage.stores.{kind.module}")
+    store: ObjectStore = module.open_store(address)
+    return store
+
+
+def parse_store_uri(uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN) -> StoreAddress:
+    """Return the address that `uri` names; `endpoint` and `files` as for `open_store`."""
+    require_no_credentials("the store", uri)
+    parts = urlsplit(uri)
+    kind = STORES.get(parts.scheme)
+    if kind is None:
+        raise unknown_scheme(repr(uri), parts.scheme)
+    is_file = parts.scheme == FILE
+    is_complete = parts.path and parts.netloc in {"", "localhost"} if is_file else parts.netloc
+    if not is_complete or parts.query or parts.fragment:
+        raise UsageError(f"not the URI of a store: {uri!r}", hint=f"expected {kind.example}")
+    path = Path(unquote(parts.path)).absolute().as_posix() if is_file else parts.path
+    folder = path.strip("/")
+    return StoreAddress(
+        scheme=parts.scheme,
+        authority="" if is_file else parts.netloc,
+        folder=f"{folder}/" if folder else "",
+        endpoint=endpoint,
+        files=files,
+    )

@@ -27,11 +27,11 @@ from tierctl.storage.stores.base import (
     TaggedObject,
     by_folder,
     copy_through,
+    require_listening,
     sent_chunks,
     verify_streams,
     walk,
 )
-from tierctl.storage.stores.listening import require_listening
 from tierctl.storage.throttle import UNLIMITED, Throttle
 
 READ_BYTES = 1 << 20

@@ -10,20 +10,18 @@ from pathlib import Path
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.locallog.topic_configs import unknown_topic_setting
+from tierctl.locallog.folders import unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import Conflict, broker_conflicts, topic_conflicts
+from tierctl.model.engine import Severity
 from tierctl.model.ids import is_legal_topic_name
-from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
+from tierctl.model.settings import broker, client, topic
 from tierctl.model.settings.file_kinds import FileKind, require_kind
-from tierctl.model.settings.known import unknown_names
-from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
-from tierctl.model.settings.secrets import holds_secret, shown
-from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
-from tierctl.model.settings.table import Setting, Table
-from tierctl.model.severity import Severity
-from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean, unknown_names
+from tierctl.model.settings.registry import holds_secret, shown
+from tierctl.model.settings.table import Origin, Setting, SettingSource, StatedSettings, Table
+from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties
 
 
@@ -210,11 +208,11 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     found = list(_rows(file, broker.TABLE, "", brokers))
     manager_prefix = broker.METADATA_MANAGER_PREFIX.text(settings)
     for prefix in dict.fromkeys(("", manager_prefix)):
-        found += _rows(file, metadata_manager.TABLE, prefix, brokers)
-    found += _rows(file, plugin.TABLE, broker.STORAGE_MANAGER_PREFIX.text(settings), brokers)
+        found += _rows(file, client.METADATA_MANAGERS, prefix, brokers)
+    found += _rows(file, client.PLUGINS, broker.STORAGE_MANAGER_PREFIX.text(settings), brokers)
     yield from found
     yield from _superseded(file)
-    yield from _key_files(file, plugin.KEY_PAIR_PREFIX, plugin.PRIVATE_KEY_SUFFIX, "a private key")
+    yield from _key_files(file, client.KEY_PAIR_PREFIX, client.PRIVATE_KEY_SUFFIX, "a private key")
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
         stated_by = BrokerDefaults(settings=settings).stated_by
         by_topic_setting = {row.name: stated_by(row.name) for row in topic.TABLE}
@@ -228,7 +226,7 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     file = read_to_end(path, SettingSource.CLIENT_FILE)
     yield from file.problems
     for name in file.settings:
-        if name not in client.TABLE:
+        if name not in client.CLIENTS:
             nearest = next(iter(get_close_matches(name, client.UNDERSTOOD, n=1, cutoff=0.8)), None)
             yield file.problem(
                 ProblemKind.UNKNOWN_SETTING,
@@ -239,7 +237,7 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
                 hint=did_you_mean(nearest, "no action is needed if other clients use it"),
                 severity=Severity.INFO if nearest is None else Severity.WARNING,
             )
-    found = list(_rows(file, client.TABLE, "", brokers))
+    found = list(_rows(file, client.CLIENTS, "", brokers))
     yield from found
     yield from _key_files(file, client.SSL_KEYSTORE_LOCATION.name, "", "a private key")
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.wire.batches.batch_heads import CRC_FROM, Buffer
-from tierctl.wire.crc import crc32c, crc32c_extend
+from tierctl.wire.primitives import crc32c, crc32c_extend
 
 Int64s = npt.NDArray[np.int64]
 

@@ -32,7 +32,7 @@ from tierctl.wire.batches.batch_head import (
     Buffer,
     CompressionType,
 )
-from tierctl.wire.crc import crc32c
+from tierctl.wire.primitives import crc32c
 
 __all__ = [
     "COMPRESSION_MASK",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_head import CompressionType
-from tierctl.wire.limits import PIECE_BYTES, at_most, limits
+from tierctl.wire.primitives import PIECE_BYTES, at_most, limits
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)

@@ -28,7 +28,7 @@ from tierctl.wire.batches.batch_head import (
 from tierctl.wire.batches.compression import decompress
 from tierctl.wire.batches.lz4_header import with_right_checksum
 from tierctl.wire.batches.records import Record
-from tierctl.wire.limits import at_most, limits
+from tierctl.wire.primitives import at_most, limits
 
 _ENTRY = struct.Struct(">qiIbb")
 _OFFSET_AND_LENGTH = struct.Struct(">qi")

@@ -30,7 +30,7 @@ from tierctl.wire.batches.batch_heads import (
 )
 from tierctl.wire.batches.compression import compress, decompress
 from tierctl.wire.batches.records import Header, Record, decode_records, encode_records
-from tierctl.wire.crc import crc32c
+from tierctl.wire.primitives import crc32c
 
 __all__ = [
     "BadRange",

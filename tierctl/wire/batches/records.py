@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import BatchHead
-from tierctl.wire.limits import RECORD_HEADERS_COMMON, at_most, limits
+from tierctl.wire.primitives import RECORD_HEADERS_COMMON, at_most, limits
 
 Header = tuple[str, bytes | None]
 

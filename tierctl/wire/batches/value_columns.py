@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.arrays import windows
 from tierctl.wire.batches.batch_heads import (
     HEAD_SIZE,
     LOG_APPEND_TIME,
@@ -28,8 +29,7 @@ from tierctl.wire.batches.batch_heads import (
 from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
 from tierctl.wire.batches.record_batch import batch_at
 from tierctl.wire.batches.records import Record, read_varint
-from tierctl.wire.limits import METADATA_RECORD_BYTES, at_most, limits
-from tierctl.wire.windows import windows
+from tierctl.wire.primitives import METADATA_RECORD_BYTES, at_most, limits
 
 _GROUP_MIN = 4
 _COLUMN_MAX_BYTES = (1 << 31) - 1

@@ -1,18 +1,23 @@
-"""Kafka's checkpoint files: leader epochs, offsets by partition, and the topic id of a partition.
-
-Layout of a checkpoint (org.apache.kafka.server.common.CheckpointFile): a line `0` (the version), a line with
-the number of entries, then one line per entry. A file of 0 bytes is an empty checkpoint, as Kafka creates it.
-Errors name the line and the byte at which it begins. An unfinished last line is an error although Kafka
-accepts it, because a number that is cut is another number.
-"""
+"""Files of a log directory: checkpoint files, `meta.properties` and producer snapshots."""
 
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.ids import ZERO_UUID, TopicPartition, Uuid
 from tierctl.model.local import EpochEntry
+from tierctl.wire.files.properties import parse_properties
+from tierctl.wire.primitives import crc32c
+
+# Kafka's checkpoint files: leader epochs, offsets by partition, and the topic id of a partition.
+#
+# Layout of a checkpoint (org.apache.kafka.server.common.CheckpointFile): a line `0` (the version), a line
+# with the number of entries, then one line per entry. A file of 0 bytes is an empty checkpoint, as Kafka
+# creates it. Errors name the line and the byte at which it begins. An unfinished last line is an error
+# although Kafka accepts it, because a number that is cut is another number.
 
 LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
@@ -20,7 +25,7 @@ LOG_STARTS_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 
-VERSION = 0
+CHECKPOINT_VERSION = 0
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
@@ -124,12 +129,12 @@ def read_partition_metadata(data: bytes) -> Uuid:
 
 def write_partition_metadata(topic_id: Uuid) -> bytes:
     """Return the bytes of the file; as in Kafka, without a newline at the end."""
-    return f"version: {VERSION}\ntopic_id: {topic_id}".encode("ascii")
+    return f"version: {CHECKPOINT_VERSION}\ntopic_id: {topic_id}".encode("ascii")
 
 
 def _write(lines: Iterable[str]) -> bytes:
     body = list(lines)
-    return "".join(f"{line}\n" for line in [str(VERSION), str(len(body)), *body]).encode("utf-8")
+    return "".join(f"{line}\n" for line in [str(CHECKPOINT_VERSION), str(len(body)), *body]).encode("utf-8")
 
 
 def _text(data: bytes, what: str) -> str:
@@ -156,7 +161,7 @@ def _entry_indexes(lines: _Lines) -> range:
     if not texts:
         return range(0)
     version = lines.number(0, texts[0].removesuffix("\r"), INT32_MAX)
-    if version != VERSION:
+    if version != CHECKPOINT_VERSION:
         raise UnsupportedFormatError(lines.what, expected="version 0", found=f"version {version}", at=0)
     if len(texts) < 2:
         end = len(texts[0]) + 1
@@ -165,3 +170,100 @@ def _entry_indexes(lines: _Lines) -> range:
     if len(texts) - 2 != count:
         raise lines.corrupt(1, f"a count of {len(texts) - 2}, which is how many entries follow")
     return range(2, len(texts))
+
+
+# `meta.properties` of a log directory, in which brokers keep the ids of cluster, node and directory.
+#
+# Source: org.apache.kafka.metadata.properties.MetaProperties (versions 0 and 1).
+
+META_PROPERTIES = "meta.properties"
+_CLUSTER_ID = "cluster.id"
+_DIRECTORY_ID = "directory.id"
+_NODE_IDS = ("node.id", "broker.id")
+"""The names of the node's id in versions 1 and 0."""
+
+
+class Node(NamedTuple):
+    """The broker that a log directory belongs to; `cluster_id` is None if it is unknown."""
+
+    node_id: str
+    cluster_id: str | None
+
+
+def read_cluster_id(data: bytes) -> str | None:
+    """Return `cluster.id`, None if the file has none; CorruptInputError if it is no properties file."""
+    settings = {entry.key: entry.value.strip() for entry in parse_properties(data)}
+    return settings.get(_CLUSTER_ID) or None
+
+
+def read_node(data: bytes) -> Node | None:
+    """Return the broker, None if the file has no node id; CorruptInputError if it is no properties file."""
+    settings = {entry.key: entry.value.strip() for entry in parse_properties(data)}
+    node_id = next((settings[name] for name in _NODE_IDS if settings.get(name)), None)
+    return None if node_id is None else Node(node_id, settings.get(_CLUSTER_ID) or None)
+
+
+def read_directory_id(data: bytes) -> Uuid | None:
+    """Return `directory.id` (KIP-858), None if the file has none; UsageError for one that is no id."""
+    settings = {entry.key: entry.value.strip() for entry in parse_properties(data)}
+    text = settings.get(_DIRECTORY_ID)
+    return Uuid.parse(text) if text else None
+
+
+PRODUCER_SNAPSHOT_VERSION = 1
+
+# The codec of producer snapshots: `<offset>.snapshot` holds the producers' state before that offset.
+#
+# Layout: version int16 = 1, CRC-32C of all bytes after it, count int32, entries of 46 bytes. Source:
+# ProducerStateManager.readSnapshot/writeSnapshot; ProducerSnapshot.json.
+
+_WHAT = "producer snapshot"
+_HEAD = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_FROM = 6
+
+
+class ProducerEntry(NamedTuple):
+    """The last batch and the open transaction of one producer; -1 is "none" in all fields but the id.
+
+    `offset_delta` is the last minus the first offset of the last batch, `coordinator_epoch` the epoch of the
+    last transaction marker, `current_txn_first_offset` the first offset of the open transaction.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def decode_producer_snapshot(data: bytes) -> tuple[ProducerEntry, ...]:
+    """Return the entries in file order; raise CorruptInputError for a wrong size, version or CRC."""
+    if len(data) < _HEAD.size:
+        raise CorruptInputError(
+            _WHAT, expected=f"{_HEAD.size} bytes", found=f"{len(data)} bytes", at=len(data)
+        )
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != PRODUCER_SNAPSHOT_VERSION:
+        raise UnsupportedFormatError(
+            _WHAT, expected=f"version {PRODUCER_SNAPSHOT_VERSION}", found=f"version {version}", at=0
+        )
+    size = _HEAD.size + count * _ENTRY.size
+    if count < 0 or size != len(data):
+        raise CorruptInputError(
+            _WHAT, expected=f"{size} bytes for {count} producers", found=f"{len(data)} bytes", at=_CRC_FROM
+        )
+    computed = crc32c(data[_CRC_FROM:])
+    if computed != crc:
+        raise CorruptInputError(_WHAT, expected=f"CRC-32C {computed:#010x}", found=f"{crc:#010x}", at=2)
+    return tuple(ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :]))
+
+
+def encode_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the bytes of the file, as ProducerStateManager.writeSnapshot writes it."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = struct.pack(">i", len(packed)) + b"".join(packed)
+    return struct.pack(">hI", PRODUCER_SNAPSHOT_VERSION, crc32c(body)) + body

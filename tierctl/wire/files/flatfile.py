@@ -1,25 +1,28 @@
-"""The codec of KIP-405's flat-file store: one file with the events of one user partition.
+"""The codecs of cache files: KIP-405's flat file, Kafka 3's `remote_log_snapshot`, and `.remoteindex`."""
 
-Layout: uvarint magic 0, topic name (int16 length; early revisions of the KIP have none), topic id, zigzag
-varlong metadata topic offset, then entries: uvarint length of the following, uvarint type, uvarint version,
-record. Types 0 and 1 are the KIP's (RemoteLogSegmentMetadataRecordStored, DeletePartitionStateRecord).
-
-Type 100, MetadataValueStored, is tierctl's: the KIP allows more types, and its own types cannot hold a broker
-id, custom metadata, an empty transaction index or tags. It holds int64 metadata offset, int64 timestamp in
-ms, and the value of the metadata topic's record (int32 length, bytes) exactly as it was read, in either
-dialect. A reader that knows only types 0 and 1 skips it by its length. Every such entry names its own offset,
-so entries may be appended first and the header's offset updated later.
-"""
-
-from collections.abc import Iterable, Iterator
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from struct import Struct as Packer
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import (
+    Dialect,
+    RemoteLogSegmentMetadataSnapshot,
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.stored import StoredRecord
+from tierctl.model.stored import StoredRecord, StoredValue
+from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.codec import RecordCodec
 from tierctl.wire.metadata.schema import STORED_RECORDS
 from tierctl.wire.primitives import (
@@ -31,6 +34,18 @@ from tierctl.wire.primitives import (
     write_uvarint,
     write_varlong,
 )
+
+# The codec of KIP-405's flat-file store: one file with the events of one user partition.
+#
+# Layout: uvarint magic 0, topic name (int16 length; early revisions of the KIP have none), topic id, zigzag
+# varlong metadata topic offset, then entries: uvarint length of the following, uvarint type, uvarint version,
+# record. Types 0 and 1 are the KIP's (RemoteLogSegmentMetadataRecordStored, DeletePartitionStateRecord).
+#
+# Type 100, MetadataValueStored, is tierctl's: the KIP allows more types, and its own types cannot hold a
+# broker id, custom metadata, an empty transaction index or tags. It holds int64 metadata offset, int64
+# timestamp in ms, and the value of the metadata topic's record (int32 length, bytes) exactly as it was
+# read, in either dialect. A reader that knows only types 0 and 1 skips it by its length. Every such entry
+# names its own offset, so entries may be appended first and the header's offset updated later.
 
 MAGIC = 0
 ENTRY_VERSION = 0
@@ -252,3 +267,407 @@ def encode_entry(record: StoredRecord) -> bytes:
 def write(header: FlatFileHeader, records: Iterable[StoredRecord]) -> bytes:
     """Return the bytes of a file."""
     return b"".join([encode_header(header), *map(encode_entry, records)])
+
+
+# A fast codec of many flat-file entries of type 100, for caches with millions of entries.
+#
+# `flatfile` reads and writes the same entries one by one; tests compare the two. An entry is uvarint length,
+# byte 100, byte 0, int64 metadata offset, int64 timestamp in ms, int32 length, value.
+
+_TYPE = 100
+_FIXED = struct.Struct(">BBqqi")
+# The bytes before a value; `high` is there only if the length needs two bytes.
+_HEAD = np.dtype(
+    [
+        ("low", "u1"),
+        ("high", "u1"),
+        ("type", "u1"),
+        ("version", "u1"),
+        ("offset", ">i8"),
+        ("timestamp", ">i8"),
+        ("size", ">i4"),
+    ]
+)
+
+Int64s = npt.NDArray[np.int64]
+
+
+class ValueRun(NamedTuple):
+    """Consecutive entries in file order; `end` is the byte after the last."""
+
+    offsets: list[int]
+    timestamps_ms: list[int]
+    values: list[bytes]
+    end: int
+
+
+def encode_values(offsets: Iterable[int], timestamps_ms: Iterable[int], values: Iterable[bytes]) -> bytes:
+    """Return the bytes of the entries, to be appended to a file."""
+    pack = _FIXED.pack
+    lengths: dict[int, bytes] = {}
+    parts: list[bytes] = []
+    for offset, timestamp_ms, value in zip(offsets, timestamps_ms, values, strict=True):
+        size = len(value)
+        if size not in lengths:
+            lengths[size] = write_uvarint(_FIXED.size + size)
+        parts += (lengths[size], pack(_TYPE, ENTRY_VERSION, offset, timestamp_ms, size), value)
+    return b"".join(parts)
+
+
+def encode_column(offsets: Int64s, timestamps_ms: Int64s, values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the entry of each value, none of which is null, as `encode_values` encodes it."""
+    sizes = pc.binary_length(values).to_numpy().astype(np.int64) + _FIXED.size
+    if len(sizes) and int(sizes.max()) >> 14:
+        rows = zip(offsets.tolist(), timestamps_ms.tolist(), values.to_pylist(), strict=True)
+        return pa.array([encode_values([o], [t], [v]) for o, t, v in rows], pa.binary())
+    heads = np.zeros(len(sizes), dtype=_HEAD)
+    is_long = sizes >> 7 != 0
+    heads["low"] = sizes & 0x7F | is_long * 0x80
+    heads["high"] = sizes >> 7
+    heads["type"], heads["version"] = _TYPE, ENTRY_VERSION
+    heads["offset"], heads["timestamp"], heads["size"] = offsets, timestamps_ms, sizes - _FIXED.size
+    used = np.ones((len(sizes), _HEAD.itemsize), dtype=bool)
+    used[:, 1] = is_long
+    ends = np.concatenate([[0], np.cumsum(_HEAD.itemsize - 1 + is_long)]).astype(np.int32)
+    data = heads.view(np.uint8).reshape(-1, _HEAD.itemsize)[used]
+    encoded = pa.BinaryArray.from_buffers(
+        pa.binary(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    )
+    return pc.binary_join_element_wise(encoded, values, pa.scalar(b"", pa.binary()))
+
+
+def decode_values(data: bytes, start: int, count: int) -> ValueRun:
+    """Return up to `count` entries from byte `start`; fewer if the file ends.
+
+    Raise CorruptInputError at the first entry that is damaged, cut, or of another type.
+    """
+    offsets: list[int] = []
+    timestamps_ms: list[int] = []
+    values: list[bytes] = []
+    unpack = _FIXED.unpack_from
+    at, size = start, len(data)
+    while len(values) < count and at < size:
+        length = data[at]
+        body = at + 1
+        shift = 7
+        while length >> shift and body < size and shift < 28:
+            length = length & ((1 << shift) - 1) | data[body] << shift
+            body += 1
+            shift += 7
+        end = body + length
+        if length < _FIXED.size or end > size:
+            raise _wrong(data, at)
+        kind, version, offset, timestamp_ms, value_size = unpack(data, body)
+        if kind != _TYPE or version or value_size != length - _FIXED.size:
+            raise _wrong(data, at)
+        offsets.append(offset)
+        timestamps_ms.append(timestamp_ms)
+        values.append(data[body + _FIXED.size : end])
+        at = end
+    return ValueRun(offsets, timestamps_ms, values, at)
+
+
+def _wrong(data: bytes, at: int) -> CorruptInputError:
+    """Return the error that `flatfile` finds in the entry at `at`."""
+    entry = read_entry(data, at)
+    if entry.error is not None:
+        return entry.error
+    found = "none" if entry.record is None else entry.record.type
+    return CorruptInputError("entry", expected=StoredValue.type, found=found, at=at)
+
+
+# The codec of Kafka's `remote_log_snapshot`, which Kafka 3.1 to 3.7 write to a user partition's folder.
+#
+# Layout (RemoteLogMetadataSnapshotFile): int16 version 0, int32 metadata partition, int64 metadata offset,
+# int32 count, then per entry an int32 length and a framed record of apiKey 3. A segment with several leader
+# epochs has one entry per epoch. An empty file is normal: it is written before the first event.
+
+VERSION = 0
+
+_HEADER = Packer(">hiqi")
+_VERSION = Packer(">h")
+_LENGTH = Packer(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotEntry:
+    """One entry; `position` is the byte of the record after its length.
+
+    If the record cannot be read, `segment` is None and `error` is set.
+    """
+
+    position: int
+    raw: bytes
+    segment: RemoteLogSegmentMetadataSnapshot | None
+    error: CorruptInputError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSnapshot:
+    """The readable part of a snapshot; `torn` is the error because of which entries are missing at the end.
+
+    `metadata_offset` is the last offset of `metadata_partition` that the snapshot contains.
+    """
+
+    metadata_partition: int
+    metadata_offset: int
+    entries: tuple[SnapshotEntry, ...]
+    torn: CorruptInputError | None = None
+
+    @property
+    def segments(self) -> tuple[RemoteLogSegmentMetadataSnapshot, ...]:
+        """Return the segments of all readable entries, repeated ones included."""
+        return tuple(entry.segment for entry in self.entries if entry.segment is not None)
+
+    @property
+    def damaged(self) -> tuple[CorruptInputError, ...]:
+        """Return the errors of bad entries and of the torn end."""
+        errors = [entry.error for entry in self.entries if entry.error is not None]
+        return (*errors, self.torn) if self.torn else tuple(errors)
+
+
+def read_snapshot(data: bytes) -> RemoteLogSnapshot | None:
+    """Decode a snapshot; return None for an empty file.
+
+    A bad entry is kept with its error, and the entries after it are read. Raise CorruptInputError for a
+    header that cannot be read, UnsupportedFormatError for an unknown version.
+    """
+    data = bytes(data)
+    if not data:
+        return None
+    partition, offset, count = _read_header(data)
+    entries: list[SnapshotEntry] = []
+    at, torn = _HEADER.size, None
+    try:
+        while len(entries) < count:
+            entry, at = _read_entry(data, at)
+            entries.append(entry)
+    except CorruptInputError as error:
+        torn = error
+    if torn is None and at != len(data):
+        found = f"{len(data) - at} more bytes"
+        torn = CorruptInputError("remote_log_snapshot", expected="the end", found=found, at=at)
+    return RemoteLogSnapshot(
+        metadata_partition=partition, metadata_offset=offset, entries=tuple(entries), torn=torn
+    )
+
+
+def _read_header(data: bytes) -> tuple[int, int, int]:
+    if len(data) >= _VERSION.size and _VERSION.unpack_from(data)[0] != VERSION:
+        (version,) = _VERSION.unpack_from(data)
+        raise UnsupportedFormatError(
+            "remote_log_snapshot", expected=f"version {VERSION}", found=f"version {version}", at=0
+        )
+    if len(data) < _HEADER.size:
+        raise truncated("header of remote_log_snapshot", needed=_HEADER.size, at=0, remaining=len(data))
+    _, partition, offset, count = _HEADER.unpack_from(data)
+    if count < 0:
+        at = _HEADER.size - _LENGTH.size
+        raise CorruptInputError("number of entries", expected="0 or more", found=str(count), at=at)
+    return partition, offset, count
+
+
+def _read_entry(data: bytes, at: int) -> tuple[SnapshotEntry, int]:
+    raw_length, position = take(data, at, _LENGTH.size, "length of an entry")
+    (length,) = _LENGTH.unpack(raw_length)
+    if length < 0:
+        raise CorruptInputError("length of an entry", expected="0 or more", found=str(length), at=at)
+    raw, end = take(data, position, length, "entry")
+    segment, error = None, None
+    try:
+        segment = _decode(raw)
+    except CorruptInputError as found:
+        error = shifted(found, position)
+    return SnapshotEntry(position=position, raw=raw, segment=segment, error=error), end
+
+
+def _decode(raw: bytes) -> RemoteLogSegmentMetadataSnapshot:
+    event = decode(raw, Dialect.KAFKA)
+    if not isinstance(event, RemoteLogSegmentMetadataSnapshot):
+        raise UnsupportedFormatError("entry", expected="a record of apiKey 3", found=f"a {event.type}", at=1)
+    return event
+
+
+def write_snapshot(
+    metadata_partition: int, metadata_offset: int, segments: Iterable[RemoteLogSegmentMetadataSnapshot]
+) -> bytes:
+    """Return the bytes of a file with one entry for each of `segments`."""
+    values = [encode(segment, Dialect.KAFKA) for segment in segments]
+    head = _HEADER.pack(VERSION, metadata_partition, metadata_offset, len(values))
+    return head + b"".join(_LENGTH.pack(len(value)) + value for value in values)
+
+
+def distinct_segments(
+    segments: Iterable[RemoteLogSegmentMetadataSnapshot],
+) -> tuple[RemoteLogSegmentMetadataSnapshot, ...]:
+    """Return each segment once, in order of first appearance; of entries that differ, the last counts."""
+    by_id: dict[Uuid, RemoteLogSegmentMetadataSnapshot] = {}
+    for segment in segments:
+        by_id[segment.segment_id] = segment
+    return tuple(by_id.values())
+
+
+# `.remoteindex` files of KIP-405's early design: the start offsets of a partition's remote segments.
+#
+# A file is named after the start offset of its first segment. It holds, per segment, the start offset
+# relative to that of the first as 4 bytes, big-endian, as in an offset index. A new file begins when the
+# file is full or old, or when an offset does not fit. All files can be rebuilt from a listing of the remote
+# segments.
+#
+# Source: KIP-405's first revision, "RemoteLogSegmentIndex".
+
+SUFFIX = ".remoteindex"
+
+_NAME = re.compile(r"(?P<base>[0-9]{1,20})\.remoteindex\Z")
+_NAME_DIGITS = 14
+_ENTRY = struct.Struct(">i")
+ENTRY_SIZE = _ENTRY.size
+_RELATIVE_MAX = (1 << 31) - 1
+_OFFSET_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollPolicy:
+    """When a new file begins: after so many entries, or so long after the file was created (None: never)."""
+
+    max_entries: int = 1 << 16
+    max_age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteIndexFile:
+    """One file: its base offset, the segments' start offsets (the first is the base), and its creation time.
+
+    The file does not contain the time; the caller supplies it (None if unknown: the file is never too old).
+    """
+
+    base_offset: int
+    start_offsets: tuple[int, ...]
+    created_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the file, with the number of digits in the KIP's example."""
+        return f"{self.base_offset:0{_NAME_DIGITS}d}{SUFFIX}"
+
+    def encode(self) -> bytes:
+        """Return the bytes of the file."""
+        return b"".join(_ENTRY.pack(start - self.base_offset) for start in self.start_offsets)
+
+    @classmethod
+    def decode(cls, name: str, data: bytes, *, created_ms: int | None = None) -> Self:
+        """Decode a file from its name and bytes; preallocated zeros at the end are not entries.
+
+        Raise CorruptInputError for another name, a cut entry, or offsets that do not ascend.
+        """
+        base = parse_name(name)
+        if base is None:
+            raise CorruptInputError("remote index", expected=f"a name OFFSET{SUFFIX}", found=repr(name[:200]))
+        if len(data) % _ENTRY.size:
+            whole = len(data) - len(data) % _ENTRY.size
+            raise CorruptInputError(
+                "remote index",
+                expected=f"a multiple of {_ENTRY.size} bytes",
+                found=f"{len(data)} bytes",
+                at=whole,
+                source=name,
+            )
+        return cls(base_offset=base, start_offsets=_starts(base, data, name), created_ms=created_ms)
+
+    def takes(self, start_offset: int, *, policy: RollPolicy, now_ms: int | None) -> bool:
+        """Return whether the entry of the next segment belongs to this file."""
+        age_ms = 0 if now_ms is None or self.created_ms is None else now_ms - self.created_ms
+        if policy.max_age_ms is not None and age_ms >= policy.max_age_ms:
+            return False
+        return _fits(self.base_offset, len(self.start_offsets), start_offset, policy)
+
+
+def _fits(base_offset: int, entries: int, start_offset: int, policy: RollPolicy) -> bool:
+    return entries < policy.max_entries and start_offset - base_offset <= _RELATIVE_MAX
+
+
+def parse_name(name: str) -> int | None:
+    """Return the base offset in a file's name; None if it is not the name of a remote index."""
+    match = _NAME.match(name)
+    return int(match["base"]) if match and int(match["base"]) <= _OFFSET_MAX else None
+
+
+def _starts(base: int, data: bytes, name: str) -> tuple[int, ...]:
+    """Return the start offsets up to the preallocated zeros; the first entry is always 0."""
+    used = max(-(-len(data.rstrip(b"\x00")) // _ENTRY.size), 1 if data else 0)
+    relative = [value for (value,) in _ENTRY.iter_unpack(data[: used * _ENTRY.size])]
+    for number, (before, after) in enumerate(pairwise([-1, *relative])):
+        if after <= before or (number == 0 and after != 0) or after > _OFFSET_MAX - base:
+            raise CorruptInputError(
+                "remote index",
+                expected="0" if number == 0 else f"an offset above {before}",
+                found=str(after),
+                at=number * _ENTRY.size,
+                source=name,
+            )
+    return tuple(base + value for value in relative)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteIndex:
+    """A partition's remote index: its files by base offset."""
+
+    files: tuple[RemoteIndexFile, ...] = ()
+
+    @classmethod
+    def of(cls, files: Iterable[RemoteIndexFile]) -> Self:
+        """Return the index of `files`, without empty ones; raise CorruptInputError if they overlap."""
+        ordered = sorted((f for f in files if f.start_offsets), key=lambda f: f.base_offset)
+        for before, after in pairwise(ordered):
+            if before.start_offsets[-1] >= after.base_offset:
+                raise CorruptInputError(
+                    "remote index",
+                    expected=f"offsets below {after.base_offset}",
+                    found=str(before.start_offsets[-1]),
+                    source=before.name,
+                )
+        return cls(tuple(ordered))
+
+    @classmethod
+    def build(cls, start_offsets: Iterable[int], *, policy: RollPolicy | None = None) -> Self:
+        """Build the index from the start offsets of all remote segments, in any order, repeats allowed."""
+        policy = policy or RollPolicy()
+        runs: list[list[int]] = []
+        for start in sorted(set(start_offsets)):
+            if not runs or not _fits(runs[-1][0], len(runs[-1]), start, policy):
+                runs.append([])
+            runs[-1].append(start)
+        return cls(tuple(RemoteIndexFile(base_offset=run[0], start_offsets=tuple(run)) for run in runs))
+
+    def append(self, start_offset: int, *, policy: RollPolicy, now_ms: int | None) -> Self:
+        """Return the index with one more segment: the last file grows, or a new file begins.
+
+        Raise ValueError if the segment does not begin after all others.
+        """
+        last = self.files[-1] if self.files else None
+        if last is not None and start_offset <= last.start_offsets[-1]:
+            raise ValueError(f"{start_offset} is not after {last.start_offsets[-1]}")
+        if last is not None and last.takes(start_offset, policy=policy, now_ms=now_ms):
+            grown = RemoteIndexFile(
+                base_offset=last.base_offset,
+                start_offsets=(*last.start_offsets, start_offset),
+                created_ms=last.created_ms,
+            )
+            return type(self)((*self.files[:-1], grown))
+        fresh = RemoteIndexFile(base_offset=start_offset, start_offsets=(start_offset,), created_ms=now_ms)
+        return type(self)((*self.files, fresh))
+
+    def lookup(self, offset: int) -> int | None:
+        """Return the start offset of the last segment that begins at or before `offset`.
+
+        Return None if all segments begin later. Two binary searches, over the files and within one file.
+        """
+        file = _floor(self.files, offset)
+        if file is None:
+            return None
+        return file.start_offsets[bisect_right(file.start_offsets, offset) - 1]
+
+
+def _floor(files: Sequence[RemoteIndexFile], offset: int) -> RemoteIndexFile | None:
+    slot = bisect_right(files, offset, key=lambda file: file.base_offset) - 1
+    return None if slot < 0 else files[slot]

@@ -23,24 +23,32 @@ from typing import NoReturn
 import yaml
 
 from tierctl.errors import UsageError
-from tierctl.model.cluster import NOT_COVERED, SavedTopic, SavedTopics
 from tierctl.model.ids import Uuid, is_legal_topic_name
+from tierctl.model.local import NOT_COVERED, SavedTopic, SavedTopics
 from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.times import iso_utc, parse_time_ms
 from tierctl.wire.files.properties import require_kind_of_file
 
 VERSION = 1
+
 PARTITIONS_MAX = 1_000_000
 """Far above what a cluster can have; it bounds the records that a file makes tierctl write."""
+
 _HINT = "expected a file as tierctl backup-config writes it"
+
 _HEAD = f"""\
 # Topics of a Kafka cluster, written by tierctl backup-config for the day on which it is lost.
 # Not covered: {", ".join(NOT_COVERED)}, settings of brokers, internal topics.
 """
+
 _SETTING = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+
 _DIGITS = re.compile(r"[0-9]{1,7}\Z")
+
 _NULL = "tag:yaml.org,2002:null"
+
 _FILE_KEYS = ("version", "saved", "cluster_id", "not_covered", "topics")
+
 _TOPIC_KEYS = ("topic_id", "partitions", "settings")
 
 

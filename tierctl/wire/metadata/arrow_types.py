@@ -4,9 +4,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tierctl.model.events import Dialect
+from tierctl.model.events import Dialect, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.model.ids import Uuid
-from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.wire.metadata.schema import (
     EVENT_FIELDS,
     EVENT_TYPES,

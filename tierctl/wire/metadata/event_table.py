@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import Uuid
-from tierctl.wire.arrays import NdArray, array_of, bitmap, bits, take
+from tierctl.wire.arrays import NdArray, array_of, bitmap, bits, take_rows, windows
 from tierctl.wire.metadata.arrow_types import DIALECT_NAMES, EVENT_SCHEMA, STATE_NAMES, TYPE_NAMES, UUID
 from tierctl.wire.metadata.schema import EVENT_FIELDS, Array, Field, Fixed, Flag, Variable
-from tierctl.wire.windows import windows
 
 Rows = npt.NDArray[np.intp]
 
@@ -222,7 +221,7 @@ class EventTableBuilder:
             return pa.nulls(self._rows, kind)
         names = ("place", "tag", "data")
         rows = [[dict(zip(names, tag, strict=True)) for tag in k.tags] or None for k in self._kinds]
-        return take(pa.array([*rows, None], kind), np.where(self._kind < 0, len(rows), self._kind))
+        return take_rows(pa.array([*rows, None], kind), np.where(self._kind < 0, len(rows), self._kind))
 
     def _error_column(self) -> pa.Array:
         if not self._errors:

@@ -18,9 +18,10 @@ from tierctl.model.events import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
 )
-from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.model.stored import StoredPartitionState, StoredSegment, StoredValue
 
 States = type[RemoteLogSegmentState] | type[RemotePartitionDeleteState]

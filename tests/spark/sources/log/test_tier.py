@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.spark.executors.resources import shared_tier, take_transfers
-from tierctl.spark.sources.log.options import LogOptions
-from tierctl.spark.sources.log.plan import plan_tasks
-from tierctl.spark.sources.log.rows import SCHEMA, LogTask, rows_of
+from tierctl.spark.executors.task import shared_tier, take_transfers
+from tierctl.spark.sources.remote_log import SCHEMA, LogOptions, LogTask, plan_tasks, rows_of
 from tierctl.storage.throttle import Direction, Limit
 
 from tests.read.made import day, made_tier

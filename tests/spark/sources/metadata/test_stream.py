@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tierctl.spark
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.spark.sources.metadata.stream_offsets import EARLIEST, LATEST, StreamOffsets, TopicNow
+from tierctl.spark.sources.remote_log_metadata import EARLIEST, LATEST, StreamOffsets, TopicNow
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started

@@ -9,19 +9,24 @@ from typing import Any
 
 from tierctl import __version__
 from tierctl.commands.copy import CopyRequest
-from tierctl.commands.insight.report.gather import Gathered, gather
-from tierctl.commands.insight.report.rows import EXPIRATIONS_MAX, Report, ReportRequest
-from tierctl.commands.insight.report.sums import growth_rows
+from tierctl.commands.insight.report.gather import (
+    EXPIRATIONS_MAX,
+    Gathered,
+    Report,
+    ReportRequest,
+    gather,
+    growth_rows,
+)
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import mutation
 from tierctl.commands.resources import required
 from tierctl.commands.verify import VerifyRequest, finding_row, verify
 from tierctl.errors import ExitCode, UsageError, output_error
 from tierctl.files import exclusive_replacement, write_durably
+from tierctl.model.engine import Severity
+from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.severity import Severity
 from tierctl.model.times import iso_utc
-from tierctl.model.uris import canonical_uri
 from tierctl.report.html.content import PageContent
 from tierctl.report.html.lanes import Lanes
 from tierctl.report.html.page import GENERATOR, page_chunks

@@ -10,12 +10,11 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import EpochEntry, IsolationLevel, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.cluster import TopicFacts
+from tierctl.model.local import TopicFacts
 from tierctl.plan.materialise import Until
 from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.partition import PartitionDecision
-from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.partitions import ReadablePartition, readable_partitions
+from tierctl.read.partition_reader import PartitionReader, ReadablePartition, readable_partitions
 from tierctl.read.readable_log import ReadableLog
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import DerivedSets, Log, log_start_in_force

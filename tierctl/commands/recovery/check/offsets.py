@@ -11,7 +11,7 @@ from tierctl.errors import TierctlError
 from tierctl.files import read_regular
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import EpochEntry
-from tierctl.model.cluster import PartitionOffsets
+from tierctl.model.local import PartitionOffsets
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.state.lineage import Lineage
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint

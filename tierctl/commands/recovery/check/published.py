@@ -8,7 +8,7 @@ from tierctl.commands.recovery.check.expected import ExpectedLog
 from tierctl.commands.recovery.check.offsets import epochs_text
 from tierctl.commands.recovery.check.results import Results
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.deleted_segments import record_chunks
+from tierctl.metadata.daily_changes import record_chunks
 from tierctl.metadata.topic import MetadataTopic
 from tierctl.model import (
     EpochEntry,

@@ -11,7 +11,7 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.record_consumer import NotServedError, RecordConsumer, ServedRecord
 from tierctl.model import IsolationLevel
 from tierctl.model.progress import Advance, Progress
-from tierctl.plan.rebuild.not_understood import is_not_understood
+from tierctl.plan.rebuild.partition import is_not_understood
 from tierctl.read.partition_reader import FetchedRecord
 
 _SEEKS = 10

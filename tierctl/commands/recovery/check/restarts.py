@@ -21,7 +21,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicPartition
-from tierctl.model.cluster import TopicFacts
+from tierctl.model.local import TopicFacts
 from tierctl.wire.metadata import decode
 
 _RESTARTS = RestoreCheck.RESTARTS

@@ -35,7 +35,7 @@ from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.materialise import Until
-from tierctl.plan.rebuild.not_understood import is_not_understood
+from tierctl.plan.rebuild.partition import is_not_understood
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.tier_tables import RESTORE_CHECKS
 

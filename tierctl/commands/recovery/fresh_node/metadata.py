@@ -9,15 +9,14 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import RemoteTierMissing, SafetyRefusal
 from tierctl.files import read_regular
 from tierctl.locallog import FormattedNode
-from tierctl.metadata.base import RemoteLogMetadataManager, no_op
-from tierctl.metadata.open import open_metadata
+from tierctl.metadata.manager import RemoteLogMetadataManager, no_op, open_metadata
 from tierctl.metadata.server_properties import MetadataTopicSettings, ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, topic_location
 from tierctl.metadata.topic.folder import partition_folder, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.settings import topic
-from tierctl.plan.restore.topics import NewTopic
+from tierctl.plan.restore import NewTopic
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import read_identity

@@ -25,34 +25,41 @@ from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAf
 from tierctl.errors import AuthenticationError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import FormattedNode, ensure_stopped, list_partitions, read_formatted_node
-from tierctl.locallog.files import read_if_exists
-from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.locallog.folders import read_if_exists
+from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     ListedSet,
     TopicConfig,
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.model.local import SavedTopic, SavedTopics
+from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.stated import SettingSource
-from tierctl.model.uris import canonical_uri
+from tierctl.model.settings.table import SettingSource
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.restore.plan import RESTORE, PartitionSource, RestorePlan, RestorePlanner, TopicSource
-from tierctl.plan.restore.topics import COPYING_DISABLED, NewBroker
+from tierctl.plan.restore import (
+    COPYING_DISABLED,
+    RESTORE,
+    NewBroker,
+    PartitionSource,
+    RestorePlan,
+    RestorePlanner,
+    TopicSource,
+)
 from tierctl.plan.steps import Plan
 from tierctl.storage import store_uri
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import by_partition
 from tierctl.storage.open import TierSpec
-from tierctl.storage.retry import object_tier
-from tierctl.storage.stores.inspection import InspectableStore, Versioning
+from tierctl.storage.stores.base import InspectableStore, Versioning
 from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.tier import object_tier
 from tierctl.wire.files.topics_file import read_topics_file
-from tierctl.wire.kraft.records import topic_of
+from tierctl.wire.kraft import topic_of
 
 _NO_SETTINGS = (
     "name the file that tierctl backup-config wrote (--topics-file), or a file of settings (--topic-configs)"

@@ -12,8 +12,7 @@ from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.restore.node import NewLogs
 from tierctl.apply.restore.objects import ObjectCopies
 from tierctl.apply.run import RunOptions
-from tierctl.commands.metadata_folder.count import folder_of, is_of_a_broker
-from tierctl.commands.metadata_folder.settings import folder_settings
+from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
@@ -24,14 +23,14 @@ from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
-from tierctl.locallog.files import list_segments, read_if_exists
+from tierctl.locallog.folders import list_segments, read_if_exists
 from tierctl.model import ListedSet, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.copy.enabled import require_enabled
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.restore.new_ids import NEW_IDS, NewIdPlan, NewIdSource, Target, plan_new_ids
+from tierctl.plan.restore import NEW_IDS, NewIdPlan, NewIdSource, Target, plan_new_ids
 from tierctl.plan.steps import Plan
 from tierctl.storage.object_sets import by_partition
 from tierctl.wire.files.checkpoints import (

@@ -16,10 +16,10 @@ from tierctl.errors import (
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.preconditions import why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.repair.indexes import index_step
+from tierctl.plan.repair import index_step
 from tierctl.plan.steps import Skip, Step
 from tierctl.state.tier import TierState
-from tierctl.storage.spool import spool_folder
+from tierctl.storage.index_cache import spool_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicIdPartition
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress
-from tierctl.plan.repair.offsets import lower_offset
+from tierctl.plan.repair import lower_offset
 from tierctl.plan.steps import Step
 from tierctl.verify.committed_offsets import unreadable_offsets, unsafe_offset
 from tierctl.verify.findings import Finding

@@ -16,7 +16,7 @@ from tierctl.commands.recovery.repairs.offsets import lower_offset_steps
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import UsageError
-from tierctl.metadata.deleted_segments import deleted_segments
+from tierctl.metadata.daily_changes import deleted_segments
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     ListedSet,
@@ -27,16 +27,20 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.cluster import ClusterLog
-from tierctl.plan.basis import Basis
+from tierctl.model.local import ClusterLog
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
-from tierctl.plan.repair.orphans import ORPHAN_AGE_MS, OrphanRule
-from tierctl.plan.repair.plan import RepairInputs, has_unfinished, plan_repair
-from tierctl.plan.repair.sets import ExaminedSets
-from tierctl.plan.retention.leaders import knows_log_start
-from tierctl.plan.steps import VERIFY, Action, Plan, Skip
+from tierctl.plan.repair import (
+    ORPHAN_AGE_MS,
+    ExaminedSets,
+    OrphanRule,
+    RepairInputs,
+    has_unfinished,
+    plan_repair,
+)
+from tierctl.plan.retention.sweep import knows_log_start
+from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition

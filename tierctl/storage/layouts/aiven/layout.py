@@ -9,21 +9,23 @@ import re
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from tierctl.errors import (
     CorruptInputError,
     RemoteResourceNotFound,
     SafetyRefusal,
     StoreWriteFailed,
+    TruncatedInputError,
     UsageError,
 )
 from tierctl.model import (
+    EpochEntry,
     HashedFile,
     IndexType,
     ListedSet,
@@ -34,39 +36,88 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.settings import client
+from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
+from tierctl.model.settings.table import StatedSettings
 from tierctl.model.tier import LARGEST_OFFSET
+from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
-from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.kafka import index_sources, moved, require_legal
 from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
-from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
-from tierctl.wire.aiven.custom_metadata import (
+from tierctl.wire.aiven import (
     FIELDS,
-    AivenCustomMetadata,
-    read_custom_metadata,
-    write_custom_metadata,
-)
-from tierctl.wire.aiven.manifest import (
     MANIFEST_MAX_BYTES,
+    AivenCustomMetadata,
+    ChunkIndex,
     IndexRange,
     Manifest,
+    compress_chunk,
+    iceberg,
+    read_custom_metadata,
     read_manifest,
     read_segment_metadata,
+    write_custom_metadata,
     write_manifest,
 )
+from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
 
 if TYPE_CHECKING:
-    from tierctl.storage.layouts.aiven.crypto import Keyring
+    from tierctl.storage.layouts.aiven.segment import Keyring
 
-from collections.abc import Sequence
 
-from tierctl.errors import TruncatedInputError
-from tierctl.model import EpochEntry
-from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
-from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AivenSettings:
+    """The plugin's settings, under the plugin's names.
+
+    `key_prefix` is None if it is not set. `private_keys` are PEM files by key id; the file of "" is for every
+    id that has no file.
+    """
+
+    key_prefix: str | None = None
+    chunk_size: int = client.CHUNK_SIZE.value({})
+    compression: bool = False
+    compression_heuristic: bool = False
+    encryption: bool = False
+    custom_metadata_fields: frozenset[str] = frozenset()
+    private_keys: Mapping[str, Path] = field(default_factory=dict)
+
+    @classmethod
+    def from_settings(cls, broker: Mapping[str, str]) -> Self:
+        """Return the plugin's settings in a broker's settings.
+
+        Raise UsageError for invalid values, and UnsupportedFormatError for segment.format=iceberg.
+        """
+        prefix = STORAGE_MANAGER_PREFIX.value(broker)
+        own = StatedSettings.of(broker).below(prefix)
+        if client.SEGMENT_FORMAT.value(own).strip().lower() == "iceberg":
+            raise iceberg(f"{prefix}{client.SEGMENT_FORMAT.name}")
+        return cls(
+            key_prefix=client.KEY_PREFIX.given(own),
+            chunk_size=client.CHUNK_SIZE.value(own),
+            compression=client.COMPRESSION.value(own),
+            compression_heuristic=client.COMPRESSION_HEURISTIC.value(own),
+            encryption=client.ENCRYPTION.value(own),
+            custom_metadata_fields=_fields(client.CUSTOM_METADATA_FIELDS.value(own)),
+            private_keys={
+                name.removeprefix(client.KEY_PAIR_PREFIX).removesuffix(client.PRIVATE_KEY_SUFFIX): Path(value)
+                for name, value in own.items()
+                if name.startswith(client.KEY_PAIR_PREFIX) and name.endswith(client.PRIVATE_KEY_SUFFIX)
+            },
+        )
+
+
+def _fields(given: tuple[str, ...]) -> frozenset[str]:
+    names = frozenset(name.upper() for name in given)
+    if not names <= set(FIELDS):
+        unknown = ", ".join(sorted(names - set(FIELDS)))
+        raise UsageError(
+            f"{client.CUSTOM_METADATA_FIELDS.name} names unknown fields: {unknown}",
+            hint=f"expected some of {', '.join(FIELDS)}",
+        )
+    return names
+
 
 ENCRYPTION_BYTES = 28
 """An encrypted chunk has an initialization vector of 12 bytes and a tag of 16 bytes."""
@@ -343,7 +394,7 @@ class AivenLayout:
                     "encrypted segments need pycryptodome, which is not installed",
                     hint="pip install tierctl[aiven]",
                 )
-            from tierctl.storage.layouts.aiven.crypto import Keyring
+            from tierctl.storage.layouts.aiven.segment import Keyring
 
             self._keys = Keyring(self._settings.private_keys)
         return self._keys

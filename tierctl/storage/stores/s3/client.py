@@ -1,31 +1,504 @@
-"""Create a boto3 client with bounded timeouts and few retries of its own.
+"""Create boto3 clients with bounded timeouts; bodies, checksums and listings, and errors as tierctl's."""
 
-Credentials, region, endpoint, profile and the use of checksums are read from the sources that every AWS
-client reads (environment, ~/.aws, the machine's role), never from tierctl's options.
-"""
+from __future__ import annotations
 
+import base64
+import io
 import os
+import random
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from html import unescape
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import boto3
 import botocore.session
+from botocore import handlers
 from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
 from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
 
-from tierctl.storage.stores.base import Endpoint
-from tierctl.storage.stores.listening import require_listening
-from tierctl.storage.stores.s3.body import FileRange
-from tierctl.storage.stores.s3.listing import parse_listings
-from tierctl.storage.stores.s3.throttled import wait_when_throttled
+from tierctl.errors import (
+    AuthenticationError,
+    NotFoundError,
+    ObjectArchived,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreRefused,
+    StoreWriteUnknown,
+    TierctlError,
+    TransferStopped,
+)
+from tierctl.model import HashedFile
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.stores.base import (
+    ARCHIVE_CLASSES,
+    ChecksumUse,
+    CompleteRange,
+    Endpoint,
+    changed,
+    require_listening,
+    unreadable,
+)
+from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
     from mypy_boto3_s3 import S3Client
+
+# Wait for a server that asks for fewer requests, and note which repeated requests may have taken effect.
+#
+# botocore repeats each request a few times within seconds. A store that adapts to a load, as S3 does at a
+# cold start, refuses requests for longer.
+
+WAIT_MAX_S: float = 120
+"""How long a request is repeated that the server answers with a request to slow down."""
+
+_FIRST_S, _LAST_S = 0.05, 1.0
+_CODES = frozenset(
+    {
+        "429",
+        "503",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+    }
+)
+"""Error codes for too many requests; responses to HEAD have no body, and so only a status."""
+
+MAY_BE_DONE = "tierctl-may-be-done"
+"""The field of a response's metadata which states that an earlier attempt may have taken effect."""
+
+
+def wait_when_throttled(events: Any) -> None:
+    """Make a client with these events wait for a server that is throttling; call it once per client."""
+    events.register_first("needs-retry.s3", _delay_s)
+
+
+def _delay_s(*, response: Any, attempts: int, request_dict: dict[str, Any], **_event: object) -> float | None:
+    """Return the time to wait before a throttled request is repeated; None leaves the decision to botocore.
+
+    The context of the request is the same for all of its attempts.
+    """
+    context, now_s = request_dict["context"], time.monotonic()
+    parsed = {} if response is None else response[1]
+    status = parsed.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    is_throttled = parsed.get("Error", {}).get("Code") in _CODES
+    if context.get(MAY_BE_DONE):
+        parsed.setdefault("ResponseMetadata", {})[MAY_BE_DONE] = True
+    if (not status or status >= 500) and not is_throttled:
+        context[MAY_BE_DONE] = True
+    if not is_throttled or now_s >= context.setdefault("tierctl-wait-until", now_s + WAIT_MAX_S):
+        return None
+    longest_s = min(_FIRST_S * 2.0 ** min(attempts, 30), _LAST_S)
+    return random.uniform(longest_s / 2, longest_s)
+
+
+_NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
+_REFUSED = frozenset(
+    {
+        "401",
+        "403",
+        "AccessDenied",
+        "ExpiredToken",
+        "Forbidden",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+    }
+)
+CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
+NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
+"""Error codes of servers that do not implement an operation."""
+
+_PERMANENT = frozenset({400, 405, 501})
+"""HTTP statuses with which servers refuse the form of a request, which the next attempt has, too."""
+
+_TRANSIENT = frozenset(
+    {
+        "BadDigest",
+        "IncompleteBody",
+        "InternalError",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+"""Error codes with one of these statuses that come from the transfer or the load, not from the request."""
+
+_CHECKSUM_HINT = (
+    "if the store does not know checksum headers, set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and "
+    "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required (request_checksum_calculation and "
+    "response_checksum_validation in the AWS config file)"
+)
+
+PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict", "409"})
+
+
+def code_of(error: ClientError) -> str:
+    """Return S3's error code, or the HTTP status if the response had no body."""
+    return str(error.response.get("Error", {}).get("Code", "")) or str(status_of(error))
+
+
+def status_of(error: ClientError) -> int:
+    """Return the HTTP status; 0 if there was no response."""
+    metadata: Any = error.response.get("ResponseMetadata", {})
+    return int(metadata.get("HTTPStatusCode", 0))
+
+
+@contextmanager
+def suppressed(codes: Collection[str]) -> Iterator[None]:
+    """Ignore errors whose S3 error code is in `codes`."""
+    try:
+        yield
+    except TierctlError as e:
+        if not (isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in codes):
+            raise
+
+
+@contextmanager
+def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
+    """Translate boto3's errors in the body into tierctl's, with `doing` as context.
+
+    With `writing`, raise StoreWriteUnknown for a request without a response, and for a request that the
+    client repeated and the server then refused: an earlier attempt may still succeed, unless the server asked
+    for fewer requests. A failed condition does not raise StoreWriteUnknown.
+    """
+    try:
+        yield
+    except ClientError as e:
+        error = _of_answer(doing, e)
+        if writing and _may_be_done(e) and code_of(e) not in PRECONDITION_FAILED:
+            error = StoreWriteUnknown(f"{error.message} (repeated)", hint=error.hint)
+        raise error from e
+    except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as e:
+        raise AuthenticationError(
+            f"{doing}: {e}",
+            hint=CREDENTIALS_HINT,
+        ) from e
+    except EndpointConnectionError as e:
+        raise RemoteStorageError(
+            f"{doing}: {e}",
+            hint="check that the endpoint (AWS_ENDPOINT_URL_S3) is right and reachable from here",
+        ) from e
+    except (BotoCoreError, OSError) as e:
+        kind = StoreWriteUnknown if writing else RemoteStorageError
+        raise kind(f"{doing}: {type(e).__name__}: {e}") from e
+
+
+def _may_be_done(error: ClientError) -> bool:
+    metadata: Any = error.response.get("ResponseMetadata", {})
+    return bool(metadata.get(MAY_BE_DONE))
+
+
+def _of_answer(doing: str, error: ClientError) -> TierctlError:
+    code = code_of(error)
+    message = f"{doing}: {code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
+    if code == "NoSuchBucket":
+        return NotFoundError(message, hint="create the bucket, or correct --remote")
+    if code in _NOT_FOUND:
+        return RemoteResourceNotFound(message)
+    if code == "InvalidObjectState":
+        return ObjectArchived(
+            message,
+            hint="the object is in an archive class (GLACIER, DEEP_ARCHIVE): restore it (aws s3api "
+            "restore-object), or copy it to another class, then run again; see the bucket's lifecycle rules",
+        )
+    status = status_of(error)
+    if code in _REFUSED or (status == 403 and code not in _TRANSIENT):
+        return AuthenticationError(message, hint="check the rights of this identity on the bucket and prefix")
+    if code in NOT_DONE_HERE or (status in _PERMANENT and code not in _TRANSIENT):
+        return StoreRefused(message, hint=_refusal_hint(message))
+    return RemoteStorageError(message)
+
+
+def names_checksums(message: str) -> bool:
+    """Return whether a server refuses a request because it does not know its checksums."""
+    return any(word in message.lower() for word in ("checksum", "x-amz-sdk", "x-amz-trailer", "aws-chunked"))
+
+
+def _refusal_hint(message: str) -> str:
+    if names_checksums(message):
+        return _CHECKSUM_HINT
+    return f"no retry helps; tierctl doctor --probe-writes finds what the store lacks; {_CHECKSUM_HINT}"
+
+
+_BLOCK_BYTES = 1 << 20
+THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
+GRACE_S = 60.0
+"""Time after which a read below the minimum throughput fails; a slow stream has no timeout of its own."""
+
+
+class SendingStopped(BaseException):
+    """Stop an upload because the run was told to stop; no Exception, since boto3 would repeat the request."""
+
+
+class FileRange(io.RawIOBase):
+    """The bytes of a file from `start` on, at most `size_bytes`; one block is in memory at a time.
+
+    While `is_sending`, no block is returned before `throttle` allows its transfer; when the client reads the
+    range only to sign it, nothing is throttled. `seek` ends the sending. `read` returns a whole block
+    whatever size is requested: http.client requests 16 KiB, and a thread that sends such small blocks waits
+    longer for the interpreter lock than for the network.
+    """
+
+    def __init__(self, file: HashedFile, start: int, size_bytes: int, throttle: Throttle = UNLIMITED) -> None:
+        self._throttle = throttle
+        self.is_sending = False
+        self._file = file
+        self._start = start
+        self._size_bytes = min(size_bytes, file.size_bytes - start)
+        self._position = 0
+        self._block = memoryview(bytearray(min(_BLOCK_BYTES, self._size_bytes)))
+        self._fd = -1
+        try:
+            self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as e:
+            raise unreadable(file.path, e) from e
+        self.failure: RemoteStorageError | None = None
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Implement `io.IOBase.seek`: the client seeks to the beginning to send a failed request again."""
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size_bytes}[whence]
+        self._position = begin + offset
+        self.is_sending = False
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position in the range."""
+        return self._position
+
+    def read(self, _size_bytes: int = -1) -> memoryview:
+        """Return the next block, empty at the end; the next call overwrites it.
+
+        Raise StoreWriteFailed if the file can't be read or ends early, and keep the error in `failure`,
+        because the client of S3 raises errors of its own.
+        """
+        block = self._block[: self._size_bytes - self._position]
+        if self.is_sending and block:
+            block = block[: self._throttle.part_bytes(Direction.COPY, len(block))]
+            try:
+                self._throttle.wait(Direction.COPY, len(block))
+            except TransferStopped as e:
+                self.failure = e
+                raise SendingStopped from e
+        try:
+            count = os.preadv(self._fd, [block], self._start + self._position) if block else 0
+        except OSError as e:
+            self.failure = unreadable(self._file.path, e)
+            raise self.failure from e
+        if block and not count:
+            self.failure = changed(self._file.path)
+            raise self.failure
+        self._position += count
+        return block[:count]
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed and self._fd >= 0:
+            os.close(self._fd)
+        super().close()
+
+
+@contextmanager
+def file_range(
+    file: HashedFile, start: int, size_bytes: int, throttle: Throttle = UNLIMITED
+) -> Iterator[FileRange]:
+    """Open a range of a file as a request body; at the end of the context, raise its `failure`, if any."""
+    with FileRange(file, start, size_bytes, throttle) as body:
+        try:
+            yield body
+        except (TierctlError, SendingStopped) as e:
+            if body.failure is None:
+                raise
+            raise body.failure from e
+
+
+class ResponseBody(CompleteRange):
+    """Check that a response body is complete and not slower than the minimum throughput."""
+
+    def __init__(
+        self,
+        body: Any,
+        name: str,
+        size_bytes: int,
+        throttle: Throttle = UNLIMITED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(name, size_bytes, throttle)
+        self._body = body
+        self._clock = clock
+        self._begun_s = clock()
+
+    def after_wait(self, waited_s: float) -> None:
+        """Implement `CompleteRange.after_wait`: exclude the wait from the throughput measurement."""
+        self._begun_s += waited_s
+
+    def take(self, size_bytes: int) -> bytes:
+        """Implement `CompleteRange.take`."""
+        with translated(f"reading {self._name}"):
+            data: bytes = self._body.read(size_bytes)
+        self._require_throughput(len(data))
+        return data
+
+    def _require_throughput(self, new_bytes: int) -> None:
+        elapsed_s = self._clock() - self._begun_s
+        done_bytes = self._size_bytes - self._left_bytes + new_bytes
+        if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
+            raise RemoteStorageError(
+                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow",
+                hint=f"at least {THROUGHPUT_MIN_BYTES_PER_S} bytes a second are expected",
+            )
+
+    def close(self) -> None:
+        """Release the connection."""
+        if not self.closed:
+            self._body.close()
+        super().close()
+
+
+# Parse the objects in a page of a listing faster than botocore does.
+#
+# botocore parses a page of 1,000 objects element by element in about 60 ms, longer than most servers take to
+# answer. The parser here takes 2 ms; a page of an unusual form is left to botocore.
+
+_REQUESTS_MAX = 16
+_BEFORE_PARSING = "before-parse.s3.*"
+_CHECK_OF_BODY = getattr(handlers, "_handle_200_error", None)
+"""botocore's check for incomplete bodies and for errors; the check parses the whole body once more."""
+_OPERATION = "ListObjectsV2"
+
+_BEGIN, _END = b"<Contents>", b"</Contents>"
+_BETWEEN = re.compile(rb"</Contents>\s*<Contents>")
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_SIZE = re.compile(rb"<Size>(\d{1,19})</Size>")
+_MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
+_TAG = re.compile(rb"<ETag>([^<]*)</ETag>")
+_CLASS = re.compile(rb"<StorageClass>([^<]*)</StorageClass>")
+
+
+def remote_objects(
+    s3: S3Client, bucket: str, page: Iterable[Mapping[str, Any]], prefix: str
+) -> Iterator[RemoteObject]:
+    """Yield the objects of a page; their keys are relative to `prefix`.
+
+    Objects without bytes whose key ends with `/` are left out: mounts and consoles write them for folders.
+    Archived objects that are restored for some days can be read: they have no `archive_class`.
+    """
+    page = list(page)
+    archived = [found["Key"] for found in page if found.get("StorageClass") in ARCHIVE_CLASSES]
+    restored: set[str] = set()
+    if archived:
+        with ThreadPoolExecutor(_REQUESTS_MAX) as threads:
+            is_restored = threads.map(partial(_is_restored, s3, bucket), archived)
+            restored = set(compress(archived, is_restored))
+    for found in page:
+        if not found["Size"] and found["Key"].endswith("/"):
+            continue
+        archive_class = None if found["Key"] in restored else found.get("StorageClass")
+        yield RemoteObject(
+            found["Key"].removeprefix(prefix),
+            found["Size"],
+            int(found["LastModified"].timestamp() * 1000),
+            archive_class=archive_class if archive_class in ARCHIVE_CLASSES else None,
+        )
+
+
+def _is_restored(s3: S3Client, bucket: str, key: str) -> bool:
+    """Return whether an archived object is restored now; False if the store does not say it."""
+    with suppress(ClientError):
+        return 'ongoing-request="false"' in s3.head_object(Bucket=bucket, Key=key).get("Restore", "")
+    return False
+
+
+def parse_listings(events: Any) -> None:
+    """Make a client with these events parse listings by `parse_objects` before botocore checks the body.
+
+    The check then parses the remaining part of the body, which still shows an error or a truncated body.
+    """
+    if _CHECK_OF_BODY is not None:
+        events.unregister(_BEFORE_PARSING, _CHECK_OF_BODY)
+    events.register_first(_BEFORE_PARSING, parse_objects)
+    if _CHECK_OF_BODY is not None:
+        events.register_first(_BEFORE_PARSING, _CHECK_OF_BODY)
+
+
+def parse_objects(
+    operation_model: Any,
+    response_dict: dict[str, Any],
+    customized_response_dict: dict[str, Any],
+    **_event: Any,
+) -> None:
+    """Move the objects from the response body to the parsed response, in the form of botocore's own parser.
+
+    Only the fields Key, Size, LastModified, ETag and StorageClass are parsed. The response is left unchanged
+    if it is an error, if it belongs to another operation, or if the number of values of a field differs from
+    the number of objects; all objects may lack a storage class.
+    """
+    if operation_model.name != _OPERATION:
+        return
+    body: bytes = response_dict["body"]
+    begin, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
+    if response_dict["status_code"] != 200 or begin < 0:
+        return
+    section = body[begin:end]
+    fields = [each.findall(section) for each in (_KEY, _SIZE, _MODIFIED, _TAG)]
+    count = len(_BETWEEN.findall(section)) + 1
+    fields.append(_CLASS.findall(section) or [b""] * count)
+    if {*map(len, fields), section.count(_BEGIN), section.count(_END)} != {count}:
+        return
+    try:
+        objects = [
+            {
+                "Key": unescape(key.decode()),
+                "Size": int(size),
+                "LastModified": datetime.fromisoformat(time.decode()),
+                "ETag": unescape(tag.decode()),
+                "StorageClass": unescape(storage_class.decode()),
+            }
+            for key, size, time, tag, storage_class in zip(*fields, strict=True)
+        ]
+    except ValueError:
+        return
+    customized_response_dict["Contents"] = objects
+    response_dict["body"] = body[:begin] + body[end:]
+
+
+# Create a boto3 client with bounded timeouts and few retries of its own.
+#
+# Credentials, region, endpoint, profile and the use of checksums are read from the sources that every AWS
+# client reads (environment, ~/.aws, the machine's role), never from tierctl's options.
 
 READ_TIMEOUT_S: float = 60
 CLIENT_ATTEMPTS = 4
@@ -42,7 +515,7 @@ def _timestamp(text: str) -> datetime:
     return datetime.fromisoformat(text) if text.endswith("Z") else parse_timestamp(text)
 
 
-def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
+def s3_client(endpoint: Endpoint | None = None) -> S3Client:
     """Return a client for the server at `endpoint`, or for the server that the environment names."""
     endpoint = endpoint or Endpoint()
     session = botocore.session.get_session()
@@ -81,7 +554,7 @@ def _begin_sending(request: Any, **_: object) -> None:
 _UNSIGNED_BODY = Config(s3={"payload_signing_enabled": False})
 
 
-def _sign_no_file(request: "AWSRequest", **_: object) -> None:
+def _sign_no_file(request: AWSRequest, **_: object) -> None:
     """Omit the bytes of a file from the signature over TLS, unless the AWS settings require them.
 
     The SHA-256 in the signature would be computed in this process and in the store. The CRC-32C of the file
@@ -103,3 +576,77 @@ def require_endpoint(endpoint_url: str) -> None:
     settings = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     named_by = next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
     require_listening(host, url.port or (443 if url.scheme == "https" else 80), named_by)
+
+
+_NATIVE_CERTIFICATES: Final = "SSL_CERT_FILE"
+
+
+class OtherClient:
+    """Settings of the Rust crate object_store, on which deltalake is built, by the crate's option names.
+
+    The settings contain credentials: pass them to the client, and neither store nor print them.
+    """
+
+    def __init__(self, endpoint: Endpoint | None) -> None:
+        self._endpoint = endpoint or Endpoint()
+        self._session = botocore.session.get_session()
+
+    def __call__(self) -> dict[str, str]:
+        """Return the settings with presently valid credentials; raise AuthenticationError without any."""
+        with translated("looking for credentials"):
+            credentials = self._session.get_credentials()
+            frozen = None if credentials is None else credentials.get_frozen_credentials()
+        if frozen is None or not frozen.access_key or not frozen.secret_key:
+            raise AuthenticationError(
+                "no credentials for S3",
+                hint=CREDENTIALS_HINT,
+            )
+        self._trust_own_certificates()
+        settings = {
+            "aws_access_key_id": frozen.access_key,
+            "aws_secret_access_key": frozen.secret_key,
+            "aws_session_token": frozen.token,
+            "aws_region": self._endpoint.region or self._session.get_config_variable("region") or "us-east-1",
+            "aws_endpoint": self._endpoint.url,
+            "aws_allow_http": "true" if (self._endpoint.url or "").startswith("http:") else "false",
+            # A version of a table is an object that is created only if it does not exist.
+            "aws_conditional_put": "etag",
+        }
+        return {name: value for name, value in settings.items() if value is not None}
+
+    def _trust_own_certificates(self) -> None:
+        """Make the other client trust the certificates in AWS_CA_BUNDLE, a variable that it does not read."""
+        bundle = self._session.get_config_variable("ca_bundle")
+        if bundle and _NATIVE_CERTIFICATES not in os.environ:
+            os.environ[_NATIVE_CERTIFICATES] = bundle
+
+
+_ONLY_IF_REQUIRED = "when_required"
+
+
+def encoded_crc(crc: int) -> str:
+    """Return a CRC-32C in S3's encoding."""
+    return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
+
+
+def checksum_settings(s3: S3Client) -> tuple[ChecksumUse, ChecksumUse]:
+    """Return the settings of requests and responses, for a client of another process."""
+    config: Any = s3.meta.config
+    return config.request_checksum_calculation, config.response_checksum_validation
+
+
+def sends_checksums(s3: S3Client) -> bool:
+    """Return whether requests may have checksums (request_checksum_calculation)."""
+    config: Any = s3.meta.config
+    return bool(config.request_checksum_calculation != _ONLY_IF_REQUIRED)
+
+
+def checksum_mode(s3: S3Client) -> dict[str, Any]:
+    """Return the field of a request that asks for checksums (response_checksum_validation)."""
+    config: Any = s3.meta.config
+    return {} if config.response_checksum_validation == _ONLY_IF_REQUIRED else {"ChecksumMode": "ENABLED"}
+
+
+def crc_field(s3: S3Client, crc: int) -> dict[str, Any]:
+    """Return the field of a request with the CRC-32C of its body."""
+    return {"ChecksumCRC32C": encoded_crc(crc)} if sends_checksums(s3) else {}

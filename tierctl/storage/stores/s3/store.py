@@ -34,16 +34,30 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
-from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
-from tierctl.storage.stores.s3.bulk import DELETE_BATCH, Deletions, listed_objects
-from tierctl.storage.stores.s3.checksums import checksum_mode, checksum_settings, crc_field, encoded_crc
-from tierctl.storage.stores.s3.client import require_endpoint, s3_client
-from tierctl.storage.stores.s3.errors import code_of, translated
-from tierctl.storage.stores.s3.listing import remote_objects
-from tierctl.storage.stores.s3.spans import object_pages
-from tierctl.storage.stores.s3.uploads import Uploads, composite_checksum
+from tierctl.storage.stores.s3.client import (
+    FileRange,
+    ResponseBody,
+    checksum_mode,
+    checksum_settings,
+    code_of,
+    crc_field,
+    encoded_crc,
+    file_range,
+    remote_objects,
+    require_endpoint,
+    s3_client,
+    translated,
+)
+from tierctl.storage.stores.s3.transfers import (
+    DELETE_BATCH,
+    Deletions,
+    Uploads,
+    composite_checksum,
+    listed_objects,
+    object_pages,
+)
 from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
-from tierctl.wire.crc import crc32c
+from tierctl.wire.primitives import crc32c
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -52,7 +66,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierctl.errors import StoreRefused
-from tierctl.storage.stores.s3.errors import NOT_DONE_HERE, PRECONDITION_FAILED, names_checksums
+from tierctl.storage.stores.s3.client import NOT_DONE_HERE, PRECONDITION_FAILED, names_checksums
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -60,8 +74,8 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING
 
-from tierctl.storage.stores.inspection import LifecycleRule, UnfinishedUpload, Versioning
-from tierctl.storage.stores.s3.errors import suppressed
+from tierctl.storage.stores.base import LifecycleRule, UnfinishedUpload, Versioning
+from tierctl.storage.stores.s3.client import suppressed
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -1,1 +1,0 @@
-"""Metadata topics in folders: the number of their partitions, their replicas, and the id of a new one."""

@@ -1,0 +1,307 @@
+"""Safety before anything is planned: the fence on writing, and whether a tier belongs to the metadata."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tierctl.errors import RemoteTierMissing, SafetyRefusal, UsageError
+from tierctl.model import (
+    ClusterIdentity,
+    TierIdentity,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.model.local import BrokerFacts, TopicFacts
+from tierctl.model.times import duration_text, iso_utc
+
+# The fence on writing: refuses work that a running broker may do itself, since two writers can lose data.
+#
+# Reading a running broker's log directory needs no fence: a rolled segment below the last stable offset does
+# not change, and a copy compares each file before and after (`apply.copy.log_source`).
+
+TASK_INTERVALS = 10
+"""An event of a broker closes the fence of its metadata partition for this many of its task intervals."""
+
+SHOWN_MAX = 5
+
+_CLUSTER_HINT = (
+    "leave the work to the brokers, or stop their tiering (remote.log.storage.system.enable=false) and wait; "
+    "or select partitions that no broker tiers with --topic and --partition; --allow-live-brokers "
+    "overrides this check"
+)
+
+_LOG_DIR_HINT = (
+    "name the broker's cluster with --bootstrap-server, so that tierctl can ask whether the broker tiers, or "
+    "stop the broker; --allow-live-brokers overrides this check"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBroker:
+    """A broker that runs on a log directory, while no cluster is named that says whether the broker tiers."""
+
+    log_dir: Path
+    metadata_partitions: Collection[int]
+    """Partitions of __remote_log_metadata in the directory."""
+
+
+def check_running_brokers(brokers: Iterable[RunningBroker]) -> None:
+    """Raise SafetyRefusal if one of these brokers may tier, which its log directory shows.
+
+    A broker with remote.log.storage.system.enable=true creates the metadata topic at its start
+    (TopicBasedRemoteLogMetadataManager.initializeResources), so partitions of it are the sign of tiering.
+    """
+    for broker in brokers:
+        if broker.metadata_partitions:
+            raise SafetyRefusal(
+                f"the broker that runs on {broker.log_dir} may tier these partitions itself: the directory "
+                f"has {len(broker.metadata_partitions)} partitions of __remote_log_metadata",
+                hint=_LOG_DIR_HINT,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """The brokers that may work on the same partitions as this run.
+
+    `topics` are the cluster's topics by name. `writers` maps each metadata partition to the brokers, without
+    tierctl's own ids, that wrote to it in the last TASK_INTERVALS task intervals, and these to the time of
+    their last event.
+    """
+
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerFacts] = field(default_factory=dict)
+    writers: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    task_interval_ms: int = 30_000
+
+    def why_closed(self, partition: TopicIdPartition, metadata_partition: int | None) -> str | None:
+        """Return why a broker may work on this partition; None if none can."""
+        return self._why_led(partition) or self._why_written(metadata_partition)
+
+    def _why_led(self, partition: TopicIdPartition) -> str | None:
+        if not is_known(self.topics, partition):
+            return None
+        found = [p for p in self.topics[partition.topic].partitions if p.partition == partition.partition]
+        if not found:
+            return None
+        leader = found[0].leader
+        if leader is None:
+            return "it has no leader now, and whether the next one tiers is not known"
+        broker = self.brokers.get(leader)
+        if broker is None:
+            return f"broker {leader} leads it and does not say whether it tiers"
+        if broker.tiers is None:
+            return f"broker {leader} leads it, whose settings can't be read ({broker.unreadable})"
+        return f"broker {leader} leads it and tiers" if broker.tiers else None
+
+    def _why_written(self, metadata_partition: int | None) -> str | None:
+        if metadata_partition is None:
+            return None
+        for broker_id, at_ms in sorted(self.writers.get(metadata_partition, {}).items()):
+            return (
+                f"broker {broker_id} wrote to metadata partition {metadata_partition} at {iso_utc(at_ms)}, "
+                f"not {TASK_INTERVALS} task intervals "
+                f"({duration_text(TASK_INTERVALS * self.task_interval_ms)}) ago"
+            )
+        return None
+
+    def check(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
+        """Raise SafetyRefusal if a broker may work on one of `partitions`, given with metadata partitions."""
+        closed = list(self._closed(partitions))
+        if closed:
+            shown = "; ".join(closed[:SHOWN_MAX])
+            more = f"; and {len(closed) - SHOWN_MAX} more partitions" if len(closed) > SHOWN_MAX else ""
+            raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_CLUSTER_HINT)
+
+    def check_any_open(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
+        """Raise SafetyRefusal if brokers may work on each of `partitions`, so that no work is left."""
+        if all(self.why_closed(partition, number) for partition, number in partitions.items()):
+            self.check(partitions)
+
+    def _closed(self, partitions: Mapping[TopicIdPartition, int | None]) -> Iterator[str]:
+        for partition, metadata_partition in sorted(partitions.items()):
+            reason = self.why_closed(partition, metadata_partition)
+            if reason:
+                yield f"{partition}: {reason}"
+
+
+def is_known(topics: Mapping[str, TopicFacts], partition: TopicIdPartition) -> bool:
+    """Return whether `topics`, the controller's by name, has the partition's topic id under its name."""
+    topic = topics.get(partition.topic)
+    return topic is not None and topic.topic_id == partition.topic_id
+
+
+def leaders_of(topics: Mapping[str, TopicFacts], partitions: Iterable[TopicIdPartition]) -> frozenset[int]:
+    """Return the brokers that lead at least one of `partitions`."""
+    found = set()
+    for partition in partitions:
+        if is_known(topics, partition):
+            parts = topics[partition.topic].partitions
+            found |= {part.leader for part in parts if part.partition == partition.partition}
+    return frozenset(leader for leader in found if leader is not None)
+
+
+def leaked_topic_ids(
+    known: Mapping[str, TopicFacts], partitions: Collection[TopicIdPartition]
+) -> dict[Uuid, str]:
+    """Return the topic ids, with their names, of topics that were deleted, or recreated under the same name.
+
+    `known` are the controller's topics with the names of `partitions`, read after the metadata were read.
+    """
+    return {partition.topic_id: partition.topic for partition in partitions if not is_known(known, partition)}
+
+
+# Decide whether a tier belongs to the metadata, before anything is planned for it.
+#
+# A mistyped bucket or prefix looks like a tier without objects. With it, a sweep would publish its segments
+# as deleted and leave their objects in the real tier forever, and a copy would be stored where no broker
+# reads. With the tier of another cluster, deletes and lists of leaked objects would be about that cluster's
+# segments.
+
+WRONG_TIER = "are --remote (bucket, prefix), --layout and --metadata right?"
+_ADOPT = (
+    "If the tier belongs to this metadata topic (the topic was created again): copy, sweep, delete or apply, "
+    "with --adopt-tier and --apply, assigns it"
+)
+GO_ON_WITHOUT = "copy, sweep, delete and apply go on with --allow-missing-objects"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierContents:
+    """Facts about a tier: its identity object, and what a few of its objects show."""
+
+    name: str
+    """URI or path of the tier."""
+    layout: str | None
+    """Name of the layout in which the tier is opened; None if it has no layout."""
+    identity: TierIdentity | None
+    """None if the tier has no identity object."""
+    missing: str | None = None
+    """The first examined finished segment without an object; None if none was examined."""
+    begun: str | None = None
+    """The first examined segment being copied or deleted, if the metadata has no finished segment."""
+    known: bool = False
+    """Whether the tier has an object of a segment in the metadata."""
+    unknown_key: str | None = None
+    """Key of an object of a segment that the metadata does not have, if the tier has no other objects."""
+    misplaced_key: str | None = None
+    """Key of an object of a segment in the metadata, which this tier would have under another key."""
+    is_foreign: bool = False
+    """Whether the metadata has none of the topics of the tier's objects, and lost no events of them."""
+    is_empty: bool = False
+    """Whether the tier has no object at all, although it is not to be created now."""
+
+
+def check_tier(
+    contents: TierContents,
+    own: ClusterIdentity,
+    *,
+    is_reading: bool = False,
+    allow_missing_objects: bool = False,
+    adopt: bool = False,
+) -> str | None:
+    """Return a note for the operator, or None; raise an error if the tier is not that of the metadata.
+
+    `own` is the identity of the metadata topic. An identity object decides first; a tier without one is
+    recognised by its objects. With `adopt` the tier's identity and foreign objects are accepted. With
+    `allow_missing_objects`, or for a command that `is_reading` and an identity that matches, the tier may
+    lack the objects of finished segments.
+
+    Raise SafetyRefusal for the tier of another metadata topic, UsageError for another layout, and
+    RemoteTierMissing for a tier without any object of the finished segments that were looked for.
+    """
+    identity = contents.identity
+    if not adopt:
+        check_identity(contents, own)
+    same = None if identity is None else identity.cluster.is_same_as(own)
+    if not allow_missing_objects and not (is_reading and same):
+        require_objects(contents)
+    if same is None and not adopt and not contents.known and contents.missing is None:
+        _require_not_foreign(contents, own)
+    if contents.is_empty:
+        return f"{contents.name} has no object: is --remote (bucket, prefix) right?"
+    if identity is None or same is not None or adopt:
+        return None
+    return (
+        f"{contents.name} belongs to {identity.cluster}; --metadata is {own}. No id is known of both: "
+        "the tier is recognised by its objects alone"
+    )
+
+
+def check_identity(contents: TierContents, own: ClusterIdentity) -> None:
+    """Raise SafetyRefusal if the tier belongs to another metadata topic, UsageError for another layout."""
+    identity = contents.identity
+    if identity is None:
+        return
+    if identity.cluster.is_same_as(own) is False:
+        raise SafetyRefusal(
+            f"{contents.name} is the tier of another metadata topic: it belongs to {identity.cluster}; "
+            f"--metadata is {own}",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )
+    if contents.layout is not None and identity.layout != contents.layout:
+        raise UsageError(
+            f"{contents.name} has layout {identity.layout}, not {contents.layout}",
+            hint=f"check --remote. To use this tier: --layout {identity.layout}",
+        )
+
+
+def require_objects(contents: TierContents) -> None:
+    """Raise RemoteTierMissing if no object of the finished segments that were looked for is in the tier.
+
+    Raise it also for a tier whose only objects of known segments are those of a tier in another place.
+    """
+    if contents.misplaced_key is not None:
+        raise RemoteTierMissing(
+            f"{contents.name} is not where the objects are: it has {contents.misplaced_key}, an object "
+            "of a tier in another folder or of another layout",
+            hint=WRONG_TIER,
+        )
+    if contents.missing is None:
+        return
+    others = f"; it has objects of other segments, as {contents.unknown_key}" if contents.unknown_key else ""
+    raise RemoteTierMissing(
+        f"{contents.name} has no object of the finished segments in the metadata; looked for "
+        f"{contents.missing}{others}",
+        hint=f"{WRONG_TIER} If the objects are known to be lost: {GO_ON_WITHOUT}",
+    )
+
+
+def require_recognised(contents: TierContents) -> None:
+    """Raise RemoteTierMissing if nothing shows that deletions of segments belong in this tier.
+
+    Segments being copied or deleted may rightly have no object. Without a finished segment in the metadata,
+    only the identity object distinguishes the tier that such a deletion emptied from a mistyped name. A tier
+    without a layout has no identity object and is accepted.
+    """
+    if contents.begun is None or contents.known or contents.identity is not None or contents.layout is None:
+        return
+    raise RemoteTierMissing(
+        f"{contents.name} has neither an identity object nor an object of a segment in the metadata; looked "
+        f"for {contents.begun}. If this is another tier, deleting there would leave the objects in the right "
+        "one for ever",
+        hint=f"{WRONG_TIER} If the objects are known to be deleted: {GO_ON_WITHOUT}",
+    )
+
+
+def _require_not_foreign(contents: TierContents, own: ClusterIdentity) -> None:
+    """Raise SafetyRefusal for a tier whose identity can't be compared and that has no object of `own`."""
+    identity = contents.identity
+    if identity is not None and identity.cluster != ClusterIdentity(cluster_id=None, metadata_topic_id=None):
+        raise SafetyRefusal(
+            f"{contents.name} belongs to {identity.cluster}, and it is unknown whether --metadata ({own}) is "
+            "that topic",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )
+    if contents.is_foreign:
+        raise SafetyRefusal(
+            f"{contents.name} is the tier of another metadata topic: --metadata ({own}) knows neither the "
+            f"segment nor the topic of {contents.unknown_key}, nor those of the other examined objects",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )
+
+
+# Bounds on how much one run may delete, checked before its first side effect.
+#
+# A plan beyond a bound is refused as a whole (LimitExceeded, exit code 8). It is never shortened, because
+# what would be deleted first is as likely to be a mistake as the rest.

@@ -1,0 +1,648 @@
+"""Read the record batches of one segment, in the tier or in a log directory: ranges, positions by indexes,
+damage.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    ExitCode,
+    NotFoundError,
+    ObjectArchived,
+    RemoteResourceNotFound,
+    TierctlError,
+)
+from tierctl.files import open_regular, read_regular
+from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
+from tierctl.storage.base import RemoteStorageManager, SegmentReader
+from tierctl.wire.batches.batch_heads import (
+    HEAD,
+    HEAD_SIZE,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    BadRange,
+    BatchHead,
+    ScanItem,
+    TornTail,
+    scan_at,
+)
+from tierctl.wire.batches.record_batch import RecordBatch
+from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
+from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
+
+
+class SegmentSource(Protocol):
+    """The properties and bytes of a segment that its readers use."""
+
+    @property
+    def name(self) -> str:
+        """The segment in messages to operators: its path, or its partition, offset and id."""
+        ...
+
+    @property
+    def start_offset(self) -> int:
+        """The segment's base offset."""
+        ...
+
+    @property
+    def end_offset(self) -> int | None:
+        """The last offset that the segment may contain, inclusive; None if it is not known."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the log by its metadata or its file system; the actual log may be shorter."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return `length` bytes from `position` on, fewer only if the log ends before.
+
+        Raise RemoteResourceNotFound or NotFoundError if the log does not exist.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegment:
+    """A segment of the remote tier."""
+
+    metadata: RemoteLogSegmentMetadata
+    remote: RemoteStorageManager
+
+    @property
+    def name(self) -> str:
+        """Implement `SegmentSource.name` by partition, base offset and id."""
+        m = self.metadata
+        return f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}"
+
+    @property
+    def start_offset(self) -> int:
+        """Implement `SegmentSource.start_offset`."""
+        return self.metadata.start_offset
+
+    @property
+    def end_offset(self) -> int | None:
+        """Implement `SegmentSource.end_offset`."""
+        return self.metadata.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Implement `SegmentSource.size_bytes`."""
+        return self.metadata.segment_size_in_bytes
+
+    def read(self, position: int, length: int) -> bytes:
+        """Implement `SegmentSource.read`."""
+        if length <= 0:
+            return b""
+        with self.remote.fetch_log_segment(self.metadata, position, position + length - 1) as stream:
+            return stream.read(length)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSegmentFile:
+    """A segment of a broker's log directory."""
+
+    segment: LocalSegment
+
+    @property
+    def name(self) -> str:
+        """Implement `SegmentSource.name` by the path."""
+        return str(self.segment.log)
+
+    @property
+    def start_offset(self) -> int:
+        """Implement `SegmentSource.start_offset`."""
+        return self.segment.base_offset
+
+    @property
+    def end_offset(self) -> int | None:
+        """Implement `SegmentSource.end_offset`; None for the active segment."""
+        following = self.segment.next_base_offset
+        return None if following is None else following - 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Implement `SegmentSource.size_bytes`."""
+        return self.segment.size_bytes
+
+    def read(self, position: int, length: int) -> bytes:
+        """Implement `SegmentSource.read`."""
+        try:
+            with os.fdopen(open_regular(self.segment.log), "rb") as stream:
+                stream.seek(position)
+                return stream.read(max(length, 0))
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"{self.segment.log} does not exist any more",
+                hint="if a broker runs on this folder, read a copy of it",
+            ) from None
+
+    def index(self, index_type: IndexType) -> bytes | None:
+        """Return the index file beside the log; None if there is none of that type."""
+        path = self._index_path(index_type)
+        try:
+            return None if path is None else read_regular(path)
+        except FileNotFoundError:
+            return None
+
+    def _index_path(self, index_type: IndexType) -> Path | None:
+        match index_type:
+            case IndexType.OFFSET:
+                return self.segment.offset_index
+            case IndexType.TIMESTAMP:
+                return self.segment.time_index
+            case IndexType.TRANSACTION:
+                return self.segment.transaction_index
+            case IndexType.PRODUCER_SNAPSHOT:
+                return self.segment.producer_snapshot
+            case IndexType.LEADER_EPOCH:
+                return self.segment.log.with_name(LEADER_EPOCHS_FILE)
+
+
+CHUNK_BYTES = 1 << 20
+SEARCH_BYTES_MAX = 1 << 24
+"""If a window of this size contains no valid batch, its first half is skipped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Bytes [position, end) of a segment that contain no readable batch.
+
+    `first_offset` is the first offset that may be lost, `next_offset` the base offset of the next readable
+    batch (None: this segment has none). `error` names segment and byte.
+    """
+
+    position: int
+    end: int
+    first_offset: int
+    next_offset: int | None
+    error: CorruptInputError
+
+
+class BatchStream:
+    """Iterates over the batches of a segment from `position` on, in offset order, after checking their CRCs.
+
+    Batch heads contain positions in the segment. `expected_offset` (default: the segment's base offset) is
+    the lowest offset that the first batch may have. Each read requests `chunk_bytes`. Damaged bytes yield a
+    `Damage`, after which reading goes on; so does a log that ends before the segment's size, except for an
+    incomplete last batch of an active segment. Raise RemoteStorageError or NotFoundError if the bytes can't
+    be read at all.
+    """
+
+    def __init__(
+        self,
+        source: SegmentSource,
+        *,
+        position: int = 0,
+        expected_offset: int | None = None,
+        chunk_bytes: int | None = None,
+    ) -> None:
+        self._source = source
+        self._chunk_bytes = CHUNK_BYTES if chunk_bytes is None else chunk_bytes
+        self._expected = source.start_offset if expected_offset is None else expected_offset
+        # The window `_data` begins at position `_base` of the segment; the next batch begins at `_data[_at]`.
+        self._base = position
+        self._data = b""
+        self._at = 0
+        self._ended = False
+
+    @property
+    def _position(self) -> int:
+        return self._base + self._at
+
+    @property
+    def _left(self) -> int:
+        return len(self._data) - self._at
+
+    def __iter__(self) -> Iterator[RecordBatch | Damage]:
+        while self._fill():
+            piece = self._judge()
+            if isinstance(piece, BatchHead):
+                yield self._take(piece)
+            elif isinstance(piece, TornTail) and self._ended and self._source.end_offset is None:
+                return
+            else:
+                yield self._skip(piece)
+        if self._position < self._source.size_bytes:
+            yield self._damage(self._position, self._expected, self._cut_short())
+
+    def _fill(self) -> bool:
+        """Read the whole next batch and the head after it into the window; return False at the end."""
+        self._have(HEAD_SIZE)
+        if self._left >= HEAD_SIZE:
+            head = self._head()
+            # A damaged length must not cause the rest of the segment to be read into memory.
+            if 0 <= head.magic <= MAGIC and head.base_offset >= self._expected and self._ends_well(head):
+                self._have(head.size_bytes + HEAD_SIZE)
+                if head.base_offset > self._expected:
+                    self._have_follower(head)
+        return self._left > 0
+
+    def _have_follower(self, head: BatchHead) -> None:
+        """Read the whole batch after `head`: after a gap in offsets, it proves the offset of `head`."""
+        if self._left >= head.size_bytes + HEAD_SIZE:
+            follower = BatchHead(0, *HEAD.unpack_from(self._data, self._at + head.size_bytes))
+            if 0 < follower.size_bytes <= SEARCH_BYTES_MAX:
+                self._have(head.size_bytes + follower.size_bytes)
+
+    def _head(self) -> BatchHead:
+        return BatchHead(self._at, *HEAD.unpack_from(self._data, self._at))
+
+    def _ends_well(self, head: BatchHead) -> bool:
+        if head.size_bytes <= SEARCH_BYTES_MAX:
+            return True
+        end = self._position + head.size_bytes
+        if end >= self._source.size_bytes:
+            return end == self._source.size_bytes
+        raw = self._source.read(end, HEAD_SIZE)
+        if len(raw) < HEAD_SIZE:
+            return False
+        after = BatchHead(0, *HEAD.unpack(raw))
+        last = self._source.end_offset
+        # The head of a message has no other offset than its last one.
+        following = head.next_offset if head.magic == MAGIC else head.base_offset + 1
+        in_range = following <= after.base_offset and (last is None or after.base_offset <= last)
+        return 0 <= after.magic <= MAGIC and in_range
+
+    def _have(self, length: int) -> None:
+        if self._left >= length or self._ended:
+            return
+        self._base, self._data, self._at = self._position, self._data[self._at :], 0
+        while len(self._data) < length and not self._ended:
+            at = self._base + len(self._data)
+            wanted = min(max(length - len(self._data), self._chunk_bytes), self._source.size_bytes - at)
+            more = self._source.read(at, wanted)
+            self._data += more
+            self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
+
+    def _judge(self) -> ScanItem:
+        """Classify the next bytes in the window; a batch above the segment's last offset is damage, too."""
+        piece = scan_at(self._data, self._at, self._expected)
+        last = self._source.end_offset
+        if isinstance(piece, BatchHead) and last is not None and piece.last_offset > last:
+            return BadRange(
+                position=self._at,
+                end=piece.end,
+                first_offset=self._expected,
+                next_offset=self._expected,
+                error=CorruptInputError(
+                    "record batch",
+                    expected=f"offsets up to {last}",
+                    found=f"{piece.base_offset} to {piece.last_offset}",
+                    at=self._at,
+                ),
+            )
+        return piece
+
+    def _take(self, head: BatchHead) -> RecordBatch:
+        batch = RecordBatch(
+            head._replace(position=self._position), self._data[head.payload_position : head.end]
+        )
+        self._expected = head.next_offset
+        self._at = head.end
+        return batch
+
+    def _skip(self, piece: ScanItem) -> Damage:
+        """Advance to the next valid batch or to the end; return the damage in between."""
+        start, first_offset, error = self._position, self._expected, self._error_of(piece)
+        while not isinstance(piece, BatchHead):
+            if isinstance(piece, BadRange) and piece.next_offset is not None:
+                self._at = piece.end
+                break
+            if self._ended:
+                self._at = len(self._data)
+                break
+            if self._left >= SEARCH_BYTES_MAX:
+                self._at += self._left // 2
+            self._have(self._left + max(self._left, self._chunk_bytes))
+            piece = self._judge()
+        return self._damage(start, first_offset, error)
+
+    def _damage(self, start: int, first_offset: int, error: CorruptInputError) -> Damage:
+        """Return the damage from `start` to the present position, or to the segment's size at the end."""
+        self._have(HEAD_SIZE)
+        if not self._left and self._position < self._source.size_bytes:
+            self._base, self._data, self._at = self._source.size_bytes, b"", 0
+        return Damage(
+            position=start,
+            end=self._position,
+            first_offset=first_offset,
+            next_offset=self._following_offset(),
+            error=error,
+        )
+
+    def _following_offset(self) -> int | None:
+        """Return the first offset of the batch or message at the present position; None at the end."""
+        self._fill()
+        piece = scan_at(self._data, self._at, None) if self._left else None
+        if isinstance(piece, BatchHead):
+            return piece.base_offset
+        return self._head().base_offset if self._left >= HEAD_SIZE else None
+
+    def _error_of(self, piece: ScanItem) -> CorruptInputError:
+        if isinstance(piece, BadRange):
+            return piece.error.within(self._source.name, base=self._base)
+        return CorruptInputError(
+            "record batch",
+            expected="a whole batch",
+            found=f"the first {self._left} bytes of one",
+            at=self._position,
+            source=self._source.name,
+        )
+
+    def _cut_short(self) -> CorruptInputError:
+        return CorruptInputError(
+            "segment",
+            expected=f"{self._source.size_bytes} bytes",
+            found=f"{self._position}",
+            at=self._position,
+            source=self._source.name,
+        )
+
+
+Segment = RemoteSegment | LocalSegmentFile
+Report = Callable[[TierctlError], None]
+I = TypeVar("I", OffsetIndex, TimeIndex)  # noqa: E741
+
+
+class IndexFetcher(Protocol):
+    """Fetches indexes of remote segments, from the bounded cache on disk or from the store."""
+
+    def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Return one whole index; a missing transaction index is empty.
+
+        Raise RemoteResourceNotFound for another missing index, and CorruptInputError if the cache detects
+        that the index is damaged.
+        """
+        ...
+
+
+class UncachedIndexes:
+    """IndexFetcher that fetches from the store every time."""
+
+    def __init__(self, remote: SegmentReader) -> None:
+        self._remote = remote
+
+    def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Implement `IndexFetcher.get`."""
+        try:
+            with self._remote.fetch_index(metadata, index_type) as stream:
+                return stream.read()
+        except RemoteResourceNotFound:
+            if index_type is IndexType.TRANSACTION:
+                return b""
+            raise
+
+
+class Indexes:
+    """Looks up offsets and timestamps in local and remote segments.
+
+    A missing or damaged index is rebuilt from the segment's batches, as KIP-405 requires of callers of
+    fetchIndex. Damage is reported once per segment.
+    """
+
+    def __init__(self, fetcher: IndexFetcher, report: Report) -> None:
+        self._fetcher = fetcher
+        self._report = report
+        self._rebuilt: tuple[Segment, OffsetIndex, TimeIndex] | None = None
+
+    def raw(self, segment: Segment, index_type: IndexType) -> bytes | None:
+        """Return the stored bytes of an index; None if the segment has none of that type."""
+        if isinstance(segment, LocalSegmentFile):
+            return segment.index(index_type)
+        try:
+            return self._fetcher.get(segment.metadata, index_type)
+        except RemoteResourceNotFound:
+            return None
+
+    def position_for(self, segment: Segment, offset: int) -> int:
+        """Return the position of the batch with `offset`, or of an earlier batch."""
+        if offset <= segment.start_offset:
+            return 0
+        rebuilt = self._rebuilt_of(segment)
+        if rebuilt is None:
+            index = self._stored(segment, IndexType.OFFSET, OffsetIndex.decode)
+            entry = index.lookup(offset) if index else None
+            if entry is not None and self._is_batch_of(segment, entry):
+                return entry.position
+            rebuilt = self._rebuild(segment)
+        return rebuilt[0].lookup(offset).position
+
+    def position_for_time(self, segment: Segment, timestamp_ms: int, from_offset: int) -> int:
+        """Return the position of a batch before which all records from `from_offset` on are earlier."""
+        rebuilt = self._rebuilt_of(segment)
+        if rebuilt is None:
+            index = self._stored(segment, IndexType.TIMESTAMP, TimeIndex.decode)
+            entry = index.lookup(timestamp_ms) if index else None
+            if entry is not None and self._is_time_of(segment, entry):
+                return self.position_for(segment, max(from_offset, entry.offset))
+            rebuilt = self._rebuild(segment)
+        offset = max(from_offset, rebuilt[1].lookup(timestamp_ms).offset)
+        return rebuilt[0].lookup(offset).position
+
+    def _stored(self, segment: Segment, index_type: IndexType, decode: Callable[[bytes, int], I]) -> I | None:
+        """Return the decoded index; report damage, and return None for a damaged or missing index."""
+        try:
+            data = self.raw(segment, index_type)
+            return None if data is None else decode(data, segment.start_offset)
+        except CorruptInputError as e:
+            self._report(e.within(f"the {index_type.value} index of {segment.name}"))
+        except (AuthenticationError, ObjectArchived) as e:
+            self._report(e)
+        return None
+
+    def _rebuilt_of(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex] | None:
+        if self._rebuilt is None or self._rebuilt[0] != segment:
+            return None
+        return self._rebuilt[1:]
+
+    def _rebuild(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+        offsets, times = rebuilt_indexes(segment)
+        self._rebuilt = (segment, offsets, times)
+        return offsets, times
+
+    def _is_batch_of(self, segment: Segment, entry: OffsetPosition) -> bool:
+        """Return whether a batch begins at the entry's position that is not after the entry's offset.
+
+        The first batch is right for every entry.
+        """
+        raw = segment.read(entry.position, HEAD_SIZE) if 0 <= entry.position < segment.size_bytes else b""
+        if not raw and entry.position == 0:
+            return True
+        base_offset = _base_offset(segment, entry.position, raw)
+        # Compaction may have removed the first batches, so the first one that is left may be after the entry.
+        if (
+            base_offset is None
+            or base_offset < segment.start_offset
+            or (entry.position and base_offset > entry.offset)
+        ):
+            self._report(self._wrong_entry(segment, IndexType.OFFSET, entry))
+            return False
+        return True
+
+    def _is_time_of(self, segment: Segment, entry: TimestampOffset) -> bool:
+        """Return whether the batch at the entry's offset has the entry's timestamp."""
+        if entry.timestamp_ms < 0:
+            return True
+        position = self.position_for(segment, entry.offset)
+        for piece in BatchStream(segment, position=position):
+            if isinstance(piece, RecordBatch) and piece.head.last_offset >= entry.offset:
+                if piece.head.max_timestamp_ms == entry.timestamp_ms:
+                    return True
+                break
+            if isinstance(piece, Damage):
+                # The segment is damaged here, so the index entry may be right.
+                return True
+        self._report(self._wrong_entry(segment, IndexType.TIMESTAMP, entry))
+        return False
+
+    def _wrong_entry(
+        self, segment: Segment, index_type: IndexType, entry: OffsetPosition | TimestampOffset
+    ) -> CorruptInputError:
+        return CorruptInputError(
+            f"{index_type.value} index",
+            expected="entries that agree with the segment",
+            found=str(tuple(entry)),
+            source=segment.name,
+            hint="the index was rebuilt from the segment; copy the segment again to repair the tier",
+        )
+
+
+def _base_offset(segment: Segment, position: int, raw: bytes) -> int | None:
+    """Return the first offset of the batch or message that begins with `raw`; None if none begins there."""
+    if len(raw) <= MAGIC_AT:
+        return None
+    if raw[MAGIC_AT] == MAGIC and len(raw) == HEAD_SIZE:
+        return BatchHead(0, *HEAD.unpack(raw)).base_offset
+    # The offset of a compressed message is that of its last one.
+    length = int.from_bytes(raw[LENGTH_END - 4 : LENGTH_END], "big", signed=True)
+    if not 0 < length <= min(SEARCH_BYTES_MAX, segment.size_bytes - position - LENGTH_END):
+        return None
+    found = scan_at(segment.read(position, LENGTH_END + length), 0, None)
+    return found.base_offset if isinstance(found, BatchHead) else None
+
+
+def rebuilt_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+    """Return offset and time index by the segment's readable batches."""
+    pieces = BatchStream(segment)
+    heads = (piece.head for piece in pieces if isinstance(piece, RecordBatch))
+    return build_indexes(heads, segment.start_offset)
+
+
+def stored_or_rebuilt(
+    remote: RemoteStorageManager,
+    segment: RemoteLogSegmentMetadata,
+    index: IndexType,
+    note: Callable[[str], object],
+) -> bytes:
+    """Return the index as stored; rebuild a missing offset or time index from the segment's log."""
+    try:
+        with remote.fetch_index(segment, index) as stream:
+            return stream.read()
+    except RemoteResourceNotFound:
+        if index not in {IndexType.OFFSET, IndexType.TIMESTAMP}:
+            raise
+    note(f"the {index.value} index of {segment.segment_id} is missing; rebuilt from the segment")
+    offsets, times = rebuilt_indexes(RemoteSegment(segment, remote))
+    return offsets.data if index is IndexType.OFFSET else times.data
+
+
+# A run with several kinds of errors ends with the exit code that is first in this list.
+_MOST_SEVERE_FIRST = (ExitCode.CORRUPT, ExitCode.NOT_FOUND, ExitCode.LIMIT)
+_REFUSALS_MAX = 5
+
+
+class ToleratedErrors:
+    """Collects errors that did not end a run, and passes each to `show` immediately."""
+
+    def __init__(self, show: Callable[[TierctlError], None]) -> None:
+        self._show = show
+        self._codes: set[ExitCode] = set()
+        self.count = 0
+
+    def report(self, error: TierctlError) -> None:
+        """Record and show one error."""
+        self.count += 1
+        self._codes.add(error.exit_code)
+        self._show(error)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the most severe error; OK without errors."""
+        for code in _MOST_SEVERE_FIRST:
+            if code in self._codes:
+                return code
+        return min(self._codes, default=ExitCode.OK)
+
+    def exit_code_of(self, *, has_read: bool) -> ExitCode:
+        """Return the exit code of a run that `has_read` data: only one that read none lacks the rights."""
+        code = self.exit_code
+        return ExitCode.CORRUPT if has_read and code is ExitCode.AUTHENTICATION else code
+
+
+class _TopicRefused(Exception):  # noqa: N818
+    """Ends the reading of a topic."""
+
+
+class Refusals:
+    """Passes errors to `report`, and ends the reading of a topic of which nothing may be read.
+
+    That is a topic of which no record was read when its fifth error is reported, if all five are refusals for
+    lack of rights. One error replaces them; otherwise they are reported late, but in order.
+    """
+
+    def __init__(self, report: Callable[[TierctlError], None]) -> None:
+        self._report = report
+        self._topic = ""
+        self._held: list[AuthenticationError] = []
+        self._holds = False
+        self.has_records = False
+        """Whether a record of any topic was read."""
+
+    @contextmanager
+    def within(self, topic: str) -> Iterator[None]:
+        """Read `topic` during the block, which ends early, without an error, if nothing may be read."""
+        self._topic, self._holds = topic, True
+        try:
+            yield
+        except _TopicRefused:
+            pass
+        finally:
+            self._release()
+
+    def has_read(self) -> None:
+        """State that a record of the topic was read."""
+        if self._holds:
+            self._release()
+        self.has_records = True
+
+    def report(self, error: TierctlError) -> None:
+        """Report an error of the topic's data, or end its reading."""
+        if not self._holds or not isinstance(error, AuthenticationError):
+            self._release()
+            self._report(error)
+            return
+        self._held.append(error)
+        if len(self._held) == _REFUSALS_MAX:
+            first, *_ = self._held
+            self._held.clear()
+            self._report(
+                AuthenticationError(
+                    f"{self._topic}: the first {_REFUSALS_MAX} objects are all refused, and no record was "
+                    f"read, so the others were not tried; the first: {first.message}",
+                    hint="give this user the right to read the objects of the topic",
+                )
+            )
+            raise _TopicRefused
+
+    def _release(self) -> None:
+        held, self._held, self._holds = self._held, [], False
+        for error in held:
+            self._report(error)

@@ -1,0 +1,333 @@
+"""Leases, by which only one tierctl at a time changes a tier.
+
+Other packages take the lease of a tier by `open_lease`, and leases on other objects by `ObjectLease`.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.stores.base import ConditionalStore
+from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.tier import object_tier
+
+_PROC = Path("/proc")
+_START_TIME_FIELD = 19
+"""Position of the start time in /proc/<pid>/stat after the process name: field 22 of proc(5)."""
+
+_held: set[str] = set()
+"""Ids of the runs of this process that hold a lease or try to acquire one."""
+
+WITHOUT_LEASE = (
+    "make sure that no other tierctl changes this tier, then add --no-lease to copy, sweep, delete or apply"
+)
+"""The hint where a store has no lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """One run; `pid` and `started` identify its process within `place`, a boot and a PID namespace."""
+
+    host: str
+    place: str
+    pid: int
+    started: str
+    run: str
+
+    @classmethod
+    def of_this_run(cls) -> Self:
+        """Return a new run of this process."""
+        pid = os.getpid()
+        return cls(
+            host=socket.gethostname(), place=_place(), pid=pid, started=_started(pid), run=uuid.uuid4().hex
+        )
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    def begin(self) -> None:
+        """Record that the run may hold a lease from now on."""
+        _held.add(self.run)
+
+    def end(self) -> None:
+        """Record that the run holds no lease now."""
+        _held.discard(self.run)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields as a lease contains them."""
+        return asdict(self)
+
+
+def has_ended(facts: Mapping[str, Any]) -> bool:
+    """Return whether the run that wrote `facts` has certainly ended: its process ran on this machine."""
+    place, pid, started = facts.get("place"), facts.get("pid"), facts.get("started")
+    if not place or place != _place() or not isinstance(pid, int) or pid <= 0 or not started:
+        return False
+    if pid == os.getpid() and started == _started(pid):
+        return facts.get("run") not in _held
+    seen = _started(pid)
+    return seen != str(started) if seen else not _exists(pid)
+
+
+def _exists(pid: int) -> bool:
+    """Return whether there is such a process, also one of another user that /proc hides (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    # The number in a lease may be no valid process id.
+    except (OSError, OverflowError) as e:
+        return not isinstance(e, ProcessLookupError)
+    return True
+
+
+def _place() -> str:
+    """Return the boot and the PID namespace of this process; "" if /proc is not available."""
+    with suppress(OSError):
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
+    return ""
+
+
+def _started(pid: int) -> str:
+    """Return the start time of a process in clock ticks since boot; "" if it does not exist or is hidden."""
+    with suppress(OSError, IndexError):
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_START_TIME_FIELD]
+    return ""
+
+
+_CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
+"""Errors of a file system without locks, or (NFS) without locks of folders, which supports no lease."""
+
+
+class FolderLease:
+    """Context manager that holds the lease; raise LockedError if another run holds it.
+
+    The lock is on the folder itself, because a lock file would be among the tier's objects. A folder that
+    does not exist yet is created, so that only one of two first copies runs. Raise SafetyRefusal if the file
+    system has no locks, unless the lease `is_optional`.
+    """
+
+    def __init__(self, folder: Path, *, is_optional: bool = False) -> None:
+        self._folder = folder
+        self._is_optional = is_optional
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        with suppress(OSError):
+            # If the folder can't be made, neither can the tier: the copy reports the error.
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._close()
+                raise LockedError(
+                    f"another tierctl changes the tier in {self._folder}", hint="wait for it to end"
+                ) from None
+            except OSError as e:
+                self._close()
+                if e.errno not in _CANNOT_LOCK:
+                    raise
+                if not self._is_optional:
+                    raise SafetyRefusal(
+                        f"{self._folder} can't be locked ({e.strerror}), so another tierctl could change the "
+                        "tier at the same time",
+                        hint=WITHOUT_LEASE,
+                    ) from e
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def is_lost(self) -> bool:
+        """Return False: the lock is held as long as this process has the folder open."""
+        return False
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+# A lease in an object store: an object created with If-None-Match, and renewed with If-Match.
+#
+# The store's clock decides the age of another run's lease. The monotonic clock of this process decides how
+# long its own lease is valid, counted from the moment before a renewal was sent.
+
+LEASE_S = 60.0
+"""How long a lease is valid after it was written."""
+
+RENEW_S = 15.0
+MARGIN_S = 10.0
+"""No side effect starts in this time before the lease ends, because a request may reach the store late."""
+
+TAKE_OVER_S = 2 * LEASE_S
+"""Age at which another run may replace the lease of a run that was killed on another machine."""
+
+
+class ObjectLease:
+    """Context manager that holds the lease and renews it by a thread; LockedError if another run holds it.
+
+    Raise SafetyRefusal if the store has no writes on a condition, unless the lease `is_optional`: the run
+    then continues without a lease, and `why_without` says so.
+    """
+
+    def __init__(
+        self,
+        store: ConditionalStore,
+        key: str,
+        *,
+        owner: Owner,
+        clock_s: Callable[[], float] = time.monotonic,
+        renew_s: float = RENEW_S,
+        is_optional: bool = False,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._owner = owner
+        self._clock_s = clock_s
+        self._renew_s = renew_s
+        self._is_optional = is_optional
+        self._tag = ""
+        self._valid_until_s = 0.0
+        self._count = 0
+        self._is_taken = False
+        self.why_without: str | None = None
+        """Why the run continues without this lease, which is optional; None if the lease is held."""
+        self._ended = threading.Event()
+        self._renewer = threading.Thread(target=self._renew_until_end, name="tierctl-lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._owner.begin()
+        try:
+            self._acquire()
+        except ConditionsRefused as e:
+            self._owner.end()
+            self._refused(e)
+            return self
+        except TierctlError:
+            self._owner.end()
+            raise
+        self._renewer.start()
+        return self
+
+    def _refused(self, error: ConditionsRefused) -> None:
+        """Continue without the lease if it is optional, otherwise raise SafetyRefusal."""
+        if not self._is_optional:
+            raise SafetyRefusal(
+                f"{self._store.name_of(self._key)}: the store has no writes on a condition, which a lease "
+                f"needs, so another tierctl could change the tier at the same time: {error.message}",
+                hint=WITHOUT_LEASE,
+            ) from error
+        self.why_without = (
+            f"{self._store.name_of('')} has no writes on a condition: nothing keeps another tierctl out of "
+            "this tier, and objects are written without a check whether another program wrote them"
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.why_without is not None:
+            return
+        self._ended.set()
+        self._renewer.join()
+        if not self.is_lost():
+            # Best effort: the lease expires anyway.
+            with suppress(TierctlError):
+                self._store.delete_if(self._key, self._tag)
+        self._owner.end()
+
+    def is_lost(self) -> bool:
+        """Return whether another run may hold the lease now, so that no side effect may start.
+
+        A run without a lease loses none.
+        """
+        if self.why_without is not None:
+            return False
+        return self._is_taken or self._clock_s() > self._valid_until_s - MARGIN_S
+
+    def renew(self) -> None:
+        """Write the lease again; if the store fails or refuses that, the lease stays valid until its end."""
+        with suppress(TierctlError):
+            self._is_taken = not self._write(self._tag)
+
+    def _renew_until_end(self) -> None:
+        while not self._is_taken and not self._ended.wait(self._renew_s):
+            self.renew()
+
+    def _acquire(self) -> None:
+        if self._write(None):
+            return
+        found = self._store.get_tagged(self._key)
+        holder = {} if found is None else _facts(found.body)
+        if found is not None and found.age_s < TAKE_OVER_S and not has_ended(holder):
+            who = f"process {holder.get('pid', '?')} on {ascii(holder.get('host', '?'))[:200]}"
+            raise LockedError(
+                f"another tierctl holds the lease: {who} renewed {self._key} {found.age_s:.0f} s ago",
+                hint=f"wait for it to end; the lease of a killed run expires after {TAKE_OVER_S:.0f} s",
+            )
+        if not self._write(None if found is None else found.tag):
+            raise LockedError(
+                f"another tierctl took {self._key} just now", hint="wait for it to end, then run again"
+            )
+
+    def _write(self, tag: str | None) -> bool:
+        """Create the lease (`tag` None) or replace the lease with `tag`; return whether that succeeded."""
+        sent_s = self._clock_s()
+        self._count += 1
+        body = json.dumps({**self._owner.facts(), "count": self._count, "lease_s": LEASE_S}).encode()
+        written = self._store.put_if(self._key, body, tag)
+        if written is None:
+            found = self._store.get_tagged(self._key)
+            if found is None or found.body != body:
+                return False
+            # This run wrote the object, and only the response was lost.
+            written = found.tag
+        self._tag, self._valid_until_s = written, sent_s + LEASE_S
+        return True
+
+
+def _facts(body: bytes) -> dict[str, Any]:
+    """Return the facts about its holder in a lease; no facts if tierctl did not write the object."""
+    with suppress(ValueError):
+        found = json.loads(body)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+Lease = FolderLease | ObjectLease
+
+
+def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Lease | None:
+    """Return the lease of a tier for one run, not yet acquired.
+
+    If its store supports no lease, return None if the lease `is_optional`; otherwise raise SafetyRefusal.
+    """
+    tier = object_tier(remote)
+    if tier is not None and isinstance(tier.store, LocalStore):
+        return FolderLease(tier.store.root, is_optional=is_optional)
+    if tier is not None and isinstance(tier.store, ConditionalStore):
+        return ObjectLease(tier.store, tier.lease_key, owner=Owner.of_this_run(), is_optional=is_optional)
+    if is_optional:
+        return None
+    where = "this tier" if tier is None else tier.store.name_of("")
+    raise SafetyRefusal(
+        f"{where}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so another "
+        "tierctl could change the tier at the same time",
+        hint=WITHOUT_LEASE,
+    )
