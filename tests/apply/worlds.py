@@ -12,7 +12,7 @@ from typing import Any
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.state.tier import TierState
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 from tests.metadata.topics import manager_at, topic_in
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.model import TopicPartition
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.bench import cache
 from tests.locallog.made import TIME_MS, write_log

@@ -20,8 +20,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.storage.layouts.kafka import key_stem
+from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.batch_heads import walk
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
 from tierctl.wire.metadata import encode

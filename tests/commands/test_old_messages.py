@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tierctl.spark.sources.remote_log import rows_of
-from tierctl.wire.batches.record_batch import CompressionType, Record, encode_batch
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.cli.shell import tierctl
 from tests.commands.recovery.test_materialise import log_dir, new_id, records, restore, restored, rows

@@ -12,7 +12,7 @@ from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Advance, SilentProgress, Unit
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import manager_at

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from tierctl import commands as c
 from tierctl.errors import UsageError
+from tierctl.model import IndexType
 from tierctl.model.engine import EngineName
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, arrow_table
 from tierctl.report.columns import Columns, Kind
-from tierctl.storage.base import IndexType
 
 from tests.cli.shell import environment, tierctl
 

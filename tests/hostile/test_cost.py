@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.wire.batches.compression import compress
-from tierctl.wire.batches.record_batch import CompressionType, Record
-from tierctl.wire.batches.records import write_varint
+from tierctl.wire.batches.batch_head import CompressionType, Record, compress, write_varint
 from tierctl.wire.metadata import encode
 
 from tests.hostile.worlds import (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
-from tierctl.wire.batches.record_batch import CompressionType, batches
+from tierctl.wire.batches.batch_head import CompressionType
+from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 

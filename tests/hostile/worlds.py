@@ -17,10 +17,8 @@ from tierctl.model import (
 )
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.stores.base import hashed_file
-from tierctl.wire.batches.batch_heads import BatchHead
-from tierctl.wire.batches.compression import compress
-from tierctl.wire.batches.record_batch import CompressionType, Record, encode_batch, seal
-from tierctl.wire.batches.records import encode_records
+from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress, encode_records
+from tierctl.wire.batches.record_batch import encode_batch, seal
 from tierctl.wire.files.checkpoints import encode_producer_snapshot
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -90,7 +88,7 @@ def batch_of(
 
 
 def _unpacked(batch: bytes) -> tuple[int, ...]:
-    from tierctl.wire.batches.batch_heads import HEAD, HEAD_SIZE
+    from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE
 
     return HEAD.unpack(batch[:HEAD_SIZE])
 

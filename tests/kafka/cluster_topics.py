@@ -8,7 +8,7 @@ from tierctl.metadata.server_properties import MetadataTopicSettings
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.metadata.topic.cluster import ClusterTopic
 from tierctl.metadata.topic.partition_log import PartitionLog
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 
 from tests.support.broker import Broker
 

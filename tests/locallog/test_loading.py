@@ -14,7 +14,9 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicPartition,
 )
-from tierctl.wire.batches.record_batch import Record, batches, encode_batch, scan
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.batch_heads import scan
+from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.metadata import decode
 
 from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, write_log

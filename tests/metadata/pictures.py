@@ -6,8 +6,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
-from tierctl.state.segments.epoch_index import EpochIndex
-from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.segments.columns import SegmentIds
+from tierctl.state.segments.epochs import EpochIndex
 from tierctl.state.tier import TierState
 
 _DERIVED = {"__weakref__", "_sorted", "_rebuilt", "_generation"}

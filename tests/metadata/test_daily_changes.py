@@ -8,7 +8,7 @@ from tierctl.metadata import daily_changes
 from tierctl.metadata.daily_changes import DAY_MS, DayChanges, read_daily_changes
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentState
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import TOPIC_ID, started, update

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 from tierctl.model import MetadataEvent, Uuid
+from tierctl.model.events import dialect_of
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.run import Pipeline
-from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
-from tierctl.wire.metadata.values import dialect_of
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import topic_in

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 from tierctl.errors import LockedError
-from tierctl.pipeline.warehouse import open as warehouse_open
-from tierctl.pipeline.warehouse.delta import LakeTable
+from tierctl.pipeline.warehouse import layout as warehouse_open
+from tierctl.pipeline.warehouse.commits import LakeTable
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
-from tierctl.pipeline import partition_groups, segment_files
+from tierctl.pipeline import partition_groups, tables
 
 from tests.apply.conftest import Zygote
 from tests.cli.shell import tierctl
@@ -56,7 +56,7 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
     """Runs may end at any offset, in any metadata partition, and with files of any size."""
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         for size, values in SMALL.items():
-            module = partition_groups if size == "BLOCK_PARTITIONS" else segment_files
+            module = partition_groups if size == "BLOCK_PARTITIONS" else tables
             patched.setattr(module, size, data.draw(st.sampled_from(values)))
         folder = Path(name)
         write(folder / "topic", [None])
@@ -67,9 +67,9 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
             for _ in range(data.draw(st.integers(0, 3))):
                 steps.step({n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
         run(folder / "topic", folder / "steps")
-        tables = rows_of(folder / "steps")
-        assert tables == rows_of(folder / "once")
-        assert found_in(tables) == verified(folder / "topic")
+        rows = rows_of(folder / "steps")
+        assert rows == rows_of(folder / "once")
+        assert found_in(rows) == verified(folder / "topic")
 
 
 def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 from tierctl.model import MetadataEvent
-from tierctl.pipeline import partition_groups, segment_files
-from tierctl.pipeline.warehouse import open as warehouse_open
+from tierctl.pipeline import partition_groups, tables
+from tierctl.pipeline.warehouse import layout as warehouse_open
 from tierctl.pipeline.warehouse.commits import COMPACT_EVERY
 
 from tests.cli.shell import tierctl
@@ -196,8 +196,8 @@ def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: 
 
 def test_a_run_replaces_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only files with the newest segments, and with user partitions that have new events."""
-    monkeypatch.setattr(segment_files, "FILE_ROWS", 8)
-    monkeypatch.setattr(segment_files, "CLOSED_ROWS", 4)
+    monkeypatch.setattr(tables, "FILE_ROWS", 8)
+    monkeypatch.setattr(tables, "CLOSED_ROWS", 4)
     monkeypatch.setattr(partition_groups, "BLOCK_PARTITIONS", 1)
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     write(topic, [None])
@@ -237,7 +237,7 @@ def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> No
 
 def test_each_event_changes_the_rows_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regular histories: no file may keep an old state of a segment."""
-    monkeypatch.setattr(segment_files, "FILE_ROWS", 1)
+    monkeypatch.setattr(tables, "FILE_ROWS", 1)
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     states = (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
     waves = [[started(number) for number in (1, 2, 3)]]

@@ -20,7 +20,8 @@ from tierctl.model import (
 )
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.tier import ObjectTier
-from tierctl.wire.batches.record_batch import Record, batches, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import encode_producer_snapshot, write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 from tierctl.read import segment
 from tierctl.read.segment import BatchStream, Damage
-from tierctl.wire.batches.record_batch import Record, RecordBatch, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import RecordBatch, encode_batch
 
 BASE = 100
 

@@ -14,7 +14,7 @@ import tierctl.commands.mutation
 import tierctl.files
 import tierctl.kafka.cluster
 import tierctl.metadata.daily_changes
-import tierctl.metadata.fold.partitions
+import tierctl.metadata.fold
 import tierctl.metadata.server_properties
 import tierctl.metadata.topic.cluster
 import tierctl.model.progress
@@ -138,7 +138,7 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
         mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
-        mock.patch.object(tierctl.metadata.fold.partitions, "decode_column", decode_column),
+        mock.patch.object(tierctl.metadata.fold, "decode_column", decode_column),
         mock.patch.object(tierctl.metadata.daily_changes, "decode_column", decode_column),
         mock.patch("os.fsync", _always(None)),
     ):

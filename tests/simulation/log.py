@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tierctl.model import EpochEntry, TopicIdPartition
 from tierctl.storage.layouts.kafka import LOG_SUFFIX
-from tierctl.wire.batches.record_batch import Record, batches, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     META_PROPERTIES,
     encode_producer_snapshot,

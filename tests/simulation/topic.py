@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from tierctl.errors import MetadataError, MetadataWriteFailed, MetadataWriteUnknown
 from tierctl.model import ClusterIdentity, Uuid
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 
 from tests.simulation.cluster import CLUSTER_ID
 from tests.simulation.store import Environment

@@ -6,7 +6,8 @@ from typing import Any
 
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.report.formatters.json_lines import FIELDS
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 
 NOW_MS = 1_700_000_000_000
 

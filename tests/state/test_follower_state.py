@@ -8,8 +8,15 @@ import pytest
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import EpochEntry, RemoteLogSegmentState
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.follower_state import build, find_source, target_epoch
-from tierctl.state.lineage import Lineage, OffsetAndEpoch, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.lineage import (
+    Lineage,
+    OffsetAndEpoch,
+    build,
+    find_highest_remote_offset,
+    find_source,
+    segments_in_lineage,
+    target_epoch,
+)
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.state.captures import lineage_of, partition, read_state

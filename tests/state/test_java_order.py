@@ -2,9 +2,8 @@
 
 import pytest
 from tierctl.model import Uuid
-from tierctl.state.segments.columns import SegmentColumns
-from tierctl.state.segments.epoch_index import EpochIndex
-from tierctl.state.segments.java_hash import segment_hash
+from tierctl.state.segments.columns import SegmentColumns, segment_hash
+from tierctl.state.segments.epochs import EpochIndex
 
 from tests.state.histories import ORDERS, segment_id
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
-from tierctl.state.live_segments import LiveSegments, is_plainly_in_order
+from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
 from tierctl.state.segments.columns import STATES
 from tierctl.verify.segments import LogFacts, check_segments, unfinished_finding
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.checkpoints import read_partition_metadata
 from tierctl.wire.kraft import topic_record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_head import BatchHead
 
 if TYPE_CHECKING:
     from tierctl.read.tasks import KeyRecord

@@ -45,7 +45,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.files import PLAIN, replace_durably
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher
-from tierctl.state.follower_state import AuxiliaryState, build, find_source
+from tierctl.state.lineage import AuxiliaryState, build, find_source
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     ProducerEntry,

@@ -18,7 +18,7 @@ from tierctl.pipeline import run as pipeline_run
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
 from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
-from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import store_uri

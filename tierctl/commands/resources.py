@@ -37,7 +37,7 @@ from tierctl.storage.open import TierSpec, open_tier
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.metadata.fold.parallel import FoldRunner
+    from tierctl.metadata.fold import FoldRunner
     from tierctl.read.partition_reader import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
     from tierctl.read.segment import IndexFetcher

@@ -55,7 +55,7 @@ from tierctl.report.metrics.meter import Labels
 from tierctl.report.metrics.tier import measure_tier
 from tierctl.report.summary import counted
 from tierctl.report.units import parse_percent
-from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.segments.columns import SegmentIds
 from tierctl.state.tier import TierState
 from tierctl.storage.index_cache import spool_folder
 from tierctl.verify.cluster import ClusterCheck

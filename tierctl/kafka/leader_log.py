@@ -13,9 +13,15 @@ from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.python_client import NotReadyError, connect, translated
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.model.progress import WAITS
-from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, chunk_of, empty_chunk
-from tierctl.wire.batches.head_columns import scan_heads
-from tierctl.wire.batches.segment_file import Window, without_edge
+from tierctl.wire.batches.batch_heads import scan_heads
+from tierctl.wire.batches.segment_file import (
+    DamagedRange,
+    RecordChunk,
+    Window,
+    chunk_of,
+    empty_chunk,
+    without_edge,
+)
 
 # Fetches the batches of a topic unparsed, for offsets for which a consumer delivered no record.
 #

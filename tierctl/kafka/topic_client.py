@@ -26,7 +26,7 @@ from tierctl.kafka.leader_log import RawFetcher
 from tierctl.kafka.librdkafka import ErrorWatch, NoLeaderError, answer, error_of, make_client, translated
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import WAITS
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 
 R = TypeVar("R")
 _KNOWN_TIMES = 5

@@ -23,7 +23,7 @@ from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.settings.table import SettingSource, StatedSettings, place_of
-from tierctl.wire.batches.batch_heads import Buffer
+from tierctl.wire.batches.batch_head import Buffer
 from tierctl.wire.files.checkpoints import (
     META_PROPERTIES,
     PARTITION_METADATA_FILE,

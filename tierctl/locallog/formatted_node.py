@@ -12,8 +12,8 @@ from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import BROKER_LOCK
 from tierctl.locallog.folders import distinct_dirs, list_segments, opened, read_if_exists
 from tierctl.model.ids import Uuid
+from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, batches, control_record, encode_batch
-from tierctl.wire.batches.records import Record
 from tierctl.wire.files.checkpoints import META_PROPERTIES, read_directory_id, read_node
 from tierctl.wire.kraft import (
     DIRECTORY_ASSIGNMENT_LEVEL,

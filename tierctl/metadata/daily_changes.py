@@ -13,10 +13,9 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Topic
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_columns
-from tierctl.state.segments.columns import STATES
-from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.segments.columns import STATES, SegmentIds
 from tierctl.state.tier import TierState
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 
 

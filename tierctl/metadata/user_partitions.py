@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.state.segments.arrays import stable_order
+from tierctl.state.segments.columns import stable_order
 from tierctl.wire.arrays import Int64s, are_given, array_of, distinct, take_rows
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
 

@@ -16,11 +16,9 @@ from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
-from tierctl.state.live_segments import LiveSegments, is_plainly_in_order
-from tierctl.state.segments.arrays import view
-from tierctl.state.segments.columns import FINISHED, WAS_FINISHED
-from tierctl.state.segments.epoch_index import EpochIndex
-from tierctl.state.segments.epoch_runs import EpochRuns
+from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
+from tierctl.state.segments.columns import FINISHED, WAS_FINISHED, view
+from tierctl.state.segments.epochs import EpochIndex, EpochRuns
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.verify.events import check_partition_delete

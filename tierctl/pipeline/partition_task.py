@@ -4,36 +4,175 @@ Each record is read and decoded once, then folded and written to `events`, chunk
 folded state and one chunk, however many events there are.
 """
 
+import json
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import tierctl
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.fold.partitions import PartitionFold
+from tierctl.metadata.fold import PartitionFold
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.deleted_segments import DeletedSegments
-from tierctl.pipeline.parquet_files import ROW_GROUP_ROWS, parquet_writer, stored_file, write_rows
 from tierctl.pipeline.tables import BATCH, SCHEMAS, MetadataPartitionTables
-from tierctl.pipeline.warehouse.layout import EVENTS, STATE, STATE_SCHEMA, PartState, TableFile, file_name
-from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.pipeline.warehouse.layout import (
+    EVENTS,
+    STATE,
+    STATE_SCHEMA,
+    PartState,
+    TableFile,
+    WarehouseSpec,
+    file_name,
+)
 from tierctl.spark.executors.task import shared_topic
 from tierctl.spark.sources.metadata import EventSplit, batch_of
 from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
 from tierctl.storage.stores import ObjectStore
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.storage.stores.base import hashed_file
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.primitives import crc32c, crc32c_extend
+
+# Find, for each event that the fold dropped, whether its segment had been deleted before.
+#
+# The answer is in the `events` table, so that the metadata topic is not read again, as `verify` does. Each
+# segment is searched in the whole history of its metadata partition once, and later in new events only.
+
+_DELETED: Final = str(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+
+
+@dataclass(slots=True)
+class DeletedSegments:
+    """Ids of the segments searched for, and of those that have a DELETE_SEGMENT_FINISHED event."""
+
+    searched: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of_notes(cls, notes: Mapping[str, Sequence[str]]) -> Self:
+        """Return the object from the `notes` of an earlier run."""
+        return cls(set(notes.get("asked", ())), set(notes.get("deleted", ())))
+
+    @property
+    def notes(self) -> dict[str, list[str]]:
+        """Return the state to store for the next run, as JSON."""
+        return {"asked": sorted(self.searched), "deleted": sorted(self.found)}
+
+    def __contains__(self, segment_id: object) -> bool:
+        return str(segment_id) in self.found
+
+    def search(
+        self,
+        state: TierState,
+        store: ObjectStore,
+        history: Sequence[str],
+        metadata_partition: int,
+        new: Path | None,
+    ) -> None:
+        """Search for the segments of all events in `state.anomalies`.
+
+        `history` are the keys of the files in `store` that have the events of earlier runs, also of other
+        metadata partitions. `new` is the file with the events of this run.
+        """
+        wanted = {
+            str(anomaly.event.segment_id)
+            for anomaly in state.anomalies
+            if isinstance(anomaly.event, RemoteLogSegmentMetadataUpdate)
+        }
+        unsearched = wanted - self.searched
+        if new is not None and wanted - self.found:
+            self._search_file(new, metadata_partition, wanted - self.found)
+        if unsearched - self.found:
+            for key in history:
+                source = pa.BufferReader(store.open(key).read())
+                self._search_file(source, metadata_partition, unsearched - self.found)
+        self.searched |= wanted
+
+    def _search_file(self, source: Any, metadata_partition: int, wanted: set[str]) -> None:
+        ids = pa.array(sorted(wanted), pa.string())
+        for batch in pq.ParquetFile(source).iter_batches(
+            columns=["metadata_partition", "segment_id", "state"]
+        ):
+            is_own = pc.equal(batch.column("metadata_partition"), metadata_partition)
+            is_deletion = pc.and_(is_own, pc.equal(batch.column("state"), _DELETED))
+            chosen = pc.and_(is_deletion, pc.is_in(batch.column("segment_id"), value_set=ids))
+            self.found |= set(batch.column("segment_id").filter(chosen).to_pylist())
+
+
+ROW_GROUP_ROWS: Final = 1 << 17
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Return a writer of a Parquet file with compression zstd."""
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
+
+
+def write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Write the batches to a Parquet file and return the number of rows."""
+    rows = 0
+    with parquet_writer(path, schema) as writer:
+        for table in _gathered(batches):
+            writer.write_table(table, ROW_GROUP_ROWS)
+            rows += table.num_rows
+    return rows
+
+
+def stored_file(store: ObjectStore, path: Path, table: str, name: str, **facts: int) -> TableFile:
+    """Store a Parquet file under `name` in the folder of its table; `facts` are fields of TableFile."""
+    metadata = pq.read_metadata(path)
+    content = hashed_file(path)
+    store.put_all({f"{table}/{name}": content})
+    return TableFile(
+        table=table,
+        path=name,
+        size_bytes=content.size_bytes,
+        rows=metadata.num_rows,
+        stats=json.dumps(_stats(metadata)),
+        **facts,
+    )
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Combine batches into tables of at least ROW_GROUP_ROWS rows."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Return Delta's statistics of a file: the rows, and bounds and nulls of its columns of integers."""
+    lows: dict[str, int] = {}
+    highs: dict[str, int] = {}
+    nulls: dict[str, int] = {}
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    for at in range(metadata.num_columns if groups else 0):
+        columns = [group.column(at) for group in groups]
+        name = columns[0].path_in_schema
+        found = [column.statistics for column in columns]
+        if "." in name or not all(s is not None and s.has_null_count for s in found):
+            continue
+        bounds = [s for s in found if s.has_min_max]
+        nulls[name] = sum(s.null_count for s in found)
+        if bounds and all(type(s.min) is int for s in bounds):
+            lows[name], highs[name] = min(s.min for s in bounds), max(s.max for s in bounds)
+    return {"numRecords": metadata.num_rows, "minValues": lows, "maxValues": highs, "nullCount": nulls}
+
 
 READ_BYTES = 8 << 20
 

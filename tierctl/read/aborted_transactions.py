@@ -7,7 +7,7 @@ from tierctl.errors import AuthenticationError, CorruptInputError, ObjectArchive
 from tierctl.model import IndexType
 from tierctl.read.readable_log import SegmentRange, SegmentRanges
 from tierctl.read.segment import BatchStream, Indexes, RemoteSegment, Report
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, control_record
 from tierctl.wire.files.checkpoints import decode_producer_snapshot
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex

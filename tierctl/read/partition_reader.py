@@ -20,7 +20,7 @@ from tierctl.read.segment import Indexes, IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier import TierState
-from tierctl.wire.batches.record_batch import Header
+from tierctl.wire.batches.batch_head import Header
 
 
 class FetchedRecord(NamedTuple):

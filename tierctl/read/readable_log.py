@@ -38,8 +38,8 @@ from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_
 from tierctl.state.log_start import extended_below, start_within
 from tierctl.state.partition_segments import PartitionSegments
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.wire.batches.batch_heads import LEADER_EPOCH_AT
-from tierctl.wire.batches.record_batch import Record, RecordBatch
+from tierctl.wire.batches.batch_head import LEADER_EPOCH_AT, Record
+from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.primitives import at_most, limits
 

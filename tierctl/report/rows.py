@@ -12,7 +12,7 @@ from tierctl.report.columns import Columns
 from tierctl.report.render import Shown, render
 from tierctl.report.tables import SEGMENTS
 from tierctl.report.view import Row, View
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 
 def show_rows(items: Iterable[Any], output: str, columns: Columns, view: View) -> Shown:

@@ -11,13 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.cache import FormerEpoch, RemoteLogMetadataCache, rebuilt_cache, regular_parts
 from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.rebuilt_cache import FormerEpoch, rebuilt_cache, regular_parts
-from tierctl.state.segments.arrays import Rows, stable_order, view
-from tierctl.state.segments.columns import DEAD, FINISHED, STATE_MASK, SegmentColumns
-from tierctl.state.segments.groups import SegmentGroups
-from tierctl.state.segments.ids import Ids
+from tierctl.state.segments.columns import (
+    DEAD,
+    FINISHED,
+    STATE_MASK,
+    Ids,
+    Rows,
+    SegmentColumns,
+    stable_order,
+    view,
+)
+from tierctl.state.segments.facts import SegmentGroups
 
 NO_OFFSET: Final = -(1 << 63)
 NO_START: Final = (1 << 63) - 1

@@ -17,9 +17,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.engine import Severity
-from tierctl.state.segments.arrays import view
-from tierctl.state.segments.columns import KIP405, TXN_INDEX_EMPTY, SegmentColumns
-from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.segments.columns import KIP405, TXN_INDEX_EMPTY, SegmentColumns, SegmentIds, view
 from tierctl.state.tier import MissingEvents, PartitionState, TierState
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.layouts.kafka import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.engine import Severity
-from tierctl.state.segments.arrays import view
+from tierctl.state.segments.columns import view
 from tierctl.state.tier import TierState
 from tierctl.verify.findings import Finding, FindingKind
 from tierctl.verify.objects import Tally, columns_of

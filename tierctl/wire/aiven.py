@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError, UsageError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata, Uuid
-from tierctl.wire.batches.batch_heads import CompressionType
-from tierctl.wire.batches.compression import decompress
+from tierctl.wire.batches.batch_head import CompressionType, decompress
 from tierctl.wire.primitives import (
     at_most,
     limits,

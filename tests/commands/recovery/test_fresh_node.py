@@ -14,7 +14,8 @@ from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.wire.batches.record_batch import Record, batches, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     decode_producer_snapshot,
     read_leader_epoch_checkpoint,

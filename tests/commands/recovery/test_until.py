@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tierctl.wire.batches.batch_heads import CompressionType
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.cli.shell import tierctl
 from tests.commands.recovery.test_materialise import new_id, records, restore, restored

@@ -11,20 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.fold.parallel import FoldResult, FoldTask, PartitionRange, run_fold_task
-from tierctl.metadata.fold.shares import (
+from tierctl.metadata.fold import (
+    FoldResult,
+    FoldTask,
+    PartitionRange,
     divided_ranges,
     fold_share,
     is_divisible,
     joined_shares,
     pieces_of,
+    run_fold_task,
 )
 from tierctl.model import MetadataEvent, Uuid
-from tierctl.state import joined
+from tierctl.state import sizes
 from tierctl.state.fold import fold
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import MissingEvents, TierState
-from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
+from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 from tests.state.folding import assert_same, encodable, table_of, values_of
@@ -188,7 +191,7 @@ def test_events_that_retention_deleted_are_missing_once() -> None:
 
 
 def test_of_too_many_anomalies_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "ANOMALIES_KEPT", 5)
+    monkeypatch.setattr(sizes, "ANOMALIES_KEPT", 5)
     values = [value for number, value in enumerate(events_of(PARTITIONS)) if number % 2]
     state = divided(Log(values), task_of(values), 3, 10)
     assert [a.metadata_offset for a in state.anomalies] == [0, 1, 2, 3, 4]

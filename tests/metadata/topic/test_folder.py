@@ -11,14 +11,9 @@ from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.metadata.topic.open import StoreFiles
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.storage.stores import open_store
-from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.batches.record_batch import (
-    CompressionType,
-    ControlType,
-    Record,
-    encode_batch,
-    encode_end_transaction_marker,
-)
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_partition_metadata
 from tierctl.wire.metadata import encode
 

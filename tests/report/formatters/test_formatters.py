@@ -14,7 +14,7 @@ from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.registry import load, names
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.decode_columns import decode_column
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 from tests.conftest import vectors
 from tests.wire.metadata.java_text import to_string

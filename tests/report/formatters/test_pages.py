@@ -18,7 +18,7 @@ from tierctl.report.formatters.records import EncodedRecords, Records
 from tierctl.report.formatters.registry import load
 from tierctl.report.terminal import printable
 from tierctl.wire.metadata import decode
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 from tests.support.amounts import examples
 from tests.wire.metadata.java_text import to_string

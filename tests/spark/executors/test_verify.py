@@ -106,7 +106,8 @@ def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytes
 def _blind(spec: object, piece: object) -> list[object]:
     from dataclasses import replace
 
-    from tierctl.spark.executors.verify import SegmentsTask, _require_logs
+    from tierctl.spark.executors.verify import _require_logs
+    from tierctl.verify.tasks import SegmentsTask
 
     if isinstance(piece, SegmentsTask):
         logs = tuple(replace(log, directory=Path("/nowhere")) for log in piece.logs)

@@ -4,8 +4,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from tierctl.wire.batches.compression import compress
-from tierctl.wire.batches.record_batch import CompressionType, Record
+from tierctl.wire.batches.batch_head import CompressionType, Record, compress
 
 LOG_APPEND_TIME = 8
 

@@ -4,13 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hypothesis import strategies as st
-from tierctl.wire.batches.record_batch import (
-    CompressionType,
-    ControlType,
-    Record,
-    encode_batch,
-    encode_end_transaction_marker,
-)
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
 
 CAPTURES = ("untiered-broker", "tiered-cluster", "unclean-leader")
 Capture = Callable[[str], Path]

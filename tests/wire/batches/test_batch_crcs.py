@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
-from tierctl.wire.batches import batch_crcs
-from tierctl.wire.batches.batch_crcs import count_before_wrong_crc
-from tierctl.wire.batches.batch_heads import CRC_FROM
+from tierctl.wire.batches import batch_heads
+from tierctl.wire.batches.batch_head import CRC_FROM
+from tierctl.wire.batches.batch_heads import count_before_wrong_crc
 from tierctl.wire.primitives import crc32c
 
 
@@ -34,7 +34,7 @@ def test_first_wrong_batch(
         for i, (position, end) in enumerate(zip(positions.tolist(), ends.tolist(), strict=True))
         if crc32c(bytes(data[position + CRC_FROM : end])) != crcs[i]
     ]
-    with mock.patch.object(batch_crcs, "_BLOCK_BYTES", block_bytes):
+    with mock.patch.object(batch_heads, "_BLOCK_BYTES", block_bytes):
         found = count_before_wrong_crc(bytes(data), positions.astype(np.int64), ends, crcs)
     assert found == (wrong[0] if wrong else len(checked))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.compression import compress, decompress
-from tierctl.wire.batches.record_batch import CompressionType, batches
+from tierctl.wire.batches.batch_head import CompressionType, compress, decompress
+from tierctl.wire.batches.record_batch import batches
 
 DATA = bytes(range(256)) * 900 + b"tail"
 COMPRESSED = [kind for kind in CompressionType if kind is not CompressionType.NONE]

@@ -8,21 +8,10 @@ from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tests.wire.batches.samples import Capture, captured, marker, mixed_log, one_record_log, record
 from tierctl.errors import CorruptInputError
-from tierctl.wire.batches.head_columns import scan_heads
-from tierctl.wire.batches.record_batch import (
-    BadRange,
-    BatchHead,
-    CompressionType,
-    ControlType,
-    Record,
-    TornTail,
-    batch_at,
-    encode_batch,
-    scan,
-    seal,
-    walk,
-)
-from tierctl.wire.batches.value_columns import read_values
+from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record
+from tierctl.wire.batches.batch_heads import BadRange, TornTail, scan, scan_heads, walk
+from tierctl.wire.batches.record_batch import ControlType, batch_at, encode_batch, seal
+from tierctl.wire.batches.segment_file import read_values
 
 END = (1 << 63) - 1
 

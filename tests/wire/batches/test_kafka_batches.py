@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 from tests.support.kafka import KafkaRelease
 from tests.wire.batches.samples import marker, mixed_log
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import (
-    CompressionType,
     ControlRecord,
     ControlType,
-    Record,
     batches,
     control_record,
     encode_batch,
-    scan,
 )
 from tierctl.wire.files.indexes import build_indexes
 

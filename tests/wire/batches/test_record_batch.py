@@ -16,23 +16,17 @@ from tests.wire.batches.samples import (
     record_lists,
 )
 from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
+from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, write_varint
+from tierctl.wire.batches.batch_heads import BadRange, TornTail, scan, walk
 from tierctl.wire.batches.record_batch import (
-    BadRange,
-    BatchHead,
-    CompressionType,
     ControlRecord,
     ControlType,
-    Record,
-    TornTail,
     batch_at,
     batches,
     control_record,
     encode_batch,
-    scan,
     seal,
-    walk,
 )
-from tierctl.wire.batches.records import write_varint
 
 
 def _encoded_again(head: BatchHead, records: list[Record]) -> bytes:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.batch_heads import HEAD_SIZE
-from tierctl.wire.batches.record_batch import CompressionType, Record, RecordBatch, batches, encode_batch
+from tierctl.wire.batches.batch_head import HEAD_SIZE, CompressionType, Record
+from tierctl.wire.batches.record_batch import RecordBatch, batches, encode_batch
 from tierctl.wire.batches.record_columns import SCHEMA, record_columns
 
 BLOB = st.none() | st.binary(max_size=200)

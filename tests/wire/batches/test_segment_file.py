@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire.batches.samples import mixed_log, one_record_log
 from tierctl.wire.batches import batch_heads
-from tierctl.wire.batches.head_columns import scan_heads
+from tierctl.wire.batches.batch_heads import scan_heads
 from tierctl.wire.batches.segment_file import scan_windows
 
 

@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from tierctl.wire.batches.batch_heads import CompressionType, scan
-from tierctl.wire.batches.record_batch import Record, batch_at, encode_batch
-from tierctl.wire.batches.truncation import batch_emptied
+from tierctl.wire.batches.batch_head import CompressionType, Record
+from tierctl.wire.batches.batch_heads import scan
+from tierctl.wire.batches.record_batch import batch_at, batch_emptied, encode_batch
 
 
 def _bytes(chance: random.Random) -> bytes | None:

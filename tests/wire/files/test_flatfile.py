@@ -15,7 +15,7 @@ from tierctl.model import (
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile import FlatFileHeader
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 FLAT = {name: (DATA / "vectors" / f"flat-{name}.flat").read_bytes() for name in ("named", "unnamed", "empty")}
 

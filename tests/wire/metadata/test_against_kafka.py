@@ -9,7 +9,8 @@ from tests.support.kafka import KafkaRelease
 from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import golden
 from tierctl.errors import CorruptInputError
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.metadata import decode
 
 SEED = 20_240_917

@@ -15,9 +15,9 @@ from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata import decode_columns as columns_module
-from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UUID
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.encode_columns import encode_column, event_at
+from tierctl.wire.metadata.event_table import EVENT_SCHEMA, UUID
 from tierctl.wire.metadata.schema import FIELD_NAMES
 
 COPIES = 30

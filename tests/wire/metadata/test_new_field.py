@@ -38,7 +38,7 @@ from tierctl.wire.metadata.decode_columns import decode_column
 from tierctl.wire.metadata.encode_columns import encode_column
 from tierctl.wire.metadata import decode_columns
 from tierctl.wire.metadata.encode_columns import event_at
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 first = RemoteLogSegmentMetadata(
     topic="orders", topic_id=Uuid.from_bytes(bytes(16)), partition=0, segment_id=Uuid.from_bytes(bytes(16)),

@@ -10,7 +10,7 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import json_fields
 
 SEGMENT = next(v for v in golden("kafka") if v[1] == 0 and v[-1] == 0 and len(v) < 200)
 UPDATE = next(v for v in golden("kafka") if v[1] == 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tierctl.apply.written_segment import Change
 from tierctl.locallog.loading import OpenTransactions, entry_of
-from tierctl.wire.batches.batch_heads import NO_TIMESTAMP, BatchHead
+from tierctl.wire.batches.batch_head import NO_TIMESTAMP, BatchHead
 from tierctl.wire.files.checkpoints import ProducerEntry
 from tierctl.wire.files.indexes import AbortedTxn
 

@@ -22,7 +22,7 @@ from tierctl.errors import CorruptInputError, SpoolError, TierctlError, Transfer
 from tierctl.files import PLAIN, FileBytes
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.read.tasks import KeyRecord, matching_records
-from tierctl.wire.batches.batch_heads import (
+from tierctl.wire.batches.batch_head import (
     LEADER_EPOCH_AT,
     MAGIC,
     MAGIC_AT,
@@ -30,11 +30,16 @@ from tierctl.wire.batches.batch_heads import (
     TRANSACTIONAL,
     BatchHead,
 )
-from tierctl.wire.batches.head_columns import HeadColumns, scan_heads
-from tierctl.wire.batches.record_batch import RecordBatch, batch_at, encode_abort_marker
+from tierctl.wire.batches.batch_heads import HeadColumns, scan_heads
+from tierctl.wire.batches.record_batch import (
+    RecordBatch,
+    batch_at,
+    batch_before,
+    batch_emptied,
+    encode_abort_marker,
+)
 from tierctl.wire.batches.record_columns import record_columns
 from tierctl.wire.batches.segment_file import Window, scan_windows
-from tierctl.wire.batches.truncation import batch_before, batch_emptied
 from tierctl.wire.files.indexes import build_indexes
 
 _EPOCH_BYTES = np.arange(LEADER_EPOCH_AT, MAGIC_AT)

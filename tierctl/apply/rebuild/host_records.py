@@ -24,7 +24,8 @@ from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, MetadataEvent
 from tierctl.plan.rebuild.plan import HostsPlan, PartitionBase
 from tierctl.plan.steps import Action, Step
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition

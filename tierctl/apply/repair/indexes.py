@@ -28,7 +28,7 @@ from tierctl.state.tier import PartitionState
 from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
 from tierctl.verify.segment_bytes import check_segment_bytes
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,

@@ -17,7 +17,7 @@ from tierctl.files import BACKUP_SUFFIX, FileSystem, read_regular, write_durably
 from tierctl.metadata.state_dir.manifest import CacheEntry
 from tierctl.metadata.user_partitions import UserPartitionRows, rows_by_user_partition, user_partitions
 from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile import decode_values, encode_column
 from tierctl.wire.metadata.decode_columns import decode_column

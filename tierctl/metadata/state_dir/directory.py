@@ -49,7 +49,7 @@ from tierctl.model import TopicIdPartition
 from tierctl.state.fold import fold
 from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import committed_offsets
 from tierctl.wire.primitives import crc32c
 

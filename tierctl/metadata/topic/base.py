@@ -11,8 +11,7 @@ from typing import Protocol, Self
 from tierctl.errors import NOT_ALLOWED, MetadataError, NotFoundError, UsageError
 from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, Uuid
-from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.batches.segment_file import LogBytes
+from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
 
 METADATA_TOPIC = "__remote_log_metadata"
 DEFAULT_METADATA_PARTITIONS = 50

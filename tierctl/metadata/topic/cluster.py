@@ -15,7 +15,7 @@ from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.settings import topic
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 
 
 class ClusterTopic:

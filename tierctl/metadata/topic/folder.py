@@ -18,7 +18,7 @@ from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, transla
 from tierctl.metadata.topic.folder_writer import FIRST_SEGMENT, LOCK, known_id, make_partitions
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import ClusterIdentity, Uuid
-from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,
     META_PROPERTIES,

@@ -22,7 +22,8 @@ from tierctl.files import (
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, translated
 from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import EpochEntry, Uuid
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LEADER_EPOCHS_FILE,

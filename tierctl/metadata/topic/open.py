@@ -28,8 +28,7 @@ from tierctl.storage import stores
 from tierctl.storage.base import plain_objects
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import SCHEMES, store_uri
-from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.batches.segment_file import LogBytes
+from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
 
 
 class StoreFiles:

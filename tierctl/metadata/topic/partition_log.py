@@ -11,11 +11,14 @@ import numpy as np
 
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.base import LOCAL, LogFiles
-from tierctl.wire.batches.chunks import RecordChunk, chunk_of, empty_chunk, gap
 from tierctl.wire.batches.segment_file import (
     LogBytes,
     Mark,
+    RecordChunk,
+    chunk_of,
+    empty_chunk,
     first_offset_at,
+    gap,
     scan_windows,
     skip_to,
     torn_note,

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.report.formatters.records import EncodedRecords
-from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
+from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 
 
 def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> EncodedRecords:

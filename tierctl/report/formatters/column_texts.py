@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tierctl.report.formatters.records import Records, as_array
 from tierctl.report.terminal import printable
-from tierctl.wire.metadata.arrow_types import UuidType
+from tierctl.wire.metadata.event_table import UuidType
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _NUMBERS_OF_12_BITS = np.arange(1 << 12)

@@ -17,14 +17,17 @@ from uuid import uuid4
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
-from tierctl.metadata.fold.parallel import FoldResult, FoldTask, PartitionRange, run_fold_task
-from tierctl.metadata.fold.shares import (
+from tierctl.metadata.fold import (
     DividedRange,
+    FoldResult,
+    FoldTask,
+    PartitionRange,
     divided_ranges,
     fold_share,
     is_divisible,
     joined_shares,
     pieces_of,
+    run_fold_task,
 )
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
 from tierctl.metadata.topic.open import RECORDS_PER_SPLIT

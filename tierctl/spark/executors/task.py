@@ -51,7 +51,7 @@ _PACKAGES = (
     "plan",
     "verify",
     "metadata.daily_changes",
-    "metadata.fold.parallel",
+    "metadata.fold",
     "read.tasks",
     "wire.files.committed_offsets",
     "metadata.cache_files",

@@ -15,7 +15,7 @@ from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.task import shared_tier, shared_topic
 from tierctl.spark.executors.tier import REQUEST_US, folders_to_list
 from tierctl.spark.executors.transport import Executors, grouped
-from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.segments.columns import SegmentIds
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.layouts.kafka import owner_of_folder

@@ -22,9 +22,9 @@ from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.column_texts import id_text
 from tierctl.spark.sources.predicates import Predicate, Window, mask_of
-from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
-from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UuidType
+from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk, joined
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
+from tierctl.wire.metadata.event_table import EVENT_SCHEMA, UuidType
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.schema import FIELD_NAMES
 

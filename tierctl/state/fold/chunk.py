@@ -21,15 +21,16 @@ from tierctl.model.events import MetadataEvent, is_valid_partition_transition
 from tierctl.state.cache import check_new_segment, refused_update
 from tierctl.state.fold.event_columns import (
     ERROR,
+    IGNORED,
     PARTITION_DELETE,
+    REFUSED,
     SNAPSHOT,
     UPDATE,
     EventColumns,
     event_columns,
 )
-from tierctl.state.fold.outcomes import IGNORED, REFUSED
 from tierctl.state.fold.regular_events import fold_regular
-from tierctl.state.segments.arrays import Rows, view
+from tierctl.state.segments.columns import Rows, view
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 from tierctl.wire.arrays import Bools, Int64s

@@ -1,12 +1,21 @@
-"""The head of a record batch (magic 2), which also describes a message of magic 0 or 1.
-
-Source: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98.
-"""
+"""One batch or message: its head, the scalar codec of its records, and its compression."""
 
 import mmap
 import struct
+import zlib
+from collections.abc import Callable, Container, Iterable, Iterator
 from enum import IntEnum
+from io import BytesIO
 from typing import NamedTuple
+
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.primitives import PIECE_BYTES, RECORD_HEADERS_COMMON, at_most, limits
+
+# The head of a record batch (magic 2), which also describes a message of magic 0 or 1.
+#
+# Source: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98.
 
 Buffer = bytes | mmap.mmap
 """The bytes of a segment; a slice of either type is `bytes`."""
@@ -119,3 +128,437 @@ class BatchHead(NamedTuple):
     def is_control(self) -> bool:
         """Return whether the records are control records, which consumers do not receive."""
         return bool(self.attributes & CONTROL)
+
+
+# The scalar codec of the uncompressed records in a batch.
+#
+# Lengths and deltas are zigzag varints; the attributes byte of a record is unused and written as 0.
+# Source: org.apache.kafka.common.record.DefaultRecord.
+
+Header = tuple[str, bytes | None]
+
+_VARINT_BITS_MAX = 63
+
+
+class Record(NamedTuple):
+    """One record; a null key, value or header value is None.
+
+    `timestamp_ms` is the broker's time if the batch has log-append time.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
+    """Yield the records in `data`, the uncompressed payload of the batch with `head`.
+
+    Raise CorruptInputError, whose `at` is the position in `data`.
+    """
+    log_append_time_ms = head.max_timestamp_ms if head.is_log_append_time else None
+    at = 0
+    lowest = 0
+    headers_left = headers_max = limits().batch_headers + RECORD_HEADERS_COMMON * head.record_count
+    for _ in range(head.record_count):
+        try:
+            raw, end = _decode_record(data, at)
+        except IndexError:
+            raise _wrong(at, "a whole record", f"the end of {len(data)} bytes") from None
+        timestamp_delta, offset_delta, key, value, headers = raw
+        if not lowest <= offset_delta <= head.last_offset_delta:
+            raise _wrong(at, f"an offset delta from {lowest} to {head.last_offset_delta}", str(offset_delta))
+        headers_left -= len(headers)
+        if headers_left < 0:
+            raise _wrong(at, at_most(headers_max, "headers in one batch"), "more")
+        timestamp_ms = log_append_time_ms
+        if timestamp_ms is None:
+            timestamp_ms = head.base_timestamp_ms + timestamp_delta
+        yield Record(head.base_offset + offset_delta, timestamp_ms, key, value, headers)
+        at = end
+        lowest = offset_delta + 1
+    if at != len(data):
+        raise _wrong(at, f"the end after {head.record_count} records", f"{len(data) - at} more bytes")
+
+
+_Raw = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
+
+
+def _decode_record(data: bytes, at: int) -> tuple[_Raw, int]:
+    size, start = read_varint(data, at)
+    end = start + size
+    if size < 0 or end > len(data):
+        raise _wrong(at, f"a size up to {len(data) - start}", str(size))
+    timestamp_delta, pos = read_varint(data, start + 1)
+    offset_delta, pos = read_varint(data, pos)
+    key, pos = _read_bytes(data, pos, end)
+    value, pos = _read_bytes(data, pos, end)
+    count, pos = read_varint(data, pos)
+    headers: tuple[Header, ...] = ()
+    if count:
+        headers, pos = _read_headers(data, pos, end, count)
+    if pos != end:
+        raise _wrong(at, f"a record of {size} bytes", f"fields of {pos - start}")
+    return (timestamp_delta, offset_delta, key, value, headers), end
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the zigzag varint at `at` and the position after it; raise IndexError past the end."""
+    byte = data[at]
+    at += 1
+    raw = byte & 0x7F
+    shift = 7
+    while byte & 0x80:
+        if shift > _VARINT_BITS_MAX:
+            raise _wrong(at, "a varint of at most 10 bytes", "a longer one")
+        byte = data[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        shift += 7
+    return (raw >> 1) ^ -(raw & 1), at
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    size, start = read_varint(data, at)
+    if size < 0:
+        return None, start
+    stop = start + size
+    if stop > end:
+        raise _wrong(at, f"a length up to {end - start}", str(size))
+    return data[start:stop], stop
+
+
+def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    if not 0 <= count <= (end - at) // 2:
+        raise _wrong(at, f"up to {(end - at) // 2} headers", str(count))
+    if count > limits().record_headers:
+        raise _wrong(at, at_most(limits().record_headers, "headers of one record"), str(count))
+    headers: list[Header] = []
+    for _ in range(count):
+        name, after = _read_bytes(data, at, end)
+        value, stop = _read_bytes(data, after, end)
+        headers.append((_header_name(name, at), value))
+        at = stop
+    return tuple(headers), at
+
+
+def _header_name(name: bytes | None, at: int) -> str:
+    if name is None:
+        raise _wrong(at, "a header name", "null")
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _wrong(at, "a header name in UTF-8", repr(name[:200])) from None
+
+
+def _wrong(at: int, expected: str, found: str) -> CorruptInputError:
+    return CorruptInputError("record", expected=expected, found=found, at=at)
+
+
+def emptied_records(data: bytes, head: BatchHead, offsets: Container[int]) -> bytes:
+    """Return `data` with the records at `offsets` without key, value and headers; all others are unchanged.
+
+    `data` is the uncompressed payload of the batch with `head`, which `decode_records` accepts.
+    """
+    out = bytearray()
+    at = 0
+    for _ in range(head.record_count):
+        (timestamp_delta, offset_delta, *_content), end = _decode_record(data, at)
+        if head.base_offset + offset_delta in offsets:
+            body = _encode_body(Record(0, 0, None, None), offset_delta, timestamp_delta)
+            write_varint(out, len(body))
+            out += body
+        else:
+            out += data[at:end]
+        at = end
+    return bytes(out)
+
+
+def encode_records(records: Iterable[Record], *, base_offset: int, base_timestamp_ms: int) -> bytes:
+    """Encode records as a batch holds them before compression."""
+    out = bytearray()
+    for record in records:
+        body = _encode_body(record, record.offset - base_offset, record.timestamp_ms - base_timestamp_ms)
+        write_varint(out, len(body))
+        out += body
+    return bytes(out)
+
+
+def _encode_body(record: Record, offset_delta: int, timestamp_delta: int) -> bytearray:
+    body = bytearray(1)
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode("utf-8"))
+        _write_bytes(body, value)
+    return body
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append `value` to `out` as a zigzag varint."""
+    raw = (value << 1) ^ (value >> 63)
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+
+
+def _write_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)
+        return
+    write_varint(out, len(data))
+    out += data
+
+
+# Compression of record batches: gzip, snappy (framed as xerial's, or raw), lz4 and zstd frames.
+#
+# Source: org.apache.kafka.common.compress; xerial snappy-java's SnappyInputStream; the LZ4 frame format.
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 << 10
+# Snappy's densest token copies 64 bytes with 3.
+_SNAPPY_RATIO_MAX = 22
+
+_LZ4_BLOCK = 64 << 10
+# Magic, version 1 with independent blocks of 64 KiB, and the checksum of those two bytes. The library's own
+# frames have blocks that depend on each other, which Kafka's reader refuses.
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_UNCOMPRESSED = 1 << 31
+_GZIP_WINDOW = 31
+_GZIP_PIECE_BYTES = 4 << 10
+
+
+def decompress(kind: CompressionType, data: bytes, *, max_bytes: int | None = None) -> bytes:
+    """Return the decompressed bytes.
+
+    Raise CorruptInputError if `data` is not compressed as `kind` says, and LimitExceeded if it decompresses
+    to more than `max_bytes` (default: `Limits.batch_bytes`); memory stays close to that limit.
+    """
+    return _DECOMPRESSORS[kind](data, limits().batch_bytes if max_bytes is None else max_bytes)
+
+
+def compress(kind: CompressionType, data: bytes) -> bytes:
+    """Return `data` compressed so that all of Kafka's readers accept it."""
+    return _COMPRESSORS[kind](data)
+
+
+def _wrong_data(kind: CompressionType, expected: str, found: str, at: int | None = None) -> CorruptInputError:
+    return CorruptInputError(f"{kind.name.lower()} data", expected=expected, found=found, at=at)
+
+
+def _too_large(kind: CompressionType, max_bytes: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"{kind.name.lower()} data of one batch becomes more than {max_bytes} bytes",
+        hint="the batch is damaged or malicious, or --limit-factor must be raised for this topic",
+    )
+
+
+def _same(data: bytes, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise _too_large(CompressionType.NONE, max_bytes)
+    return data
+
+
+def _gunzip(data: bytes, max_bytes: int) -> bytes:
+    out = BytesIO()
+    at = members = 0
+    while at < len(data) or not members:
+        if members == limits().gzip_members:
+            raise _wrong_data(CompressionType.GZIP, at_most(members, "gzip members"), "more", at)
+        at = _gunzip_member(data, at, out, max_bytes)
+        members += 1
+    return out.getvalue()
+
+
+def _gunzip_member(data: bytes, start: int, out: BytesIO, max_bytes: int) -> int:
+    """Append the member at `start` to `out`; return the position after it.
+
+    The rest of the input that follows a member is copied by zlib, so pieces of input begin small.
+    """
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    at, size = start, _GZIP_PIECE_BYTES
+    while not member.eof:
+        if at >= len(data):
+            raise _wrong_data(CompressionType.GZIP, "a complete gzip stream", "its end cut off", len(data))
+        piece = data[at : at + size]
+        wanted = min(PIECE_BYTES, max_bytes - out.tell() + 1)
+        try:
+            out.write(member.decompress(piece, wanted))
+        except zlib.error as error:
+            raise _wrong_data(CompressionType.GZIP, "a gzip stream", str(error), start) from None
+        if out.tell() > max_bytes:
+            raise _too_large(CompressionType.GZIP, max_bytes)
+        at += len(piece) - len(member.unconsumed_tail) - len(member.unused_data)
+        size = min(2 * size, PIECE_BYTES)
+    return at
+
+
+def _gzip(data: bytes) -> bytes:
+    member = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return member.compress(data) + member.flush()
+
+
+def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> bytes:
+    if not data:
+        raise _wrong_data(kind, f"a complete {name} frame", "nothing", 0)
+    out = BytesIO()
+    # Not `read`: if the frame is damaged, pyarrow never frees the buffer that it makes for the result.
+    piece = memoryview(pa.allocate_buffer(min(PIECE_BYTES, max_bytes + 1)))
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+            while size := stream.readinto(piece):
+                out.write(piece[:size])
+                if out.tell() > max_bytes:
+                    raise _too_large(kind, max_bytes)
+    except (OSError, pa.ArrowException) as error:
+        raise _wrong_data(kind, f"a complete {name} frame", str(error)) from None
+    return out.getvalue()
+
+
+def _unlz4(data: bytes, max_bytes: int) -> bytes:
+    return _stream(CompressionType.LZ4, "lz4", data, max_bytes)
+
+
+def _unzstd(data: bytes, max_bytes: int) -> bytes:
+    return _stream(CompressionType.ZSTD, "zstd", data, max_bytes)
+
+
+def _zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+
+
+def _lz4(data: bytes) -> bytes:
+    codec = pa.Codec("lz4_raw")
+    out = [_LZ4_HEADER]
+    for at in range(0, len(data), _LZ4_BLOCK):
+        block = data[at : at + _LZ4_BLOCK]
+        packed = codec.compress(block, asbytes=True)
+        small = len(packed) < len(block)
+        out.append(struct.pack("<I", len(packed) if small else len(block) | _LZ4_UNCOMPRESSED))
+        out.append(packed if small else block)
+    return b"".join(out) + struct.pack("<I", 0)
+
+
+def _unsnappy(data: bytes, max_bytes: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, max_bytes)
+    out = []
+    left = max_bytes
+    at = 0
+    while at < len(data):
+        if data.startswith(_XERIAL_MAGIC, at) and at + len(_XERIAL_HEADER) <= len(data):
+            at += len(_XERIAL_HEADER)
+            continue
+        if at + 4 > len(data):
+            raise _wrong_data(CompressionType.SNAPPY, "a block's length", f"{len(data) - at} bytes", at)
+        (length,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if not 0 < length <= len(data) - at:
+            raise _wrong_data(CompressionType.SNAPPY, f"a length up to {len(data) - at}", str(length), at - 4)
+        block = _unsnappy_block(data[at : at + length], left)
+        left -= len(block)
+        at += length
+        out.append(block)
+    return b"".join(out)
+
+
+def _unsnappy_block(data: bytes, max_bytes: int) -> bytes:
+    length = _snappy_length(data)
+    if length > _SNAPPY_RATIO_MAX * len(data):
+        raise _wrong_data(
+            CompressionType.SNAPPY, f"at most {_SNAPPY_RATIO_MAX * len(data)} bytes", str(length), 0
+        )
+    if length > max_bytes:
+        raise _too_large(CompressionType.SNAPPY, max_bytes)
+    if length == 0 and len(data) == 1:
+        return b""
+    try:
+        return bytes(pa.Codec("snappy").decompress(data, decompressed_size=length, asbytes=True))
+    except (OSError, pa.ArrowException) as error:
+        raise _wrong_data(CompressionType.SNAPPY, "a snappy block", str(error)) from None
+
+
+def _snappy_length(data: bytes) -> int:
+    """Return the decompressed length, a varint at the beginning of a raw snappy block."""
+    length = 0
+    for index, byte in enumerate(data[:5]):
+        length |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return length
+    raise _wrong_data(CompressionType.SNAPPY, "a block's uncompressed length", data[:5].hex() or "nothing", 0)
+
+
+def _snappy(data: bytes) -> bytes:
+    codec = pa.Codec("snappy")
+    out = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK):
+        block = codec.compress(data[at : at + _XERIAL_BLOCK], asbytes=True)
+        out += [struct.pack(">i", len(block)), block]
+    return b"".join(out)
+
+
+_DECOMPRESSORS: dict[CompressionType, Callable[[bytes, int], bytes]] = {
+    CompressionType.NONE: _same,
+    CompressionType.GZIP: _gunzip,
+    CompressionType.SNAPPY: _unsnappy,
+    CompressionType.LZ4: _unlz4,
+    CompressionType.ZSTD: _unzstd,
+}
+
+_COMPRESSORS: dict[CompressionType, Callable[[bytes], bytes]] = {
+    CompressionType.NONE: lambda data: data,
+    CompressionType.GZIP: _gzip,
+    CompressionType.SNAPPY: _snappy,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
+}
+
+
+# The header of an LZ4 frame, whose checksum clients before Kafka 0.10 computed over the wrong bytes.
+#
+# Kafka ignores the checksum in messages of magic 0; the library that decompresses does not.
+# Source: Lz4BlockInputStream.ignoreFlagDescriptorChecksum; the LZ4 frame format; xxHash's XXH32.
+
+_MAGIC = b"\x04\x22\x4d\x18"
+_FLAGS_AT = 4
+_CONTENT_SIZE = 0x08
+_MASK = 0xFFFFFFFF
+_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+
+
+def with_right_checksum(frame: bytes) -> bytes:
+    """Return `frame` with the checksum of its header computed anew; other bytes are returned as they are."""
+    if not frame.startswith(_MAGIC) or len(frame) <= _FLAGS_AT:
+        return frame
+    end = _FLAGS_AT + (10 if frame[_FLAGS_AT] & _CONTENT_SIZE else 2)
+    if len(frame) <= end:
+        return frame
+    checksum = _xxh32(frame[_FLAGS_AT:end]) >> 8 & 0xFF
+    return frame[:end] + bytes([checksum]) + frame[end + 1 :]
+
+
+def _xxh32(data: bytes) -> int:
+    """Return the XXH32, with seed 0, of less than 16 bytes."""
+    first, second, third, fourth, fifth = _PRIMES
+    found = fifth + len(data)
+    whole = len(data) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", data[:whole]):
+        found = _rotated(found + word * third, 17) * fourth
+    for byte in data[whole:]:
+        found = _rotated(found + byte * fifth, 11) * first
+    found &= _MASK
+    found = (found ^ found >> 15) * second & _MASK
+    found = (found ^ found >> 13) * third & _MASK
+    return found ^ found >> 16
+
+
+def _rotated(number: int, bits: int) -> int:
+    number &= _MASK
+    return (number << bits | number >> 32 - bits) & _MASK

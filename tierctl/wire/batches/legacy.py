@@ -24,10 +24,10 @@ from tierctl.wire.batches.batch_head import (
     BatchHead,
     Buffer,
     CompressionType,
+    Record,
+    decompress,
+    with_right_checksum,
 )
-from tierctl.wire.batches.compression import decompress
-from tierctl.wire.batches.lz4_header import with_right_checksum
-from tierctl.wire.batches.records import Record
 from tierctl.wire.primitives import at_most, limits
 
 _ENTRY = struct.Struct(">qiIbb")

@@ -23,8 +23,8 @@ from tierctl.model import (
 )
 from tierctl.model.stored import StoredRecord, StoredValue
 from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata.codec import RecordCodec
 from tierctl.wire.metadata.schema import STORED_RECORDS
+from tierctl.wire.metadata.values import RecordCodec
 from tierctl.wire.primitives import (
     read_uvarint,
     read_varlong,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.wire.batches.batch_heads import BatchHead
+from tierctl.wire.batches.batch_head import BatchHead
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default for `index.interval.bytes`."""

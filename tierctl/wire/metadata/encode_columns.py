@@ -14,21 +14,22 @@ import pyarrow as pa
 from tierctl.errors import UsageError
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.wire.arrays import NdArray, are_given, array_of, distinct, numbers
-from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, STATE_NAMES, UUID
-from tierctl.wire.metadata.codec import Trace
+from tierctl.wire.metadata.decode_columns import ValueLayout, layout_of
 from tierctl.wire.metadata.event_table import (
     ARRAY_COLUMNS,
     BYTES_COLUMNS,
+    EVENT_SCHEMA,
     FIXED_COLUMNS,
     FLAG_COLUMNS,
     STATE_COLUMNS,
+    STATE_NAMES,
+    UUID,
     Rows,
     gather,
     scatter,
 )
 from tierctl.wire.metadata.schema import KAFKA_RECORDS
-from tierctl.wire.metadata.value_layouts import ValueLayout, layout_of
-from tierctl.wire.metadata.values import encode, encode_traced
+from tierctl.wire.metadata.values import Trace, encode, encode_traced
 
 _BATCH_ROWS = 1 << 20
 _BLOCK_ROWS = 4096

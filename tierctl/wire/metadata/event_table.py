@@ -5,17 +5,109 @@ group, as an `EventKind`; a row holds the number of its kind.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tierctl.model.events import MetadataEvent, dialect_of
+from tierctl.model.events import (
+    Dialect,
+    MetadataEvent,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    dialect_of,
+)
 from tierctl.model.ids import Uuid
 from tierctl.wire.arrays import NdArray, array_of, bitmap, bits, take_rows, windows
-from tierctl.wire.metadata.arrow_types import DIALECT_NAMES, EVENT_SCHEMA, STATE_NAMES, TYPE_NAMES, UUID
-from tierctl.wire.metadata.schema import EVENT_FIELDS, Array, Field, Fixed, Flag, Variable
+from tierctl.wire.metadata.schema import (
+    EVENT_FIELDS,
+    EVENT_TYPES,
+    KAFKA_RECORDS,
+    Array,
+    Field,
+    Fixed,
+    Flag,
+    Variable,
+)
+
+
+class UuidScalar(pa.ExtensionScalar):  # type: ignore[misc]
+    """A scalar of UuidType; its Python value is the model's Uuid."""
+
+    def as_py(self, **_options: Any) -> Uuid | None:
+        """Return the id; None for null."""
+        return None if self.value is None else Uuid.from_bytes(self.value.as_py())
+
+
+class UuidType(pa.ExtensionType):  # type: ignore[misc]
+    """Kafka's Uuid: 16 bytes, most significant first."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(16), "tierctl.uuid")
+
+    def __hash__(self) -> int:
+        return hash(self.extension_name)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Self:
+        return cls()
+
+    def __arrow_ext_scalar_class__(self) -> type[UuidScalar]:
+        return UuidScalar
+
+
+UUID = UuidType()
+pa.register_extension_type(UUID)
+
+_States = RemoteLogSegmentState | RemotePartitionDeleteState
+STATE_NAMES: tuple[_States, ...] = tuple(
+    dict.fromkeys(state for record in KAFKA_RECORDS for state in record.states or ())
+)
+TYPE_NAMES: tuple[str, ...] = tuple(event.type for event in EVENT_TYPES)
+DIALECT_NAMES = tuple(Dialect)
+NAME = pa.dictionary(pa.int8(), pa.string())
+TAG = pa.struct([("place", pa.string()), ("tag", pa.int64()), ("data", pa.binary())])
+
+_TYPES: dict[Fixed | Variable, pa.DataType] = {
+    Fixed.INT8: pa.int8(),
+    Fixed.INT32: pa.int32(),
+    Fixed.INT64: pa.int64(),
+    Fixed.UUID: UUID,
+    Variable.STRING: pa.string(),
+    Variable.BYTES: pa.binary(),
+    Variable.NULLABLE_BYTES: pa.binary(),
+}
+
+
+def _column_type(field: Field | Flag) -> pa.DataType:
+    """Return the type of a field's column; an array is a list of lists, one inner list per element."""
+    if isinstance(field, Flag):
+        return pa.bool_()
+    if field.states is not None:
+        return NAME
+    if isinstance(field.kind, Fixed | Variable):
+        return _TYPES[field.kind]
+    return pa.list_(pa.list_(pa.int64()))
+
+
+EVENT_SCHEMA = pa.schema(
+    [
+        *((field.name, _column_type(field)) for field in EVENT_FIELDS),
+        ("type", NAME),
+        ("dialect", NAME),
+        ("unknown_tags", pa.list_(TAG)),
+        ("error", pa.string()),
+    ]
+)
+"""One row per record. A column that the record's type or dialect does not have is null.
+
+A row whose value cannot be decoded has only an `error`; a tombstone has only nulls.
+"""
+
 
 Rows = npt.NDArray[np.intp]
 

@@ -11,12 +11,345 @@ a start offset below 0, an end offset before the start, no epochs and unknown st
 broker can use such a record.
 """
 
+import struct
+from collections.abc import Callable, Mapping
+from struct import Struct as Packer
+from typing import Any, NamedTuple, Protocol
+
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
-from tierctl.model.ids import is_legal_topic_name
-from tierctl.wire.metadata.codec import RecordCodec, Trace
-from tierctl.wire.metadata.schema import METADATA_RECORDS
-from tierctl.wire.primitives import read_uvarint, write_uvarint
+from tierctl.model.ids import Uuid, is_legal_topic_name
+from tierctl.wire.metadata.schema import (
+    METADATA_RECORDS,
+    Array,
+    Field,
+    Fixed,
+    RecordSchema,
+    Struct,
+    Tags,
+    Values,
+    Variable,
+    leaf_fields,
+    read_tags,
+    write_tags,
+)
+from tierctl.wire.primitives import read_uvarint, take, truncated, write_uvarint
+
+# The scalar codec: decodes the bytes of one record to its event and encodes events, as its schema says.
+#
+# Each schema is turned once into a list of steps; consecutive fields of fixed width become one `struct` call.
+# With a trace, the steps also report the position of each field's payload; all other bytes of the value
+# (counts, lengths, null marks, tags) are structural. The columnar codec learns byte layouts from traces.
+
+
+class Span(NamedTuple):
+    """The position of a field's payload.
+
+    Within an array, `array` is the array's name and `element` the index of the element.
+    """
+
+    field: Field
+    position: int
+    width: int
+    array: str | None = None
+    element: int = -1
+
+
+Trace = list[Span]
+
+
+class _Step(Protocol):
+    """Decode and encode one part of a record.
+
+    `decode` reads from `pos`, adds to `values` and returns the next position; `encode` appends to `out`. Both
+    add the spans of the part's fields to `trace` unless it is None.
+    """
+
+    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int: ...
+
+    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None: ...
+
+
+class _FixedField:
+    """A field of a run: its offset in the run, and the conversion between raw values and event values."""
+
+    def __init__(self, field: Field, offset: int) -> None:
+        assert isinstance(field.kind, Fixed)
+        self.field = field
+        self.offset = offset
+        self.packer = Packer(">" + field.kind.value)
+        self.width = self.packer.size
+        self._members: tuple[Any, ...] = tuple(field.states or ())
+
+    @property
+    def is_plain(self) -> bool:
+        return not self._members and self.field.kind is not Fixed.UUID
+
+    def read(self, raw: Any, at: int) -> Any:
+        if self.field.kind is Fixed.UUID:
+            return Uuid.from_bytes(raw)
+        if not 0 <= raw < len(self._members):
+            expected = f"0 to {len(self._members) - 1}"
+            raise CorruptInputError(self.field.name, expected=expected, found=str(raw), at=at)
+        return self._members[raw]
+
+    def raw(self, value: Any) -> Any:
+        if self.field.kind is Fixed.UUID:
+            return value.bytes
+        return self._members.index(value) if self._members else value
+
+
+class _FixedRun:
+    """The step for consecutive fields of fixed width."""
+
+    def __init__(self, fields: list[Field]) -> None:
+        self._fields: list[_FixedField] = []
+        offset = 0
+        for field in fields:
+            self._fields.append(_FixedField(field, offset))
+            offset += self._fields[-1].width
+        self._packer = Packer(">" + "".join(f.packer.format[1:] for f in self._fields))
+        self._plain = [(i, f.field.name) for i, f in enumerate(self._fields) if f.is_plain]
+        self._converted = [(i, f) for i, f in enumerate(self._fields) if not f.is_plain]
+
+    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int:
+        end = pos + self._packer.size
+        if end > len(buf):
+            raise self._too_short(buf, pos)
+        raw = self._packer.unpack_from(buf, pos)
+        for i, name in self._plain:
+            values[name] = raw[i]
+        for i, field in self._converted:
+            values[field.field.name] = field.read(raw[i], pos + field.offset)
+        if trace is not None:
+            self._report(pos, trace)
+        return end
+
+    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
+        if trace is not None:
+            self._report(len(out), trace)
+        try:
+            out += self._packer.pack(*(f.raw(values[f.field.name]) for f in self._fields))
+        except (struct.error, ValueError, AttributeError) as error:
+            raise self._does_not_fit(values) from error
+
+    def _report(self, pos: int, trace: Trace) -> None:
+        trace.extend(Span(f.field, pos + f.offset, f.width) for f in self._fields)
+
+    def _too_short(self, buf: bytes, pos: int) -> CorruptInputError:
+        missing = next(f for f in self._fields if pos + f.offset + f.width > len(buf))
+        at = pos + missing.offset
+        return truncated(missing.field.name, needed=missing.width, at=at, remaining=len(buf) - at)
+
+    def _does_not_fit(self, values: Mapping[str, Any]) -> UsageError:
+        shown = ", ".join(f"{f.field.name}={values[f.field.name]!r}" for f in self._fields)
+        return UsageError(f"cannot be written: one of {shown} is missing or out of its range")
+
+
+class _Length:
+    """Read and write the length before bytes or elements; None is null. Compact: length + 1 as uvarint."""
+
+    def __init__(self, *, flexible: bool, width: int) -> None:
+        self._flexible = flexible
+        self._packer = Packer(">h" if width == 2 else ">i")
+
+    def read(self, buf: bytes, pos: int, what: str) -> tuple[int | None, int]:
+        if self._flexible:
+            raw, end = read_uvarint(buf, pos, f"length of {what}")
+            return (raw - 1 if raw else None), end
+        end = pos + self._packer.size
+        if end > len(buf):
+            raise truncated(f"length of {what}", needed=self._packer.size, at=pos, remaining=len(buf) - pos)
+        (length,) = self._packer.unpack_from(buf, pos)
+        if length < -1:
+            raise CorruptInputError(f"length of {what}", expected="-1 or more", found=str(length), at=pos)
+        return (None if length == -1 else length), end
+
+    def write(self, length: int | None, what: str) -> bytes:
+        if self._flexible:
+            return write_uvarint(0 if length is None else length + 1)
+        try:
+            return self._packer.pack(-1 if length is None else length)
+        except struct.error:
+            raise UsageError(f"{what} is too long: {length}") from None
+
+
+_MAX_STRING_BYTES = 0x7FFF
+
+
+class _VariableField:
+    """The step for a string or bytes with the length before the payload."""
+
+    def __init__(self, field: Field, *, flexible: bool) -> None:
+        self._field = field
+        self._is_string = field.kind is Variable.STRING
+        self._nullable = field.kind is Variable.NULLABLE_BYTES
+        self._length = _Length(flexible=flexible, width=2 if self._is_string else 4)
+
+    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int:
+        name = self._field.name
+        length, start = self._length.read(buf, pos, name)
+        if length is None:
+            if not self._nullable:
+                raise CorruptInputError(name, expected="a value", found="null", at=pos)
+            values[name] = None
+            return start
+        if self._is_string and length > _MAX_STRING_BYTES:
+            raise CorruptInputError(
+                name, expected=f"at most {_MAX_STRING_BYTES} bytes", found=str(length), at=pos
+            )
+        raw, end = take(buf, start, length, name)
+        values[name] = self._text(raw, start) if self._is_string else raw
+        if trace is not None:
+            trace.append(Span(self._field, start, length))
+        return end
+
+    def _text(self, raw: bytes, at: int) -> str:
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            found = f"byte {raw[error.start]:#04x}"
+            raise CorruptInputError(
+                self._field.name, expected="UTF-8", found=found, at=at + error.start
+            ) from None
+
+    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
+        value = values[self._field.name]
+        if value is None and not self._nullable:
+            raise UsageError(f"{self._field.name} cannot be null")
+        raw = None if value is None else value.encode("utf-8") if self._is_string else value
+        if raw is not None and self._is_string and len(raw) > _MAX_STRING_BYTES:
+            raise UsageError(f"{self._field.name} is too long: {len(raw)} bytes")
+        out += self._length.write(None if raw is None else len(raw), self._field.name)
+        if raw is not None:
+            if trace is not None:
+                trace.append(Span(self._field, len(out), len(raw)))
+            out += raw
+
+
+class _Elements:
+    """The step for an array of structs of fixed width; the event holds it as a tuple of tuples."""
+
+    def __init__(self, field: Field, array: Array, *, flexible: bool) -> None:
+        self._field = field
+        self._names = [f.name for f in array.element.fields]
+        self._run = _FixedRun(list(array.element.fields))
+        self._length = _Length(flexible=flexible, width=4)
+        self._flexible = flexible
+        widths = (Packer(">" + f.kind.value).size for f in array.element.fields if isinstance(f.kind, Fixed))
+        self._min_width = sum(widths) + flexible
+
+    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int:
+        name = self._field.name
+        count, at = self._length.read(buf, pos, name)
+        if count is None:
+            raise CorruptInputError(name, expected="an array", found="null", at=pos)
+        if count * self._min_width > len(buf) - at:
+            expected = f"at most {(len(buf) - at) // self._min_width} elements"
+            raise CorruptInputError(name, expected=expected, found=str(count), at=pos)
+        element: Values = {}
+        found = []
+        for i in range(count):
+            spans: Trace | None = None if trace is None else []
+            at = self._run.decode(buf, at, element, spans)
+            found.append(tuple([element[n] for n in self._names]))
+            if self._flexible:
+                at = read_tags(buf, at, (), f"{name}.{i}", values)
+            if trace is not None:
+                trace.extend(span._replace(array=name, element=i) for span in spans or ())
+        values[name] = tuple(found)
+        return at
+
+    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
+        name = self._field.name
+        out += self._length.write(len(values[name]), name)
+        for i, row in enumerate(values[name]):
+            spans: Trace | None = None if trace is None else []
+            self._run.encode(dict(zip(self._names, row, strict=True)), out, spans)
+            if self._flexible:
+                write_tags((), f"{name}.{i}", values, out)
+            if trace is not None:
+                trace.extend(span._replace(array=name, element=i) for span in spans or ())
+
+
+def _steps(body: Struct, place: str, *, flexible: bool) -> list[_Step]:
+    steps: list[_Step] = []
+    run: list[Field] = []
+
+    def close_run() -> None:
+        if run:
+            steps.append(_FixedRun(list(run)))
+            run.clear()
+
+    for field in body.fields:
+        if isinstance(field.kind, Fixed):
+            run.append(field)
+            continue
+        close_run()
+        match field.kind:
+            case Variable():
+                steps.append(_VariableField(field, flexible=flexible))
+            case Array() as array:
+                steps.append(_Elements(field, array, flexible=flexible))
+            case Struct() as inner:
+                steps.extend(_steps(inner, f"{place}.{field.name}".lstrip("."), flexible=flexible))
+    close_run()
+    if flexible:
+        steps.append(Tags(body.flags, place))
+    return steps
+
+
+class RecordCodec:
+    """Decode and encode records of one schema; the bytes are the record's body, without the frame."""
+
+    def __init__(self, schema: RecordSchema) -> None:
+        self.schema = schema
+        self._steps = _steps(schema.body, "", flexible=schema.flexible)
+        self._names: Callable[[Any], Values] = _attributes(schema)
+
+    def decode(self, buf: bytes, pos: int = 0, trace: Trace | None = None) -> Any:
+        """Decode the event in the bytes of `buf` from `pos` to the end; raise CorruptInputError."""
+        values: Values = {}
+        at = pos
+        for step in self._steps:
+            at = step.decode(buf, at, values, trace)
+        if at != len(buf):
+            raise CorruptInputError(
+                self.schema.name, expected="the end", found=f"{len(buf) - at} more bytes", at=at
+            )
+        event = self.schema.event(**values)
+        for rule in self.schema.rules:
+            if not rule.holds(event):
+                raise self._broken_rule(rule.field, rule.expected, event, buf, pos)
+        return event
+
+    def _broken_rule(self, name: str, expected: str, event: Any, buf: bytes, pos: int) -> CorruptInputError:
+        spans: Trace = []
+        at, values = pos, Values()
+        for step in self._steps:
+            at = step.decode(buf, at, values, spans)
+        position = next((s.position for s in spans if s.field.name == name), None)
+        return CorruptInputError(name, expected=expected, found=str(getattr(event, name)), at=position)
+
+    def encode(self, event: Any, out: bytearray | None = None, trace: Trace | None = None) -> bytes:
+        """Return `out` followed by the event's bytes; raise UsageError for a value that does not fit."""
+        out = bytearray() if out is None else out
+        values = self._names(event)
+        for step in self._steps:
+            step.encode(values, out, trace)
+        for rule in self.schema.rules:
+            if not rule.holds(event):
+                raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
+        return bytes(out)
+
+
+def _attributes(schema: RecordSchema) -> Callable[[Any], Values]:
+    """Return a function that reads the attributes named by the schema from an event."""
+    names = [field.name for field in leaf_fields(schema.body)] + [flag.name for flag in schema.body.flags]
+    if schema.flexible:
+        names += ["unknown_tags", "nested_tags"]
+    return lambda event: {name: getattr(event, name) for name in names}
+
 
 FRAME_VERSION = 1
 RECORD_VERSION = 0

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.spark import register
-from tierctl.wire.batches.compression import compress
-from tierctl.wire.batches.record_batch import CompressionType, Record
+from tierctl.wire.batches.batch_head import CompressionType, Record, compress
 
 from tests.cli.shell import tierctl
 from tests.hostile.worlds import World, batch_of, joined, plain_batch, record_bytes

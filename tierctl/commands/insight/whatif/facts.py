@@ -28,8 +28,8 @@ from tierctl.model.settings import topic
 from tierctl.model.settings.table import Setting, SettingSource, without_unit
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.partition_task import read_folded
-from tierctl.pipeline.reading import WarehouseContents, read_warehouse
-from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.pipeline.run import WarehouseContents, read_warehouse
+from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
