@@ -86,6 +86,20 @@ def test_one_function_opens_tiers() -> None:
     assert found == {"storage/open.py: open_tier", "storage/tier.py: inner"}
 
 
+def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
+    """Spark ships tierctl as a zip file to drivers and executors: a path beside a module is no file there."""
+    beside = {
+        str(path.relative_to(ROOT))
+        for path, tree in modules().items()
+        if any(
+            isinstance(node, ast.Name | ast.Attribute) and "__file__" in ast.unparse(node)
+            for node in ast.walk(tree)
+        )
+    }
+    # Both run in a source tree only: `make formatter` and `make docs`.
+    assert beside <= {"console_consumer/__init__.py", "cli/docs/manual_pages.py"}
+
+
 @pytest.mark.parametrize(
     "source",
     ["ObjectTier(store, layout)", "tier.ObjectTier(store, layout)", "from x import ObjectTier as T\nT()"],

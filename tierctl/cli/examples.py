@@ -4,11 +4,9 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
+from importlib.resources import files
 from typing import NamedTuple
 
-_FILE = Path(__file__).with_name("examples.toml")
-_QUESTIONS = Path(__file__).with_name("questions.toml")
 _NO_BREAK = "\0"
 
 
@@ -21,17 +19,19 @@ class Example(NamedTuple):
 
 def examples() -> dict[str, tuple[Example, ...]]:
     """Return the examples of each command by the words after `tierctl`; the program has questions."""
-    return {"": questions("first")} | {path: _examples(table) for path, table in _tables(_FILE).items()}
+    return {"": questions("first")} | {
+        path: _examples(table) for path, table in _tables("examples.toml").items()
+    }
 
 
 def questions(*tables: str) -> tuple[Example, ...]:
     """Return the questions in these tables (`first`, `more`), each with the command line that answers it."""
-    found = _tables(_QUESTIONS)
+    found = _tables("questions.toml")
     return tuple(each for table in tables for each in _examples(found[table]))
 
 
-def _tables(file: Path) -> dict[str, dict[str, str]]:
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+def _tables(name: str) -> dict[str, dict[str, str]]:
+    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def _examples(table: dict[str, str]) -> tuple[Example, ...]:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from unicodedata import category
@@ -13,7 +14,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-import tierctl
 from tierctl.cli.app import Command, named_command, new_app
 from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import console_of, summarize
@@ -24,7 +24,7 @@ from tierctl.cli.options import (
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 
-_SHARE = Path(tierctl.__file__).parent / "share"
+_SHARE = files("tierctl").joinpath("share")
 _WRITTEN_FOLDERS = ("state_dir", "warehouse")
 _CHANGED_FOLDERS = ("metadata", "remote", "to_metadata", "log_dir")
 """Options whose folders only a run that changes a tier or a log writes."""
@@ -200,7 +200,7 @@ def _program() -> list[str]:
 
 def _units(scheduled: _Scheduled, every: Every, user: str) -> str:
     service = _replaced(
-        (_SHARE / "systemd" / "tierctl@.service").read_text(),
+        _SHARE.joinpath("systemd", "tierctl@.service").read_text(),
         Description=f"tierctl {' '.join(scheduled.path)}",
         Documentation=f"man:{scheduled.name}(1)",
         EnvironmentFile=f"-/etc/tierctl/{scheduled.name}.env",
@@ -210,7 +210,7 @@ def _units(scheduled: _Scheduled, every: Every, user: str) -> str:
         ReadWritePaths=" ".join(_systemd_word(f"-{path}") for path in _written(scheduled.params)),
     )
     timer = _replaced(
-        (_SHARE / "systemd" / "tierctl@.timer").read_text(),
+        _SHARE.joinpath("systemd", "tierctl@.timer").read_text(),
         Description=f"Run tierctl {' '.join(scheduled.path)}",
         OnCalendar=every,
     )
@@ -258,7 +258,7 @@ def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
     Findings are rows on stdout, which are not kept, so a line on stderr states the exit code. 6 is a lock,
     and 9 a plan that has something to do.
     """
-    template = (_SHARE / "cron" / "tierctl").read_text()
+    template = _SHARE.joinpath("cron", "tierctl").read_text()
     settings = [line for line in template.splitlines() if re.match("[A-Z]+=", line)]
     words, at = list(scheduled.words), len(scheduled.path)
     if not {"--quiet", "-q"} & set(words):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 from tierctl.errors import UsageError
@@ -34,7 +35,7 @@ _PREFIXES = (
 @cache
 def _names() -> frozenset[str]:
     """Return the names of the registry, and those in known.txt, which do not concern tiering."""
-    others = Path(__file__).with_name("known.txt").read_text(encoding="ascii").split()
+    others = files(__package__).joinpath("known.txt").read_text(encoding="ascii").split()
     tables = (broker.TABLE, client.METADATA_MANAGERS)
     return frozenset(others).union(row.name for table in tables for row in table)
 

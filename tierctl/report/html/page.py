@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from html import escape
+from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 from tierctl.model.times import iso_utc
@@ -435,4 +435,4 @@ def _data(content: PageContent) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
