@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.model import IsolationLevel, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
-from tierctl.read.record_rows import Binary, encoder
-from tierctl.report.tables import RECORDS
+from tierctl.read.record_rows import RECORDS, Binary, encoder
 from tierctl.wire.files.indexes import OffsetIndex
 
 from tests.metadata.topics import manager_at

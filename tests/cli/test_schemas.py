@@ -10,12 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from tierctl.cli.docs.schemas import kinds_of_rows, schemas
 from tierctl.cli.docs.tree import command_tree
 from tierctl.commands.delete import LeakedTopic
 from tierctl.model import Uuid
-from tierctl.report import render, tables, to_json
-from tierctl.report.schemas import schemas
-from tierctl.report.view import View
+from tierctl.report import render, to_json
+from tierctl.report.render import View
 
 from tests.cli.shell import tierctl
 
@@ -113,7 +113,7 @@ def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPat
     """Return the length of the longest line of a table on a terminal with `width` columns."""
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "dumb")
-    columns = next(each for each in tables.ALL if each.name == name)
+    columns = next(each for each in kinds_of_rows() if each.name == name)
     render(rows, "table", columns, View(), stream=(out := Terminal()))
     return max(map(len, out.getvalue().splitlines()))
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tierctl.cli.main import run
+from tierctl.commands.segments import SEGMENTS
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
-from tierctl.report.tables import SEGMENTS
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 

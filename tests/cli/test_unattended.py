@@ -51,7 +51,7 @@ def test_a_log_of_text_goes_on_where_it_ended(sweep: tuple[str, ...], tmp_path: 
 
 
 def test_after_a_rename_the_next_message_is_in_a_new_file(tmp_path: Path) -> None:
-    from tierctl.report.log_file import LogFile
+    from tierctl.report.console import LogFile
 
     log = LogFile(tmp_path / "log")
     log.write("info", "first")

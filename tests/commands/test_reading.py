@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from tierctl import commands
-from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.progress import SilentProgress
+from tierctl.report.results import Stream
 
 Where = dict[str, str]
 

@@ -9,11 +9,10 @@ import jsonschema
 import pytest
 from tierctl import files
 from tierctl.apply.labels import observe
+from tierctl.cli.docs.schemas import schemas
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
-from tierctl.report.schemas import schemas
-from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.record_batch import batches, encode_batch
+from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,

@@ -13,12 +13,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pyarrow as pa
 import pytest
 from tierctl import commands as c
+from tierctl.cli.docs.schemas import kinds_of_rows
+from tierctl.commands.insight.config import SETTINGS
+from tierctl.commands.pipeline import COMMITS
 from tierctl.errors import UsageError
-from tierctl.model import IndexType
 from tierctl.model.engine import EngineName
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, arrow_table
 from tierctl.report.columns import Columns, Kind
+from tierctl.report.results import TableResult, arrow_table
+from tierctl.storage.base import IndexType
 
 from tests.cli.shell import environment, tierctl
 
@@ -155,7 +157,7 @@ def test_tables_have_the_rows_of_json(name: str, where: Where) -> None:
     ).split()
     expected = [json.loads(each) for each in tierctl(*words, "--output", "jsonl").lines]
     table = use_case(where).to_arrow()
-    columns = next(each for each in tables.ALL if each.name == name)
+    columns = next(each for each in kinds_of_rows() if each.name == name)
     assert table.column_names == [column.name for column in columns.all]
     assert table.schema.field(0).metadata == {b"meaning": columns.all[0].meaning.encode()}
     found = [printed(columns, row) for row in table.to_pylist()]
@@ -184,7 +186,7 @@ def test_settings_in_force(where: Where) -> None:
     """Rows of the command line's options are left out, because a request has none."""
     shown = c.show_config(c.ConfigRequest(topic_configs=where.folder / "configs"), [])
     table = shown.to_arrow()
-    assert table.column_names == [column.name for column in tables.SETTINGS.all]
+    assert table.column_names == [column.name for column in SETTINGS.all]
     assert [row["setting"] for row in table.to_pylist()] == [each.setting for each in shown]
 
 
@@ -194,7 +196,7 @@ def test_a_commit_of_the_pipeline(where: Where) -> None:
     )
     commit = c.run_pipeline(request)
     (row,) = commit.to_arrow().to_pylist()
-    assert row == {name: getattr(commit, name) for name in tables.COMMITS.by_name}
+    assert row == {name: getattr(commit, name) for name in COMMITS.by_name}
     assert row["events"] > 0
 
 
@@ -226,7 +228,6 @@ NO_ROWS = {
     "NamesResult": "why names were not checked",
     "Path": "the file of the jar",
     "frozenset": "kinds of findings, not a use case",
-    "dict": "one row of findings, not a use case",
 }
 """The results of public functions without `to_arrow`, and what each contains instead of rows."""
 
@@ -246,7 +247,7 @@ def test_every_public_result_is_a_table() -> None:
     assert without == NO_ROWS.keys()
 
 
-@pytest.mark.parametrize("columns", tables.ALL, ids=lambda columns: columns.name)
+@pytest.mark.parametrize("columns", kinds_of_rows(), ids=lambda columns: columns.name)
 def test_a_table_without_rows_has_the_types_of_one_with_rows(columns: Columns) -> None:
     values: dict[str, Any] = {"string": "x", "integer": 1 << 40, "number": 0.5, "boolean": True}
     row = {

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tierctl.console_consumer import CLASS_NAME
-from tierctl.report.formatters.records import Records
-from tierctl.report.formatters.registry import load
+from tierctl.report.formatters.records import Records, load
 
 from tests.console_consumer.values import ODD, broken, hostile, tagged, unusual
 from tests.support.kafka import KafkaRelease

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from tierctl.report.metrics.families import FAMILIES, Kind
+from tierctl.report.prometheus import FAMILIES, Kind
 
 from tests.support.broker import Broker, Brokers
 from tests.support.kafka import KafkaRelease

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.commands.fetch import index_rows
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
+from tierctl.read.record_rows import INDEXES, index_rows
 from tierctl.read.segment import RemoteSegment, rebuilt_indexes
-from tierctl.report.tables import INDEXES
 from tierctl.state.fold import fold_event
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
@@ -340,4 +339,4 @@ def test_indexes_as_rows_have_every_entry(capture: Capture, index_type: IndexTyp
     if index_type in sizes:
         assert len(listed) == len(data) // sizes[index_type]
     assert listed
-    assert all(tuple(row) == INDEXES[index_type.value].names for row in listed)
+    assert all(tuple(row) == INDEXES[index_type].names for row in listed)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tierctl.report import bars
 from tierctl.report import console as console_module
-from tierctl.report.bars import styles
 from tierctl.report.console import Console
 
 
@@ -20,7 +20,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         yield events.append
         events.append("closed")
 
-    monkeypatch.setattr(styles, "amount_bar", amount_bar)
+    monkeypatch.setattr(bars, "amount_bar", amount_bar)
     return events
 
 

@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.report import render, tables
+from tierctl.commands.insight.config import SETTING_PROBLEMS, SETTINGS
+from tierctl.commands.insight.explain import EXPLANATIONS
+from tierctl.commands.segments import SEGMENTS
+from tierctl.commands.verify import FINDINGS
+from tierctl.doctor.examination import CHECKS
+from tierctl.read.record_rows import RECORDS
+from tierctl.report import render
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.fit import fit, total
-from tierctl.report.units import bytes_text
-from tierctl.report.view import View
+from tierctl.report.render import View
+from tierctl.report.table import fit, total
+from tierctl.report.texts import bytes_text
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_795_300_000_000
@@ -66,14 +72,14 @@ def at_terminal(rows: list[Any], kind: Columns, **view: Any) -> list[str]:
 
 def test_sizes_and_times_are_in_units_that_a_person_reads(width: Any) -> None:
     width(80)
-    header, row = at_terminal([SEGMENT], tables.SEGMENTS)
+    header, row = at_terminal([SEGMENT], SEGMENTS)
     assert header.split() == ["topic", "partition", "start", "end", "size", "newest_record", "state"]
     assert re.split(" {2,}", row) == ["orders", "3", "1200", "2399", "12.4 GiB", "3 h ago", SEGMENT["state"]]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
 @pytest.mark.parametrize(
-    ("row", "kind"), [(SEGMENT, tables.SEGMENTS), (FINDING, tables.FINDINGS)], ids=["segments", "findings"]
+    ("row", "kind"), [(SEGMENT, SEGMENTS), (FINDING, FINDINGS)], ids=["segments", "findings"]
 )
 def test_lines_fit_and_the_most_important_columns_stay(
     columns: int, row: dict[str, Any], kind: Columns, width: Any
@@ -93,7 +99,7 @@ def test_rows_share_the_notes_that_do_not_fit_beside_them(columns: int, width: A
     width(columns)
     rows = [FINDING | {"start_offset": start} for start in (0, 600)]
     rows += [FINDING | {"start_offset": 1200, "hint": "restore it"}]
-    header, *lines = at_terminal(rows, tables.FINDINGS)
+    header, *lines = at_terminal(rows, FINDINGS)
     assert ("hint" in header.split()) == (columns == 300)
     at = [next(i for i, line in enumerate(lines) if f"  {start}  " in line) for start in (0, 600, 1200)]
     assert at[1] == at[0] + 1
@@ -115,10 +121,10 @@ def test_an_object_of_no_topic_is_named(width: Any) -> None:
     }
     rows = [{**dict.fromkeys(FINDING), **orphan}, FINDING]
     width(80)
-    lines = at_terminal(rows, tables.FINDINGS)
+    lines = at_terminal(rows, FINDINGS)
     assert [line for line in lines if "key: " in line] == [f"    key: {key}"]
     width(300)
-    assert [key in line for line in at_terminal(rows, tables.FINDINGS)] == [False, True, False]
+    assert [key in line for line in at_terminal(rows, FINDINGS)] == [False, True, False]
 
 
 def test_two_sentences_fit_beside_long_offsets(width: Any) -> None:
@@ -130,7 +136,7 @@ def test_two_sentences_fit_beside_long_offsets(width: Any) -> None:
         "reason": "the active segment is not rolled yet: 757263 bytes",
         "decided_by": "UnifiedLog.isRemoteLogEnabled; segment.bytes=1073741824 (topic settings file)",
     }
-    assert max(map(len, at_terminal([row], tables.EXPLANATIONS))) <= 80
+    assert max(map(len, at_terminal([row], EXPLANATIONS))) <= 80
 
 
 def test_settings_have_their_origin(width: Any) -> None:
@@ -138,8 +144,8 @@ def test_settings_have_their_origin(width: Any) -> None:
     long_name = "remote.log.manager.fetch.quota.window.size.seconds"
     default = {"scope": "broker", "setting": long_name, "value": "1", "source": "default", "place": None}
     named = {**default, "setting": "retention.ms", "topic": "orders", "place": "topics.properties:1"}
-    assert at_terminal([default], tables.SETTINGS)[1].split() == ["broker", long_name, "1", "default"]
-    for line in at_terminal([default, {**named, "value": "5"}], tables.SETTINGS)[2:]:
+    assert at_terminal([default], SETTINGS)[1].split() == ["broker", long_name, "1", "default"]
+    for line in at_terminal([default, {**named, "value": "5"}], SETTINGS)[2:]:
         assert {"orders", "retention.ms", "5", "topics.properties:1"} <= set(line.split())
 
 
@@ -147,7 +153,7 @@ def test_a_wide_terminal_shows_more(width: Any) -> None:
     shown = []
     for columns in (80, 120, 200):
         width(columns)
-        shown.append(set(at_terminal([SEGMENT], tables.SEGMENTS)[0].split()))
+        shown.append(set(at_terminal([SEGMENT], SEGMENTS)[0].split()))
     assert shown[0] < shown[1] < shown[2]
     assert "segment_id" in shown[1]
 
@@ -155,14 +161,14 @@ def test_a_wide_terminal_shows_more(width: Any) -> None:
 def test_columns_that_were_asked_for_are_all_shown(width: Any) -> None:
     width(40)
     names = ("segment_id", "size", "max_timestamp_ms", "topic_id")
-    header, row = at_terminal([SEGMENT], tables.SEGMENTS, columns=names)
+    header, row = at_terminal([SEGMENT], SEGMENTS, columns=names)
     assert header.split() == ["segment_id", "size", "newest_record", "topic_id"]
     assert row.split()[0] == SEGMENT["segment_id"]
 
 
 def test_an_empty_result_prints_no_header(width: Any) -> None:
     width(80)
-    assert at_terminal([], tables.SEGMENTS) == []
+    assert at_terminal([], SEGMENTS) == []
 
 
 @pytest.mark.parametrize(
@@ -186,21 +192,21 @@ def test_the_worst_results_are_the_last_lines_of_a_terminal(
     def order(lines: list[str]) -> str:
         return "".join(re.findall(r"(?:^|\b)([abc])$", "\n".join(lines), re.MULTILINE))
 
-    assert order(at_terminal(rows, tables.CHECKS, **view)) == terminal
+    assert order(at_terminal(rows, CHECKS, **view)) == terminal
     out = io.StringIO()
-    shown = render(rows, "csv", tables.CHECKS, View(**{"columns": ["subject"], **view}), stream=out)
+    shown = render(rows, "csv", CHECKS, View(**{"columns": ["subject"], **view}), stream=out)
     assert (order(out.getvalue().splitlines()), shown.rows) == (pipe, 3)
 
 
 def test_a_column_without_values_is_not_shown(width: Any) -> None:
     width(200)
-    header = at_terminal([SEGMENT | {"broker_id": None}], tables.SEGMENTS)[0]
+    header = at_terminal([SEGMENT | {"broker_id": None}], SEGMENTS)[0]
     assert "broker_id" not in header
 
 
 def test_a_long_name_is_cut_in_the_middle(width: Any) -> None:
     width(60)
-    _, row = at_terminal([SEGMENT | {"topic": "a" * 40 + "z" * 100}], tables.SEGMENTS)
+    _, row = at_terminal([SEGMENT | {"topic": "a" * 40 + "z" * 100}], SEGMENTS)
     assert len(row) <= 60
     assert re.match("a+…z+ ", row)
 
@@ -215,11 +221,11 @@ def test_the_content_of_a_record_is_cut_before_its_place_is_left_out(width: Any)
         "key": "k" * 300,
         "value": "a" * 500 + "z" * 500,
     }
-    header, line = at_terminal([row], tables.RECORDS)
+    header, line = at_terminal([row], RECORDS)
     assert {"topic", "partition", "offset", "value"} <= set(header.split())
     assert len(line) <= 80
     assert re.search("a…z", line)
-    render([row], "table", tables.RECORDS, View(), stream=(out := io.StringIO()))
+    render([row], "table", RECORDS, View(), stream=(out := io.StringIO()))
     assert row["value"] in out.getvalue()
 
 
@@ -229,7 +235,7 @@ def test_headers_of_any_size_take_little_memory(width: Any) -> None:
     rows = ({"topic": "orders", "partition": 3, "offset": n, "headers": [header]} for n in range(20))
     tracemalloc.start()
     try:
-        render(rows, "table", tables.RECORDS, View(), stream=(out := Terminal()))
+        render(rows, "table", RECORDS, View(), stream=(out := Terminal()))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -241,7 +247,7 @@ def test_a_long_path_above_sentences_is_cut(width: Any) -> None:
     width(80)
     row = {"severity": "error", "kind": "unknown_setting", "line": 7, "message": "m " * 60, "hint": "h"}
     for file, shown in (("/a/b.properties", "/a/b.properties"), (f"/a{'x' * 99}/b.properties", "…")):
-        first, *others = at_terminal([row | {"file": file}], tables.SETTING_PROBLEMS)
+        first, *others = at_terminal([row | {"file": file}], SETTING_PROBLEMS)
         assert shown in first
         assert first.endswith("  7")
         assert max(map(len, (first, *others))) <= 80
@@ -258,7 +264,7 @@ def test_a_setting_has_its_commands_at_every_width(columns: int, topic: str | No
         row | {"value": "spark", "command": "pipeline run"},
         row | {"value": "neither", "command": None, "topic": topic},
     ]
-    lines = at_terminal(rows, tables.SETTINGS)
+    lines = at_terminal(rows, SETTINGS)
     text = "\n".join(lines)
     places = [text.index(each) for each in ("local", "status", "fetch", "spark", "pipeline run", "neither")]
     assert places == sorted(places)
@@ -270,10 +276,10 @@ def test_colours_follow_from_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    coloured = "\n".join(at_terminal([FINDING], tables.FINDINGS))
+    coloured = "\n".join(at_terminal([FINDING], FINDINGS))
     assert "\033[31merror\033[0m" in coloured
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = "\n".join(at_terminal([FINDING], tables.FINDINGS))
+    plain = "\n".join(at_terminal([FINDING], FINDINGS))
     assert re.sub("\033\\[[0-9]+m", "", coloured) == plain
 
 
@@ -282,7 +288,7 @@ def test_in_a_pipe_values_are_exact() -> None:
     render(
         [SEGMENT],
         "table",
-        tables.SEGMENTS,
+        SEGMENTS,
         View(now_ms=NOW_MS, columns=("size", "max_timestamp_ms")),
         stream=out,
     )

@@ -3,12 +3,18 @@
 import csv
 import io
 import json
-from typing import Any
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from tierctl.cli.app import leaves
+from tierctl.cli.docs.schemas import kinds_of_rows
+from tierctl.commands.segments import TOPIC_SIZES
 from tierctl.errors import UsageError
-from tierctl.report import render, tables
-from tierctl.report.view import View
+from tierctl.report import render
+from tierctl.report.columns import Columns
+from tierctl.report.render import View
 
 ROWS = [
     {"topic": "b", "topic_id": "B", "partitions": 1, "segments": 7, "log_bytes": 10, "objects": None},
@@ -19,7 +25,7 @@ ROWS = [
 
 def printed(fmt: str, **view: Any) -> str:
     out = io.StringIO()
-    render(ROWS, fmt, tables.TOPIC_SIZES, View(**view), stream=out)
+    render(ROWS, fmt, TOPIC_SIZES, View(**view), stream=out)
     return out.getvalue()
 
 
@@ -53,7 +59,7 @@ def test_columns_are_those_asked_for() -> None:
 
 def test_a_limit_prints_fewer_rows_and_counts_them_all() -> None:
     out = io.StringIO()
-    shown = render(iter(ROWS), "jsonl", tables.TOPIC_SIZES, View(limit=1), stream=out)
+    shown = render(iter(ROWS), "jsonl", TOPIC_SIZES, View(limit=1), stream=out)
     assert (out.getvalue().count("\n"), shown.rows) == (1, 3)
 
 
@@ -65,17 +71,52 @@ def test_no_header(fmt: str) -> None:
 @pytest.mark.parametrize("view", [{"columns": ["sizes"]}, {"sort": ["-sizes"]}])
 def test_an_unknown_column_is_refused(view: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="no column 'sizes'") as raised:
-        View(**view).check(tables.TOPIC_SIZES)
+        View(**view).check(TOPIC_SIZES)
     assert "log_bytes" in str(raised.value.hint)
 
 
-@pytest.mark.parametrize("columns", tables.ALL, ids=lambda columns: columns.name)
-def test_descriptions_are_consistent(columns: Any) -> None:
-    assert set(columns.in_table or ()) <= set(columns.names)
+KINDS = list(kinds_of_rows())
+TYPES = {"string": (str, Path), "integer": (int,), "number": (float,), "boolean": (bool,), "array": (list,)}
+
+
+@pytest.mark.parametrize("columns", KINDS, ids=lambda columns: columns.name)
+def test_descriptions_are_consistent(columns: Columns) -> None:
+    assert set(columns.in_table) <= set(columns.names)
     assert set(columns.at_terminal) <= set(columns.names)
+    assert set(columns.terminal) <= set(columns.at_terminal)
     assert min(columns.at_terminal.values()) == 0
+    named = {
+        *columns.below,
+        *columns.notes,
+        *columns.subjects,
+        *columns.substitutes,
+        columns.word,
+        columns.size,
+    }
+    assert named - {None} <= set(columns.names)
+    assert {*columns.subjects.values(), *columns.substitutes.values()} <= set(columns.names)
     headings = [column.heading for column in columns.all]
     assert len({*headings, *columns.names}) == len({*columns.names}) + sum(
         column.heading not in columns.names for column in columns.all
     )
     assert len(set(headings)) == len(headings)
+
+
+@pytest.mark.parametrize("columns", KINDS, ids=lambda columns: columns.name)
+def test_fields_have_the_types_of_their_kinds(columns: Columns) -> None:
+    for name, hint in get_type_hints(columns.row).items():
+        if name in columns.by_name:
+            kinds = [get_origin(each) or each for each in get_args(hint) or (hint,)]
+            kinds = [get_origin(hint)] if get_origin(hint) in {list, tuple} else kinds
+            expected = TYPES[columns.by_name[name].kind.json_type]
+            assert all(issubclass(kind, expected) for kind in kinds if kind is not NoneType), name
+
+
+def test_every_command_with_columns_states_its_rows() -> None:
+    without = [
+        words
+        for words, command in leaves()
+        if any("--columns" in option.opts for option in command.options)
+        and not getattr(command.callback, "rows", ())
+    ]
+    assert without == []

@@ -19,7 +19,7 @@ from tierctl.metadata.state_dir.manifest import (
 )
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.settings.table import parse_size
-from tierctl.report.units import parse_percent
+from tierctl.report.texts import parse_percent
 from tierctl.storage import index_cache
 from tierctl.verify.sample import Sample, StoredSegment
 

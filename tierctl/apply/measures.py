@@ -7,14 +7,12 @@ from tierctl.apply.outcome import Outcome, Status
 from tierctl.plan.materialise import MATERIALISE
 from tierctl.plan.restore import NEW_IDS, RESTORE
 from tierctl.plan.steps import REBUILD, Action, Plan, Step
-from tierctl.report.metrics import Meter, Scope, families
-from tierctl.report.metrics.families import Family
-from tierctl.report.metrics.meter import Labels
-from tierctl.report.metrics.tier import measure_tier
+from tierctl.report import prometheus
+from tierctl.report.prometheus import Family, Labels, Meter, Scope, measure_tier
 from tierctl.state.tier import TierState
 
-_COPY = (families.COPY_REQUESTS, families.COPY_ERRORS, families.COPY_BYTES)
-_DELETE = (families.DELETE_REQUESTS, families.DELETE_ERRORS, families.DELETED_BYTES)
+_COPY = (prometheus.COPY_REQUESTS, prometheus.COPY_ERRORS, prometheus.COPY_BYTES)
+_DELETE = (prometheus.DELETE_REQUESTS, prometheus.DELETE_ERRORS, prometheus.DELETED_BYTES)
 _NOT_LAGGING = {REBUILD, MATERIALISE, RESTORE, NEW_IDS}
 _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
 
@@ -41,7 +39,7 @@ def measure_mutation(
     is_delete = plan.command == "delete"
     topics = {part.topic_id_partition.topic for part in state if (part.delete_state is not None) == is_delete}
     topics = {topic for topic in topics if not scope.keeps((topic,))} | {step.topic for step in plan.steps}
-    lag = _Lag(Action.DELETE_SEGMENT, families.DELETE_LAG_SEGMENTS, families.DELETE_LAG_BYTES)
+    lag = _Lag(Action.DELETE_SEGMENT, prometheus.DELETE_LAG_SEGMENTS, prometheus.DELETE_LAG_BYTES)
     lag.measure(meter, left, topics, lambda labels: labels[0] in known - topics)
 
 
@@ -52,7 +50,7 @@ def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Sco
 
 
 def _copy_lag(meter: Meter, left: Iterable[Step], topics: Iterable[str], scope: Scope) -> None:
-    lag = _Lag(Action.COPY_SEGMENT, families.COPY_LAG_SEGMENTS, families.COPY_LAG_BYTES)
+    lag = _Lag(Action.COPY_SEGMENT, prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES)
     lag.measure(meter, left, topics, scope.keeps)
 
 
@@ -81,7 +79,7 @@ class _Lag:
 def _count(meter: Meter, command: str, outcome: Outcome) -> None:
     step, is_failed = outcome.step, outcome.status is Status.FAILED
     if is_failed:
-        meter.count(families.ERRORS, command, type(outcome.error).__name__)
+        meter.count(prometheus.ERRORS, command, type(outcome.error).__name__)
     # A done step with a reason was done by another program: it is not counted.
     is_own = is_failed or (outcome.status is Status.DONE and outcome.reason is None)
     if step.action not in _FAMILIES or not is_own:

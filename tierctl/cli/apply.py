@@ -19,6 +19,7 @@ from tierctl.cli.options import (
     Yes,
     with_options,
 )
+from tierctl.report.plans import PLAN_ROWS
 
 app = new_app()
 
@@ -38,6 +39,7 @@ app = new_app()
     Display,
     ENGINE,
     THROTTLES,
+    rows=PLAN_ROWS,
 )
 def apply_plan(ctx: typer.Context, request: commands.ApplyRequest, yes: Yes = False) -> int:
     """Carry out a plan of copy, sweep, delete, rebuild, restore or verify.

@@ -6,21 +6,21 @@ from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import APPLY_IT, Display, Printer, Rows, console_of, display_of
 from tierctl.cli.options import ENGINE, FOLDERS, METADATA_TOPIC, SELECTION, STATE, with_options
-from tierctl.report import tables
-from tierctl.report.units import bytes_text
+from tierctl.commands.cache import CACHE_CHECKS, CACHE_ENTRIES, CACHE_FILES, CACHE_REWRITES
+from tierctl.report.texts import bytes_text
 
 app = new_app(name="cache", cls=Group, help="Show, verify, build and compact cache files (KIP-405).")
 
 
 @app.command("show", cls=Command)
-@with_options(commands.CacheRequest, ..., FOLDERS, Rows, ENGINE)
+@with_options(commands.CacheRequest, ..., FOLDERS, Rows, ENGINE, rows=(CACHE_ENTRIES,))
 def show(ctx: typer.Context, request: commands.CacheRequest) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
     An entry that can't be read has a row with the error, and the exit code is 7. With --engine spark,
     executors read the files, which they must see under the same paths.
     """
-    printer = Printer.of(ctx, tables.CACHE_ENTRIES)
+    printer = Printer.of(ctx, CACHE_ENTRIES)
     result = commands.show_cache(request, console_of(ctx, prints_meanwhile=True))
     printer.show(result.rows)
     printer.finish()
@@ -28,14 +28,14 @@ def show(ctx: typer.Context, request: commands.CacheRequest) -> int:
 
 
 @app.command("verify", cls=Command)
-@with_options(commands.CacheRequest, ..., FOLDERS, Rows, ENGINE)
+@with_options(commands.CacheRequest, ..., FOLDERS, Rows, ENGINE, rows=(CACHE_CHECKS,))
 def verify(ctx: typer.Context, request: commands.CacheRequest) -> int:
     """Check every byte of cache files, and print each problem with its position.
 
     A file without problems has one row, a damaged file one row for each problem; the exit code is then 7.
     With --engine spark, executors read the files, which they must see under the same paths.
     """
-    printer = Printer.of(ctx, tables.CACHE_CHECKS)
+    printer = Printer.of(ctx, CACHE_CHECKS)
     result = commands.verify_cache(request, console_of(ctx, prints_meanwhile=True))
     printer.show(result.rows)
     printer.finish(following="tierctl cache build" if result.exit_code else None)
@@ -43,7 +43,9 @@ def verify(ctx: typer.Context, request: commands.CacheRequest) -> int:
 
 
 @app.command("build", cls=Command)
-@with_options(commands.BuildCacheRequest, METADATA_TOPIC, STATE, ..., SELECTION, Rows, ENGINE)
+@with_options(
+    commands.BuildCacheRequest, METADATA_TOPIC, STATE, ..., SELECTION, Rows, ENGINE, rows=(CACHE_FILES,)
+)
 def build(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
@@ -51,7 +53,7 @@ def build(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
     and transaction indexes. With --engine spark, executors read the metadata topic, and this process writes
     the files.
     """
-    printer = Printer.of(ctx, tables.CACHE_FILES)
+    printer = Printer.of(ctx, CACHE_FILES)
     result = commands.build_cache(request, console_of(ctx))
     printer.show(result.rows)
     printer.finish()
@@ -59,7 +61,9 @@ def build(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
 
 
 @app.command("compact", cls=Command)
-@with_options(commands.CompactCacheRequest, ..., FOLDERS, Display, "apply", Rows, ENGINE)
+@with_options(
+    commands.CompactCacheRequest, ..., FOLDERS, Display, "apply", Rows, ENGINE, rows=(CACHE_REWRITES,)
+)
 def compact(ctx: typer.Context, request: commands.CompactCacheRequest) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
@@ -67,7 +71,7 @@ def compact(ctx: typer.Context, request: commands.CompactCacheRequest) -> int:
     executors read and compact the files, which they must see under the same paths, and this process writes
     them.
     """
-    printer = Printer.of(ctx, tables.CACHE_REWRITES)
+    printer = Printer.of(ctx, CACHE_REWRITES)
     result = commands.compact_cache(request, console_of(ctx))
     rows = [each.row() for each in result.rewrites]
     printer.show(rows)

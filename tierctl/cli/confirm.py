@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tierctl.errors import SafetyRefusal
-from tierctl.report.summary import Tally, counted
-from tierctl.report.tables import STEPS
-from tierctl.report.terminal import printable
+from tierctl.report.plans import STEPS
+from tierctl.report.texts import Tally, counted, printable
 
 if TYPE_CHECKING:
     from tierctl.plan.steps import Plan

@@ -15,6 +15,7 @@ from tierctl.cli.options import (
     WHERE,
     with_options,
 )
+from tierctl.report.plans import PLAN_ROWS
 
 app = new_app()
 
@@ -36,6 +37,7 @@ app = new_app()
     Display,
     ENGINE,
     THROTTLES,
+    rows=PLAN_ROWS,
 )
 def copy(ctx: typer.Context, request: commands.CopyRequest) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker does.

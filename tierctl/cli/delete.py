@@ -29,9 +29,9 @@ from tierctl.cli.options import (
     Yes,
     with_options,
 )
+from tierctl.commands.delete import LEAKED_TOPICS
 from tierctl.model.times import duration_text
-from tierctl.report import tables
-from tierctl.report.plans import check_view
+from tierctl.report.plans import PLAN_ROWS, check_view
 
 
 class _Delete(Command):
@@ -55,7 +55,18 @@ app = new_app()
 
 
 @app.command("delete", cls=_Delete)
-@with_options(commands.DeleteRequest, WHERE, STATE, SELECTION, ..., Rows, CHANGING, Display, ENGINE)
+@with_options(
+    commands.DeleteRequest,
+    WHERE,
+    STATE,
+    SELECTION,
+    ...,
+    Rows,
+    CHANGING,
+    Display,
+    ENGINE,
+    rows=(*PLAN_ROWS, LEAKED_TOPICS),
+)
 def delete(ctx: typer.Context, request: commands.DeleteRequest, yes: Yes = False) -> int:
     """Delete the segments of deleted topics (RemotePartitionRemover); --find lists them.
 
@@ -73,7 +84,7 @@ def delete(ctx: typer.Context, request: commands.DeleteRequest, yes: Yes = False
     """
     request = replace(request, confirm=confirmation(is_given=yes))
     if request.find and not request.mark:
-        printer = Printer.of(ctx, tables.LEAKED_TOPICS)
+        printer = Printer.of(ctx, LEAKED_TOPICS)
         leaked = commands.find_leaked_topics(request, console_of(ctx))
         printer.show(leaked.topics)
         printer.finish(following="tierctl delete --find --mark" if leaked.topics else None)

@@ -26,9 +26,9 @@ from tierctl.report.plans import (
     show_plan,
     skipped_text,
 )
-from tierctl.report.rows import show_rows, show_texts
-from tierctl.report.summary import Tally
-from tierctl.report.view import SHOW, View
+from tierctl.report.render import SHOW, View
+from tierctl.report.results import show_rows, show_texts
+from tierctl.report.texts import Tally
 
 if TYPE_CHECKING:
     from tierctl.apply.outcome import Outcome

@@ -7,8 +7,8 @@ from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, WHERE, request_of, with_options
 from tierctl.cli.settings.run import RunSettings
+from tierctl.doctor.examination import CHECKS
 from tierctl.errors import ExitCode
-from tierctl.report import tables
 
 app = new_app()
 
@@ -25,6 +25,7 @@ app = new_app()
     "kafka_version",
     ENGINE,
     Rows,
+    rows=(CHECKS,),
 )
 def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
     """Find conditions that would make tiering fail.
@@ -43,7 +44,7 @@ def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
     Exit 0 if every check that was made is ok. Exit 3 if a problem or a warning needs an operator, or if a
     requested check could not be made. If no check could be made, the exit code is that of the first error.
     """
-    printer = Printer.of(ctx, tables.CHECKS)
+    printer = Printer.of(ctx, CHECKS)
     settings = ctx.obj
     file = settings.file if isinstance(settings, RunSettings) else None
     request = request_of(commands.DoctorRequest, ctx, profile_file=file)

@@ -15,8 +15,8 @@ from tierctl.cli.options import (
     with_options,
 )
 from tierctl.commands import completion
+from tierctl.commands.insight.explain import EXPLANATIONS
 from tierctl.errors import ExitCode
-from tierctl.report import tables
 
 _FIND = "Which segments"
 
@@ -46,6 +46,7 @@ app = new_app()
     "now_ms",
     Rows,
     ENGINE,
+    rows=(EXPLANATIONS,),
 )
 def explain(
     ctx: typer.Context,
@@ -62,9 +63,9 @@ def explain(
     decisions are those of copy, sweep and delete with the same options. For each reason, json also has
     Kafka's rule and the settings that decide, with their values and origins.
     """
-    printer = Printer.of(ctx, tables.EXPLANATIONS)
+    printer = Printer.of(ctx, EXPLANATIONS)
     request = request_of(commands.ExplainRequest, ctx, topic=(topic_name,), partition=(partition_number,))
     explanations = commands.explain(request, console_of(ctx))
-    printer.show([each.row() for each in explanations.rows])
+    printer.show(explanations.rows)
     printer.finish()
     return explanations.exit_code

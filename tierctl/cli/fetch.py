@@ -17,12 +17,13 @@ from tierctl.cli.options import (
     WHERE,
     with_options,
 )
+from tierctl.commands.insight.erasure import KEY_OCCURRENCES
 from tierctl.commands.shared_options import OutputFormat
 from tierctl.errors import ExitCode
-from tierctl.report import render_object, tables
-from tierctl.report.tier_tables import KEY_OCCURRENCES
-from tierctl.report.units import bytes_text
-from tierctl.report.view import View
+from tierctl.read.record_rows import INDEXES, RECORDS
+from tierctl.report import render_object
+from tierctl.report.render import View
+from tierctl.report.texts import bytes_text
 
 _RECORDS = "Which records"
 _OBJECTS = "Instead of records"
@@ -33,7 +34,16 @@ app = new_app()
 
 @app.command("fetch", cls=Command)
 @with_options(
-    commands.FetchRequest, WHERE, PRIVATE_KEYS, STATE, SELECTION, ..., View, ENGINE, "throttle_fetch"
+    commands.FetchRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
+    ...,
+    View,
+    ENGINE,
+    "throttle_fetch",
+    rows=(RECORDS, *INDEXES.values(), KEY_OCCURRENCES),
 )
 def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     """Print records from the tier, and with --log-dir from the local log above it.
@@ -46,9 +56,9 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     is_record = request.raw_segment is None and request.index is None and request.auxiliary_state is None
     if request.output is None and is_record and sys.stdout.isatty():
         request = replace(request, output=OutputFormat.TABLE)
-    printer = Printer.of(ctx, tables.RECORDS, request.output or OutputFormat.JSONL)
+    printer = Printer.of(ctx, RECORDS, request.output or OutputFormat.JSONL)
     if request.index is not None and request.output is not None:
-        printer = Printer.of(ctx, tables.INDEXES[request.index.value], request.output)
+        printer = Printer.of(ctx, INDEXES[request.index], request.output)
     if request.erase_report:
         printer = Printer.of(ctx, KEY_OCCURRENCES, request.output or OutputFormat.TABLE)
     if printer.view.sort:

@@ -20,12 +20,12 @@ from tierctl.cli.options import (
     request_of,
     with_options,
 )
+from tierctl.commands.format import EVENTS
 from tierctl.commands.shared_options import OutputFormat
 from tierctl.console_consumer import CLASS_NAME
 from tierctl.errors import ExitCode, UsageError
-from tierctl.report.summary import counted
-from tierctl.report.tables import EVENTS
-from tierctl.report.view import View
+from tierctl.report.render import View
+from tierctl.report.texts import counted
 
 if TYPE_CHECKING:
     from tierctl.report.formatters.pages import Page
@@ -60,7 +60,9 @@ app = new_app()
 
 
 @app.command("format", cls=Command)
-@with_options(commands.FormatRequest, METADATA_TOPIC, ..., "metadata", SELECTION, View, ENGINE)
+@with_options(
+    commands.FormatRequest, METADATA_TOPIC, ..., "metadata", SELECTION, View, ENGINE, rows=(EVENTS,)
+)
 def format_(
     ctx: typer.Context, request: commands.FormatRequest, formatter_jar: FormatterJar = False
 ) -> ExitCode:

@@ -6,8 +6,8 @@ from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import APPLY_IT, Display, Printer, Rows, console_of, display_of
 from tierctl.cli.options import ENGINE, FOLDERS, METADATA_TOPIC, with_options
+from tierctl.commands.offsets import COMMITTED_OFFSETS, OFFSET_REPAIRS, UNSAFE_OFFSETS
 from tierctl.errors import ExitCode
-from tierctl.report import tables
 
 _NAME = "_rlmm_committed_offsets"
 
@@ -16,10 +16,10 @@ app = new_app(name="offsets", cls=Group, help=f"Show, check and repair {_NAME}."
 
 
 @app.command("show", cls=Command)
-@with_options(commands.OffsetsRequest, ..., FOLDERS, Rows, ENGINE)
+@with_options(commands.OffsetsRequest, ..., FOLDERS, Rows, ENGINE, rows=(COMMITTED_OFFSETS,))
 def show(ctx: typer.Context, request: commands.OffsetsRequest) -> None:
     """Print the last consumed offset of each metadata partition, and the format of the file."""
-    printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
+    printer = Printer.of(ctx, COMMITTED_OFFSETS)
     found = commands.show_offsets(request, console_of(ctx))
     _, rows = found.table_rows()
     printer.show(rows)
@@ -27,7 +27,7 @@ def show(ctx: typer.Context, request: commands.OffsetsRequest) -> None:
 
 
 @app.command("check", cls=Command)
-@with_options(commands.OffsetsRequest, ..., METADATA_TOPIC, FOLDERS, Rows, ENGINE)
+@with_options(commands.OffsetsRequest, ..., METADATA_TOPIC, FOLDERS, Rows, ENGINE, rows=(UNSAFE_OFFSETS,))
 def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
@@ -35,7 +35,7 @@ def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
     there are no caches and no metadata topic to compare with. With --engine spark, executors read the
     metadata topic and the caches, which they must see under the same paths.
     """
-    printer = Printer.of(ctx, tables.UNSAFE_OFFSETS)
+    printer = Printer.of(ctx, UNSAFE_OFFSETS)
     result = commands.check_offsets(request, console_of(ctx))
     printer.show(result.findings)
     printer.finish(following="tierctl offsets repair" if result.findings else None)
@@ -43,14 +43,24 @@ def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
 
 
 @app.command("repair", cls=Command)
-@with_options(commands.RepairOffsetsRequest, METADATA_TOPIC, FOLDERS, ..., Display, "apply", Rows, ENGINE)
+@with_options(
+    commands.RepairOffsetsRequest,
+    METADATA_TOPIC,
+    FOLDERS,
+    ...,
+    Display,
+    "apply",
+    Rows,
+    ENGINE,
+    rows=(OFFSET_REPAIRS,),
+)
 def repair(ctx: typer.Context, request: commands.RepairOffsetsRequest) -> int:
     """Lower offsets to the safe values that `check` found, or to the values of --set.
 
     The events above a lowered offset are read again, which takes time and is harmless. The old file is kept
     as .bak.
     """
-    printer = Printer.of(ctx, tables.OFFSET_REPAIRS)
+    printer = Printer.of(ctx, OFFSET_REPAIRS)
     result = commands.repair_offsets(request, console_of(ctx))
     printer.show(result.steps)
     printer.finish(following=APPLY_IT if result.is_pending else None)

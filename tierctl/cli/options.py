@@ -27,7 +27,8 @@ from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.shared_options import WHERE as PLACES
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
-from tierctl.report.view import SHOW
+from tierctl.report.columns import Columns
+from tierctl.report.render import SHOW
 
 _Command = Callable[..., Any]
 R = TypeVar("R")
@@ -99,13 +100,17 @@ _REPEATED = frozenset({PLACES, SHOW, RUN})
 
 
 def with_options(
-    request: type | None, *parts: Part, needs_valid_settings: bool = True
+    request: type | None,
+    *parts: Part,
+    rows: Sequence[Columns] = (),
+    needs_valid_settings: bool = True,
 ) -> Callable[[_Command], _Command]:
     """Return a decorator that gives a command options; it calls the command with the request of their values.
 
     The options are fields of the class `request`: those that `parts` name, in this order, and in place of
     `...` the fields that neither Request nor MutationRequest declares. A dataclass in `parts` adds its own
-    fields, and the parameters of the command that are annotated with an option are options, too. With
+    fields, and the parameters of the command that are annotated with an option are options, too. `rows` are
+    the kinds of rows that the command prints: completion and the JSON schemas read them. With
     `needs_valid_settings` the command raises UsageError for a wrong tierctl.toml or environment.
     """
 
@@ -135,6 +140,7 @@ def with_options(
         _set_parameters(called, taken.values())
         called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
         called.repeated = repeated  # type: ignore[attr-defined]
+        called.rows = rows  # type: ignore[attr-defined]
         return called
 
     return decorate

@@ -12,9 +12,9 @@ from tierctl.cli.options import (
     METADATA_TOPIC,
     with_options,
 )
+from tierctl.commands.pipeline import COMMITS
 from tierctl.commands.shared_options import OutputFormat
 from tierctl.errors import ExitCode
-from tierctl.report import tables
 
 app = new_app(name="pipeline", cls=Group)
 
@@ -25,7 +25,7 @@ def pipeline() -> None:
 
 
 @app.command("run", cls=Command)
-@with_options(commands.RunPipelineRequest, METADATA_TOPIC, ..., "now_ms", Rows, ENGINE)
+@with_options(commands.RunPipelineRequest, METADATA_TOPIC, ..., "now_ms", Rows, ENGINE, rows=(COMMITS,))
 def run(ctx: typer.Context, request: commands.RunPipelineRequest) -> int:
     """Update the tables to the end of the metadata topic: events, segments, partitions and anomalies.
 
@@ -39,7 +39,7 @@ def run(ctx: typer.Context, request: commands.RunPipelineRequest) -> int:
     tables. While a run uses a warehouse, another run exits with code 6. Every 16th commit combines small
     files of `events`, and deletes files that no version of the last day uses.
     """
-    printer = Printer.of(ctx, tables.COMMITS, OutputFormat.JSONL if request.follow else None)
+    printer = Printer.of(ctx, COMMITS, OutputFormat.JSONL if request.follow else None)
 
     def print_commit(commit: commands.PipelineCommit) -> None:
         printer.show([commit])

@@ -6,8 +6,8 @@ from tierctl import commands
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, SELECTION, STATE, WHERE, with_options
+from tierctl.commands.segments import PARTITION_OFFSETS, SEGMENT_FINDINGS, SEGMENTS, TOPIC_SIZES
 from tierctl.errors import ExitCode
-from tierctl.report import tables
 
 _FIND = "Which segments"
 
@@ -16,7 +16,18 @@ app = new_app()
 
 
 @app.command("segments", cls=Command)
-@with_options(commands.SegmentsRequest, WHERE, PRIVATE_KEYS, STATE, SELECTION, ..., "now_ms", Rows, ENGINE)
+@with_options(
+    commands.SegmentsRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    STATE,
+    SELECTION,
+    ...,
+    "now_ms",
+    Rows,
+    ENGINE,
+    rows=(SEGMENTS, TOPIC_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS),
+)
 def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode:
     """List remote segments, find one segment, sum up sizes, or check offsets.
 
@@ -25,13 +36,13 @@ def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode:
     stderr says so and the exit code is 7. With --engine spark, executors read the metadata topic; for --all,
     this process reads it once more.
     """
-    columns = tables.SEGMENTS
+    columns = SEGMENTS
     if request.check:
-        columns = tables.SEGMENT_FINDINGS
+        columns = SEGMENT_FINDINGS
     elif request.offsets:
-        columns = tables.PARTITION_OFFSETS
+        columns = PARTITION_OFFSETS
     elif request.sizes:
-        columns = tables.TOPIC_SIZES
+        columns = TOPIC_SIZES
     printer = Printer.of(ctx, columns)
     result = commands.segments(request, console_of(ctx))
     printer.show(result.rows)

@@ -17,11 +17,11 @@ from tierctl.cli.options import (
     WHERE,
     with_options,
 )
+from tierctl.commands.insight.status import LAST_RUNS, STATUS, STATUS_PROBLEMS
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
-from tierctl.report import tables
-from tierctl.report.summary import counted
-from tierctl.report.view import SHOW
+from tierctl.report.render import SHOW
+from tierctl.report.texts import counted
 
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -35,9 +35,9 @@ class Show(StrEnum):
 
 
 _COLUMNS = {
-    Show.TOPICS: tables.STATUS,
-    Show.PROBLEMS: tables.STATUS_PROBLEMS,
-    Show.RUNS: tables.LAST_RUNS,
+    Show.TOPICS: STATUS,
+    Show.PROBLEMS: STATUS_PROBLEMS,
+    Show.RUNS: LAST_RUNS,
 }
 ShowOption = Annotated[
     Show | None,
@@ -76,6 +76,7 @@ app = new_app()
     "now_ms",
     Rows,
     ENGINE,
+    rows=tuple(_COLUMNS.values()),
 )
 def status(
     ctx: typer.Context, request: commands.StatusRequest, show: ShowOption = None, watch: Watch = None

@@ -13,6 +13,7 @@ from tierctl.cli.options import (
     WHERE,
     with_options,
 )
+from tierctl.report.plans import PLAN_ROWS
 
 app = new_app()
 
@@ -31,6 +32,7 @@ app = new_app()
     CHANGING,
     Display,
     ENGINE,
+    rows=PLAN_ROWS,
 )
 def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
     """Delete segments that retention or the log start expires, as a broker does.

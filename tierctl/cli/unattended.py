@@ -12,8 +12,7 @@ from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.completion import store_topics
 from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
 from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
-from tierctl.report.console import Console
-from tierctl.report.log_file import LogFile, LogFormat
+from tierctl.report.console import Console, LogFile, LogFormat
 from tierctl.wire.primitives import LIMIT_FACTOR_MAX, use_limit_factor
 
 EVERYWHERE = "Everywhere"
@@ -60,7 +59,7 @@ def _set_metrics_file(ctx: typer.Context, value: Path | None) -> None:
         return
     hint = "name a file in the folder of node_exporter's --collector.textfile.directory"
     _require_folder("--metrics-file", value, hint)
-    from tierctl.report.metrics import Meter
+    from tierctl.report.prometheus import Meter
 
     settings.metrics_file, settings.meter = value, Meter()
 
@@ -251,8 +250,8 @@ def record_run(settings: RunSettings, code: int, error: BaseException | None) ->
 
 
 def _write_metrics(settings: RunSettings, code: int, error: BaseException | None, console: Console) -> None:
-    from tierctl.report.metrics.file import write_metrics
-    from tierctl.report.metrics.runs import Run, measure_run, measure_throttle
+    from tierctl.report.prometheus import Run, measure_run, measure_throttle
+    from tierctl.report.prometheus_file import write_metrics
 
     assert settings.metrics_file is not None
     assert settings.meter is not None

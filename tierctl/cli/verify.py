@@ -18,10 +18,10 @@ from tierctl.cli.options import (
     with_options,
 )
 from tierctl.commands import completion
+from tierctl.commands.verify import FINDINGS
 from tierctl.errors import ExitCode
-from tierctl.report import tables
-from tierctl.report.plans import apply_command, plan_summary
-from tierctl.report.view import SHOW
+from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
+from tierctl.report.render import SHOW
 
 if TYPE_CHECKING:
     from tierctl.commands.verify import Findings
@@ -55,6 +55,7 @@ app = new_app()
     Rows,
     ENGINE,
     "throttle_fetch",
+    rows=(FINDINGS, *PLAN_ROWS),
 )
 def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = None) -> ExitCode:
     """Compare metadata, store and logs; --plan-out plans repairs.
@@ -74,11 +75,11 @@ def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = No
     tierctl-findings(7) states which findings are repaired and how; if a finding has no repair, the reason is
     printed. Give a cluster or the --log-dir of all replicas: the log decides which objects are needed.
     """
-    printer = Printer.of(ctx, tables.FINDINGS)
+    printer = Printer.of(ctx, FINDINGS)
     kinds = commands.finding_kinds(kind or ())
     hidden: list[Any] = []
     with commands.verify(request, console_of(ctx)) as findings:
-        printer.show(map(commands.finding_row, _of_kinds(findings, kinds, hidden)))
+        printer.show(_of_kinds(findings, kinds, hidden))
     text = f"{findings.examined}: {printer.tally.text}"
     if findings.examined.reads is not None:
         text += f"; {findings.examined.reads.text}"

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.report.gather import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
     from tierctl.commands.insight.whatif.build import GroupLoss, TopicOutlook, WhatIf, WhatIfRequest, what_if
-    from tierctl.commands.lineage_questions import PartitionOffsets
     from tierctl.commands.offsets import (
         OffsetsCheck,
         OffsetsRepair,
@@ -87,11 +86,17 @@ if TYPE_CHECKING:
     from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
     from tierctl.commands.recovery.new_ids.restore import NewIdsRequest, restore_new_ids
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
-    from tierctl.commands.segments import SegmentsRequest, SegmentsResult, TopicSize, segments
-    from tierctl.commands.streams import RowLines, Stream
+    from tierctl.commands.segments import (
+        PartitionOffsets,
+        SegmentsRequest,
+        SegmentsResult,
+        TopicSize,
+        segments,
+    )
     from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
     from tierctl.commands.sweep import SweepRequest, sweep
-    from tierctl.commands.verify import VerifyRequest, finding_row, verify
+    from tierctl.commands.verify import VerifyRequest, verify
+    from tierctl.report.results import RowLines, Stream
 
 __all__ = [
     "ApplyRequest",
@@ -178,7 +183,6 @@ __all__ = [
     "find_formatter_jar",
     "find_leaked_topics",
     "finding_kinds",
-    "finding_row",
     "format_records",
     "materialise",
     "rebuild",
@@ -238,7 +242,7 @@ _MODULE_OF = {
     "OffsetsRepair": "offsets",
     "OffsetsRequest": "offsets",
     "OptionValue": "insight.config",
-    "PartitionOffsets": "lineage_questions",
+    "PartitionOffsets": "segments",
     "PipelineCommit": "pipeline",
     "RebuildRequest": "recovery.rebuild",
     "RecordRows": "fetch",
@@ -249,7 +253,7 @@ _MODULE_OF = {
     "RestoreCheckRequest": "recovery.check.restored",
     "RestoreCheckResults": "recovery.check.restored",
     "RestoreRequest": "recovery.fresh_node.restore",
-    "RowLines": "streams",
+    "RowLines": ".report.results",
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
     "SegmentsResult": "segments",
@@ -258,7 +262,7 @@ _MODULE_OF = {
     "Status": "insight.status",
     "StatusRequest": "insight.status",
     "StoredOffsets": "offsets",
-    "Stream": "streams",
+    "Stream": ".report.results",
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
     "SweepRequest": "sweep",
@@ -283,7 +287,6 @@ _MODULE_OF = {
     "fetch": "fetch",
     "find_formatter_jar": "format",
     "find_leaked_topics": "delete",
-    "finding_row": "verify",
     "format_records": "format",
     "finding_kinds": "verify",
     "materialise": "recovery.materialise",
@@ -310,7 +313,7 @@ def __getattr__(name: str) -> Any:
     """Import the module of `name` now, not with the package: `tierctl --help` must start fast."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    found = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     if "pyarrow" in sys.modules:
         import_module(f"{__name__}.arrow_start").start_without_pandas()
     return found

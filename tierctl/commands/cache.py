@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, NotRequired, TypedDict, TypeVar
 
 import typer
 
@@ -27,10 +27,10 @@ from tierctl.metadata.cache_files.files import (
 from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.stored import HeaderForm
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.columns import Columns
-from tierctl.report.view import SHOW
+from tierctl.report import fields as f
+from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
+from tierctl.report.render import SHOW
+from tierctl.report.results import TableResult, TableRows
 from tierctl.spark.executors import fold as spark_files
 
 T = TypeVar("T")
@@ -82,6 +82,116 @@ class BuildCacheRequest(Request):
     ] = HeaderForm.NAMED
 
 
+class EntryRow(TypedDict):
+    """The header or an entry of a cache file."""
+
+    file: Annotated[str, f.FILE, Shown(6)]
+    position: Annotated[int | None, f.POSITION, Shown(3)]
+    type: Annotated[str | None, f.EVENT_TYPE, Shown(0)]
+    form: NotRequired[Annotated[str, f.FORM]]
+    topic: NotRequired[Annotated[str | None, f.TOPIC, Shown(2)]]
+    topic_id: NotRequired[Annotated[str | None, f.TOPIC_ID]]
+    partition: NotRequired[Annotated[int | None, f.PARTITION, Shown(2)]]
+    metadata_partition: NotRequired[Annotated[int | None, f.METADATA_PARTITION]]
+    metadata_topic_offset: NotRequired[
+        Annotated[int, Field(Kind.NUMBER, "last metadata offset that the header states; -1 for none")]
+    ]
+    segment_id: NotRequired[Annotated[str, f.SEGMENT_ID, Shown(5)]]
+    start_offset: NotRequired[Annotated[int, f.START_OFFSET, Shown(2)]]
+    end_offset: NotRequired[Annotated[int, f.END_OFFSET, Shown(4)]]
+    broker_id: NotRequired[Annotated[int, f.BROKER_ID]]
+    leader_epoch: NotRequired[Annotated[int, f.LEADER_EPOCH]]
+    epoch: NotRequired[Annotated[int, f.EPOCH]]
+    max_timestamp_ms: NotRequired[Annotated[int, f.MAX_TIMESTAMP_MS]]
+    event_timestamp_ms: NotRequired[Annotated[int, f.EVENT_TIMESTAMP_MS]]
+    segment_leader_epochs: NotRequired[Annotated[list[tuple[int, int]], f.SEGMENT_LEADER_EPOCHS]]
+    segment_size_in_bytes: NotRequired[Annotated[int, f.SEGMENT_SIZE_IN_BYTES]]
+    custom_metadata: NotRequired[Annotated[str | None, f.CUSTOM_METADATA]]
+    state: NotRequired[Annotated[str, f.STATE, Shown(1)]]
+    txn_index_empty: NotRequired[Annotated[bool, f.TXN_INDEX_EMPTY]]
+    metadata_offset: NotRequired[Annotated[int, f.METADATA_OFFSET]]
+    timestamp_ms: NotRequired[Annotated[int, f.TIMESTAMP_MS]]
+    dialect: NotRequired[Annotated[str, f.DIALECT]]
+    error: NotRequired[Annotated[str, f.ERROR, Shown(7)]]
+    value: NotRequired[Annotated[str, f.VALUE, JSON_ONLY]]
+
+
+CACHE_ENTRIES = Columns(
+    EntryRow,
+    name="cache-entries",
+    title="Headers and entries of cache files",
+    commands="cache show",
+    noun="row",
+)
+
+
+class FileCheck(TypedDict):
+    """A good cache file, or a problem of a bad one."""
+
+    file: Annotated[str, f.FILE, Shown(0)]
+    status: Annotated[str, f.STATUS, Shown(0)]
+    form: NotRequired[Annotated[str | None, f.FORM, Shown(2)]]
+    entries: NotRequired[Annotated[int | None, f.ENTRIES, Shown(3)]]
+    size_bytes: NotRequired[Annotated[int, f.SIZE_BYTES, Shown(4)]]
+    position: NotRequired[Annotated[int | None, f.POSITION, Shown(5)]]
+    detail: Annotated[str | None, f.DETAIL, Shown(1)]
+
+
+CACHE_CHECKS = Columns(
+    FileCheck,
+    name="cache-checks",
+    title="Good cache files, and each problem of bad ones",
+    commands="cache verify",
+    noun="result",
+    word="status",
+)
+
+
+class BuiltFile(TypedDict):
+    """A cache file that was built."""
+
+    file: Annotated[str, f.FILE, Shown(5)]
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str, f.TOPIC_ID, Shown(6)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    metadata_partition: Annotated[int, f.METADATA_PARTITION, Shown(4)]
+    last_offset: Annotated[int | None, f.LAST_OFFSET, Shown(3)]
+    entries: Annotated[int, f.ENTRIES, Shown(2)]
+    size_bytes: Annotated[int, f.SIZE_BYTES, Shown(1)]
+
+
+CACHE_FILES = Columns(
+    BuiltFile,
+    name="cache-files",
+    title="Cache files that were built",
+    commands="cache build",
+    noun="file",
+    size="size_bytes",
+)
+
+
+class FileRewrite(TypedDict):
+    """The plan for one cache file."""
+
+    action: Annotated[str, f.ACTION, Shown(0)]
+    file: Annotated[str, f.FILE, Shown(0)]
+    entries: Annotated[int | None, f.ENTRIES, Shown(4)]
+    kept: Annotated[int | None, Field(Kind.NUMBER, "entries of the new file"), Shown(3)]
+    size_bytes: Annotated[int, f.SIZE_BYTES, Shown(2)]
+    new_size_bytes: Annotated[int, Field(Kind.BYTES, "size of the new file", "new_size"), Shown(2)]
+    reason: Annotated[str, f.REASON, Shown(1)]
+
+
+CACHE_REWRITES = Columns(
+    FileRewrite,
+    name="cache-rewrites",
+    title="Plan of a compaction",
+    commands="cache compact",
+    noun="file",
+    word="action",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRows(TableResult):
     """Rows about cache files, read while they are consumed."""
@@ -116,7 +226,7 @@ class CacheBuild(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.CACHE_FILES, self.rows
+        return CACHE_FILES, self.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +248,7 @@ class CacheCompaction(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.CACHE_REWRITES, [each.row() for each in self.rewrites]
+        return CACHE_REWRITES, [each.row() for each in self.rewrites]
 
 
 def show_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
@@ -151,7 +261,7 @@ def show_cache(request: CacheRequest, progress: Progress | None = None) -> Cache
     paths = _paths(request, cache_files, remote_index_files)
     found = _each(request, progress, "reading caches", entry_rows, paths)
     rows = _noting_damage(found, damaged)
-    return CacheRows(rows=rows, columns=tables.CACHE_ENTRIES, _damaged=damaged)
+    return CacheRows(rows=rows, columns=CACHE_ENTRIES, _damaged=damaged)
 
 
 def verify_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
@@ -163,7 +273,7 @@ def verify_cache(request: CacheRequest, progress: Progress | None = None) -> Cac
     paths = _paths(request, cache_files, remote_index_files)
     found = _each(request, progress, "verifying", check_rows, paths)
     rows = _noting_damage(chain(found, _missing_rows(request.state_dir)), damaged)
-    return CacheRows(rows=rows, columns=tables.CACHE_CHECKS, _damaged=damaged)
+    return CacheRows(rows=rows, columns=CACHE_CHECKS, _damaged=damaged)
 
 
 def build_cache(request: BuildCacheRequest, progress: Progress | None = None) -> CacheBuild:

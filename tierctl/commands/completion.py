@@ -44,7 +44,7 @@ def finding_kinds(incomplete: str) -> list[str]:
 
 def styles(incomplete: str) -> list[str]:
     """Return the styles of `format`, those of plugins included."""
-    from tierctl.report.formatters.registry import names
+    from tierctl.report.formatters.records import names
 
     return _fitting(names(), incomplete)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from tierctl import locallog
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
@@ -19,8 +20,9 @@ from tierctl.model.times import duration_text
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.safety import leaked_topic_ids
 from tierctl.plan.steps import Plan
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.results import TableResult, TableRows
 from tierctl.state.tier import TierState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
@@ -56,13 +58,25 @@ class DeleteRequest(MutationRequest):
 class LeakedTopic:
     """A deleted topic of which the tier still has objects."""
 
-    topic: str
-    topic_id: Uuid
-    partitions: int
-    segments: int
-    log_bytes: int
-    delete_state: str | None
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(0)]
+    partitions: Annotated[int, f.PARTITIONS, Shown(2)]
+    segments: Annotated[int, f.SEGMENTS, Shown(1)]
+    log_bytes: Annotated[int, f.LOG_BYTES, Shown(0)]
+    delete_state: Annotated[
+        str | None, Field(Kind.WORD, "states of the partitions' deletions, commas between"), Shown(3)
+    ]
     """The delete states of its partitions, joined by commas; None if none is marked."""
+
+
+LEAKED_TOPICS = Columns(
+    LeakedTopic,
+    name="leaked-topics",
+    title="Topics that the cluster does not have any more",
+    commands="delete --find",
+    noun="leaked topic",
+    size="log_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +88,7 @@ class LeakedTopics(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.LEAKED_TOPICS, self.topics
+        return LEAKED_TOPICS, self.topics
 
 
 def delete(

@@ -15,7 +15,6 @@ from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
-from tierctl.commands.streams import RowLines, Stream
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
@@ -28,13 +27,21 @@ from tierctl.read.partition_reader import (
     illegal_name_error,
     readable_partitions,
 )
-from tierctl.read.record_rows import KEY_FORMS, Binary, encoder, record_row
+from tierctl.read.record_rows import (
+    INDEXES,
+    KEY_FORMS,
+    RECORDS,
+    Binary,
+    RecordRow,
+    encoder,
+    index_rows,
+    record_row,
+)
 from tierctl.read.segment import Refusals, Report, stored_or_rebuilt
 from tierctl.read.tasks import plan_read_tasks
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.columns import Columns
-from tierctl.report.view import SHOW
+from tierctl.report.render import SHOW
+from tierctl.report.results import RowLines, Stream, TableResult, TableRows
 
 if TYPE_CHECKING:
     from tierctl.spark.executors.fetch import PrintStep
@@ -53,7 +60,6 @@ from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     write_leader_epoch_checkpoint,
 )
-from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 
 EARLIEST = "earliest"
 
@@ -127,23 +133,6 @@ def resolve_offset(text: str, log: ReadableLog) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     raise UsageError(f"--offset {text}: not an offset", hint=f"expected a number or {', '.join(named)}")
-
-
-def index_rows(data: bytes, index_type: IndexType, base_offset: int) -> Iterable[dict[str, Any]]:
-    """Return one row per entry, with the fields of the entry; raise CorruptInputError for a damaged index."""
-    entries: Iterable[Any]
-    match index_type:
-        case IndexType.OFFSET:
-            entries = OffsetIndex.decode(data, base_offset)
-        case IndexType.TIMESTAMP:
-            entries = TimeIndex.decode(data, base_offset)
-        case IndexType.TRANSACTION:
-            entries = TransactionIndex.decode(data).entries
-        case IndexType.PRODUCER_SNAPSHOT:
-            entries = decode_producer_snapshot(data)
-        case IndexType.LEADER_EPOCH:
-            entries = read_leader_epoch_checkpoint(data)
-    return (entry._asdict() for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,12 +341,12 @@ class FetchRequest(Request):
     ] = None
 
 
-class RecordRows(Stream[dict[str, Any]], TableResult):
-    """Records, as rows with the keys of `report.tables.RECORDS`."""
+class RecordRows(Stream[RecordRow], TableResult):
+    """Records as rows."""
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`; all records are read."""
-        return tables.RECORDS, self
+        return RECORDS, self
 
 
 class RecordTexts(RowLines[str]):
@@ -415,7 +404,7 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
         form = "csv" if request.output == "csv" else "json"
         seen = set[str]()
         texts = _record_texts(resources, request, seen)
-        return RecordTexts(texts, tables.RECORDS, lambda text: text[:-1].split("\n"), form, seen)
+        return RecordTexts(texts, RECORDS, lambda text: text[:-1].split("\n"), form, seen)
     return RecordRows(_record_rows(resources, request))
 
 
@@ -493,12 +482,12 @@ def _range(
     )
 
 
-def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[str, Any], None, ExitCode]:
+def _record_rows(resources: Resources, request: FetchRequest) -> Generator[RecordRow, None, ExitCode]:
     encode = encoder(request.binary)
     refusals = Refusals(resources.problems.report)
     report = refusals.report
 
-    def rows(opened: ExitStack) -> Iterator[dict[str, Any]]:
+    def rows(opened: ExitStack) -> Iterator[RecordRow]:
         partitions = _partitions(resources, resources.problems.report)
         total = _offset_count(request, partitions)
         advance = opened.enter_context(resources.progress.bar("reading", unit="offsets", total=total))
@@ -508,7 +497,7 @@ def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[
                     if found := _range(resources, request, partition, report):
                         yield from records(found, advance)
 
-    def records(found: RecordRange, advance: Advance) -> Iterator[dict[str, Any]]:
+    def records(found: RecordRange, advance: Advance) -> Iterator[RecordRow]:
         done = found.start_offset
         for record in found.reader.read(found.start_offset, found.until_offset):
             refusals.has_read()
@@ -620,7 +609,7 @@ def _index_entries(resources: Resources, request: FetchRequest, index: IndexType
         segment = _segment(resources, request)
         data = stored_or_rebuilt(resources.remote, segment, index, resources.progress.note)
         rows = list(index_rows(data, index, segment.start_offset))
-        exit_code, columns = resources.problems.exit_code, tables.INDEXES[index.value]
+        exit_code, columns = resources.problems.exit_code, INDEXES[index]
         return IndexEntries(rows=rows, exit_code=exit_code, columns=columns)
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, NotRequired, TypedDict, cast
 
 import typer
 
@@ -16,7 +16,6 @@ from tierctl.commands import completion
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
-from tierctl.commands.streams import RowLines
 from tierctl.console_consumer import JAR
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -27,15 +26,21 @@ from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Shown
 from tierctl.report.formatters.kafka import VERSION
-from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages, render_ahead
-from tierctl.report.formatters.record_filter import Filter
-from tierctl.report.formatters.records import Formatter
-from tierctl.report.formatters.registry import load
-from tierctl.report.formatters.topic_records import RecordRound, TopicRecords, follow_rounds, from_segment
-from tierctl.report.formatters.value_streams import from_framed, from_hex
-from tierctl.report.summary import counted
-from tierctl.report.tables import EVENTS
+from tierctl.report.formatters.pages import Filter, Page, Printer, first_lines, merge_pages, render_ahead
+from tierctl.report.formatters.records import Formatter, load
+from tierctl.report.formatters.sources import (
+    RecordRound,
+    TopicRecords,
+    follow_rounds,
+    from_framed,
+    from_hex,
+    from_segment,
+)
+from tierctl.report.results import RowLines
+from tierctl.report.texts import counted
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
 _STDIN = Path("-")
@@ -47,6 +52,69 @@ _STYLE = "How a record is written"
 _INPUT = "What is read"
 _FILTER = "Which records"
 _CONSUMER = "As Kafka's console consumer"
+
+
+class EventRow(TypedDict):
+    """A record of the metadata topic; a field that its type or dialect does not have is missing."""
+
+    topic: NotRequired[Annotated[str, f.TOPIC, Shown(0)]]
+    topic_id: NotRequired[Annotated[str, f.TOPIC_ID]]
+    partition: NotRequired[Annotated[int, f.PARTITION, Shown(0)]]
+    segment_id: NotRequired[Annotated[str, f.SEGMENT_ID, Shown(6)]]
+    start_offset: NotRequired[Annotated[int, f.START_OFFSET, Shown(1)]]
+    end_offset: NotRequired[Annotated[int, f.END_OFFSET, Shown(2)]]
+    broker_id: NotRequired[Annotated[int, f.BROKER_ID]]
+    leader_epoch: NotRequired[Annotated[int, f.LEADER_EPOCH]]
+    epoch: NotRequired[Annotated[int, f.EPOCH]]
+    max_timestamp_ms: NotRequired[Annotated[int, f.MAX_TIMESTAMP_MS]]
+    event_timestamp_ms: NotRequired[Annotated[int, f.EVENT_TIMESTAMP_MS]]
+    segment_leader_epochs: NotRequired[Annotated[list[tuple[int, int]], f.SEGMENT_LEADER_EPOCHS]]
+    segment_size_in_bytes: NotRequired[Annotated[int, f.SEGMENT_SIZE_IN_BYTES]]
+    custom_metadata: NotRequired[Annotated[str | None, f.CUSTOM_METADATA]]
+    state: NotRequired[Annotated[str, f.STATE, Shown(0)]]
+    txn_index_empty: NotRequired[Annotated[bool, f.TXN_INDEX_EMPTY]]
+    type: Annotated[str | None, f.EVENT_TYPE, Shown(7)]
+    dialect: Annotated[str | None, f.DIALECT]
+    metadata_partition: Annotated[int | None, f.METADATA_PARTITION, Shown(4)]
+    metadata_offset: Annotated[int | None, f.METADATA_OFFSET, Shown(3)]
+    timestamp_ms: Annotated[int | None, f.TIMESTAMP_MS, Shown(5)]
+    error: NotRequired[Annotated[str, f.ERROR, Shown(8)]]
+    value: NotRequired[Annotated[str, f.VALUE]]
+
+
+EVENTS = Columns(
+    EventRow,
+    name="events",
+    title="Records of the metadata topic",
+    commands="format",
+    noun="record",
+    terminal=(
+        "metadata_partition",
+        "metadata_offset",
+        "timestamp_ms",
+        "type",
+        "topic",
+        "partition",
+        "segment_id",
+        "start_offset",
+        "end_offset",
+        "state",
+        "error",
+    ),
+    table=(
+        "metadata_partition",
+        "metadata_offset",
+        "timestamp_ms",
+        "type",
+        "topic",
+        "partition",
+        "segment_id",
+        "start_offset",
+        "end_offset",
+        "state",
+        "error",
+    ),
+)
 
 
 class InputKind(StrEnum):

@@ -167,7 +167,7 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
     histories.examine(state, resources.logs_if_given)
     histories.report(state)
     if request.meter is not None:
-        from tierctl.report.metrics.tier import measure_tier
+        from tierctl.report.prometheus import measure_tier
 
         measure_tier(request.meter, state)
     return state

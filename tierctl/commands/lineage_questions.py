@@ -1,12 +1,12 @@
 """Answers the questions of `segments` that depend on lineages: offsets, problems, segments by time."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierctl.model.local import ClusterLog
 from tierctl.read.leader_logs import reliable_leader_logs
 from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
@@ -21,25 +21,6 @@ _FourOffsets = tuple[int | None, int | None, int | None, int | None]
 """Earliest, earliest-local, latest-tiered and latest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionOffsets:
-    """The offsets of one partition, named as GetOffsetShell names them; None for an unknown offset.
-
-    `latest_tiered` is the highest offset of the current lineage that the metadata record as copied.
-    `earliest_pending_upload` is the first offset that is still to be copied (KIP-1023): the leader's answer,
-    None from brokers before Kafka 4.2. Without a cluster it follows from the other offsets.
-    """
-
-    topic: str
-    topic_id: Uuid
-    partition: int
-    earliest: int | None
-    earliest_local: int | None
-    latest_tiered: int | None
-    earliest_pending_upload: int | None
-    latest: int | None
-
-
 def segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogSegmentMetadata | None]:
     """Yield for each partition the first segment of its lineage with a record of `time_ms` or later."""
     for readable in _partitions(resources):
@@ -48,8 +29,18 @@ def segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogSe
         yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
 
 
-def partition_offsets(resources: Resources) -> Iterator[PartitionOffsets]:
-    """Yield the offsets of each selected partition, from its leader if there is a cluster.
+class Offsets(NamedTuple):
+    """The offsets of one partition, as `segments.PartitionOffsets` has them."""
+
+    earliest: int | None
+    earliest_local: int | None
+    latest_tiered: int | None
+    earliest_pending_upload: int | None
+    latest: int | None
+
+
+def partition_offsets(resources: Resources) -> Iterator[tuple[TopicIdPartition, Offsets]]:
+    """Yield each selected partition and its offsets, from its leader if there is a cluster.
 
     With a cluster, untiered partitions of the same topics and of the named topics are included.
     """
@@ -59,26 +50,13 @@ def partition_offsets(resources: Resources) -> Iterator[PartitionOffsets]:
     partitions = known.keys() | leader_logs.keys()
     for partition in sorted(partitions, key=lambda p: (p.topic, p.topic_id, p.partition)):
         log = leader_logs.get(partition)
-        offsets = (
-            _offsets_of_logs(known[partition])
-            if log is None
-            else _offsets_of_leader(known.get(partition), log)
-        )
-        earliest, earliest_local, latest_tiered, latest = offsets
-        yield PartitionOffsets(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            earliest=earliest,
-            earliest_local=earliest_local,
-            latest_tiered=latest_tiered,
-            earliest_pending_upload=(
-                _pending_upload(earliest, earliest_local, latest_tiered)
-                if log is None
-                else pending.get(partition.topic_partition)
-            ),
-            latest=latest,
-        )
+        if log is None:
+            earliest, earliest_local, latest_tiered, latest = _offsets_of_logs(known[partition])
+            upload = _pending_upload(earliest, earliest_local, latest_tiered)
+        else:
+            earliest, earliest_local, latest_tiered, latest = _offsets_of_leader(known.get(partition), log)
+            upload = pending.get(partition.topic_partition)
+        yield partition, Offsets(earliest, earliest_local, latest_tiered, upload, latest)
 
 
 def find_problems(resources: Resources) -> list[Finding]:

@@ -41,7 +41,7 @@ from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Action, Plan, Skip
-from tierctl.report.metrics import Scope
+from tierctl.report.prometheus import Scope
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout

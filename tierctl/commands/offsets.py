@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -26,8 +26,9 @@ from tierctl.metadata.offset_repair import (
 )
 from tierctl.metadata.state_dir import require_own_state
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.results import TableResult, TableRows
 from tierctl.spark.executors import fold as spark_files
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 
@@ -76,6 +77,45 @@ class RepairOffsetsRequest(OffsetsRequest):
     apply: Apply = False
 
 
+class CommittedOffset(TypedDict):
+    """The committed offset of a metadata partition."""
+
+    metadata_partition: Annotated[int, f.METADATA_PARTITION, Shown(0)]
+    committed_offset: Annotated[int, f.COMMITTED_OFFSET, Shown(0)]
+    form: Annotated[str, f.FORM, Shown(1)]
+
+
+COMMITTED_OFFSETS = Columns(
+    CommittedOffset,
+    name="committed-offsets",
+    title="Committed offsets",
+    commands="offsets show",
+    noun="offset",
+)
+
+
+class UnsafeOffset(TypedDict):
+    """A committed offset that is too high."""
+
+    metadata_partition: Annotated[int, f.METADATA_PARTITION, Shown(0)]
+    committed_offset: Annotated[int, f.COMMITTED_OFFSET, Shown(0)]
+    problem: Annotated[str, Field(Kind.WORD, "why the offset can't be right"), Shown(1)]
+    limit: Annotated[
+        int | None, Field(Kind.NUMBER, "highest safe offset; null if the entry must be removed"), Shown(1)
+    ]
+    detail: Annotated[str, f.DETAIL, Shown(0)]
+
+
+UNSAFE_OFFSETS = Columns(
+    UnsafeOffset,
+    name="unsafe-offsets",
+    title="Committed offsets that would lose segments",
+    commands="offsets check",
+    noun="unsafe offset",
+    word="problem",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffsets(TableResult):
     """The offsets in a file by metadata partition, and the form of the file."""
@@ -85,7 +125,7 @@ class StoredOffsets(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.COMMITTED_OFFSETS, [
+        return COMMITTED_OFFSETS, [
             {"metadata_partition": partition, "committed_offset": offset, "form": str(self.form)}
             for partition, offset in self.offsets.items()
         ]
@@ -104,7 +144,7 @@ class OffsetsCheck(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.UNSAFE_OFFSETS, self.findings
+        return UNSAFE_OFFSETS, self.findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +154,21 @@ class OffsetStep:
     `action` is `lower`, `raise`, `drop` (remove the entry) or `start_over` (the old file is unreadable).
     """
 
-    action: str
-    metadata_partition: int | None
-    from_offset: int | None
-    to_offset: int | None
-    reason: str
+    action: Annotated[str, f.ACTION, Shown(0)]
+    metadata_partition: Annotated[int | None, f.METADATA_PARTITION, Shown(0)]
+    from_offset: Annotated[int | None, Field(Kind.NUMBER, "offset before the repair"), Shown(1)]
+    to_offset: Annotated[int | None, Field(Kind.NUMBER, "offset after the repair"), Shown(1)]
+    reason: Annotated[str, f.REASON, Shown(0)]
+
+
+OFFSET_REPAIRS = Columns(
+    OffsetStep,
+    name="offset-repairs",
+    title="Plan of a repair",
+    commands="offsets repair",
+    noun="change",
+    word="action",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +185,7 @@ class OffsetsRepair(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.OFFSET_REPAIRS, self.steps
+        return OFFSET_REPAIRS, self.steps
 
 
 def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> StoredOffsets:

@@ -19,8 +19,8 @@ from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
 from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.results import TableResult, TableRows
 from tierctl.storage import store_uri
 
 
@@ -75,16 +75,25 @@ class RunPipelineRequest(Request):
 class PipelineCommit(TableResult):
     """The state of the tables after a run: the number of their last commit, and the events new in it."""
 
-    commit: int
-    metadata_partitions: int
+    commit: Annotated[int, Field(Kind.NUMBER, "number of the last commit"), Shown(0)]
+    metadata_partitions: Annotated[int, Field(Kind.NUMBER, "metadata partitions with new events"), Shown(2)]
     """Metadata partitions that had new events; 0 if the run made no commit."""
-    offsets: int
-    events: int
-    warehouse: str
+    offsets: Annotated[int, Field(Kind.NUMBER, "metadata offsets that were read"), Shown(1)]
+    events: Annotated[int, Field(Kind.NUMBER, "events that are new in the tables"), Shown(1)]
+    warehouse: Annotated[str, Field(Kind.NAME, "folder of the tables"), Shown(1)]
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the one row of the commit."""
-        return tables.COMMITS, [self]
+        return COMMITS, [self]
+
+
+COMMITS = Columns(
+    PipelineCommit,
+    name="commits",
+    title="Commits of the pipeline",
+    commands="pipeline run",
+    noun="commit",
+)
 
 
 OnCommit = Callable[[PipelineCommit], object]

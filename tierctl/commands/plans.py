@@ -15,8 +15,8 @@ from tierctl.model.progress import Progress
 from tierctl.plan.rebuild.plan import HostsPlan
 from tierctl.plan.saved import PlanPlace, SavedPlan, refusal
 from tierctl.plan.steps import Plan, check_not_ahead
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.plans import OUTCOMES, STEPS
+from tierctl.report.results import TableResult, TableRows
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
 
@@ -54,8 +54,8 @@ class MutationResult(TableResult):
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the steps of the plan, or their outcomes."""
         if self.outcomes is None:
-            return tables.STEPS, [step.to_json() for step in self.plan.steps]
-        return tables.OUTCOMES, [outcome.to_json() for outcome in self.outcomes]
+            return STEPS, [step.to_json() for step in self.plan.steps]
+        return OUTCOMES, [outcome.to_json() for outcome in self.outcomes]
 
 
 def _accept(plan: Plan) -> None:

@@ -51,7 +51,7 @@ from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.plan.steps import Plan
-    from tierctl.report.metrics import Meter
+    from tierctl.report.prometheus import Meter
 
 
 def no_question(_plan: "Plan") -> None:

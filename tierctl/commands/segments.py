@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -18,14 +18,13 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Topic
 from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc, parse_time_ms
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.columns import Columns
-from tierctl.report.view import SHOW
+from tierctl.report import fields as f
+from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
+from tierctl.report.render import SHOW
+from tierctl.report.results import TableResult, TableRows
 from tierctl.state.sizes import SegmentSizes, sizes_by_group
 
 if TYPE_CHECKING:
-    from tierctl.commands.lineage_questions import PartitionOffsets
     from tierctl.verify.findings import Finding
 
 
@@ -95,25 +94,148 @@ class SegmentsRequest(Request):
     ] = False
 
 
+class SegmentRow(TypedDict):
+    """A segment, by the fields of its metadata; a field that its dialect does not have is None."""
+
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str, f.TOPIC_ID]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    segment_id: Annotated[str, f.SEGMENT_ID, Shown(5)]
+    start_offset: Annotated[int, f.START_OFFSET, Shown(0)]
+    end_offset: Annotated[int, f.END_OFFSET, Shown(1)]
+    broker_id: Annotated[int | None, f.BROKER_ID, Shown(8, in_table=False)]
+    max_timestamp_ms: Annotated[int | None, f.MAX_TIMESTAMP_MS, Shown(3, in_table=False)]
+    event_timestamp_ms: Annotated[int | None, f.EVENT_TIMESTAMP_MS, Shown(7, in_table=False)]
+    segment_leader_epochs: Annotated[list[tuple[int, int]] | None, f.SEGMENT_LEADER_EPOCHS, Shown(6)]
+    segment_size_in_bytes: Annotated[int | None, f.SEGMENT_SIZE_IN_BYTES, Shown(2)]
+    custom_metadata: Annotated[str | None, f.CUSTOM_METADATA]
+    state: Annotated[str, f.STATE, Shown(4)]
+    txn_index_empty: Annotated[bool | None, f.TXN_INDEX_EMPTY]
+
+
+SEGMENTS = Columns(
+    SegmentRow,
+    name="segments",
+    title="Remote segments",
+    commands="segments",
+    noun="segment",
+    size="segment_size_in_bytes",
+    terminal=(
+        "topic",
+        "partition",
+        "segment_id",
+        "start_offset",
+        "end_offset",
+        "segment_leader_epochs",
+        "segment_size_in_bytes",
+        "max_timestamp_ms",
+        "event_timestamp_ms",
+        "broker_id",
+        "state",
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSize:
     """The remote segments of one topic id, summed up by state."""
 
-    topic: str
-    topic_id: Uuid
-    partitions: int
-    segments: int
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(8, in_table=False)]
+    partitions: Annotated[int, f.PARTITIONS, Shown(3)]
+    segments: Annotated[int, f.SEGMENTS, Shown(1)]
     """Segments in state COPY_SEGMENT_FINISHED: brokers count no others as size (KAFKA-17062)."""
-    log_bytes: int
-    copying_segments: int
+    log_bytes: Annotated[int, f.LOG_BYTES, Shown(0)]
+    copying_segments: Annotated[
+        int, Field(Kind.NUMBER, "segments with COPY_SEGMENT_STARTED", "copying"), Shown(4)
+    ]
     """Segments in state COPY_SEGMENT_STARTED."""
-    copying_bytes: int
-    deleting_segments: int
+    copying_bytes: Annotated[
+        int, Field(Kind.BYTES, "size of their logs", "copying_size"), Shown(6, in_table=False)
+    ]
+    deleting_segments: Annotated[
+        int, Field(Kind.NUMBER, "segments with DELETE_SEGMENT_STARTED", "deleting"), Shown(5)
+    ]
     """Segments in state DELETE_SEGMENT_STARTED."""
-    deleting_bytes: int
-    objects: int | None
+    deleting_bytes: Annotated[
+        int, Field(Kind.BYTES, "size of their logs", "deleting_size"), Shown(7, in_table=False)
+    ]
+    objects: Annotated[int | None, Field(Kind.NUMBER, "objects in the store of all these segments")]
     """Objects of the segments in all of these states; None if the store was not asked."""
-    object_bytes: int | None
+    object_bytes: Annotated[int | None, Field(Kind.BYTES, "size of these objects", "stored"), Shown(2)]
+
+
+TOPIC_SIZES = Columns(
+    TopicSize,
+    name="sizes",
+    title="Sizes by topic",
+    commands="segments --sizes",
+    noun="topic",
+    size="log_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """The offsets of one partition, named as GetOffsetShell names them; None for an unknown offset.
+
+    `latest_tiered` is the highest offset of the current lineage that the metadata record as copied.
+    `earliest_pending_upload` is the first offset that is still to be copied (KIP-1023): the leader's answer,
+    None from brokers before Kafka 4.2. Without a cluster it follows from the other offsets.
+    """
+
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    earliest: Annotated[int | None, Field(Kind.NUMBER, "first offset that can be read"), Shown(1)]
+    earliest_local: Annotated[int | None, Field(Kind.NUMBER, "first offset of the local log"), Shown(3)]
+    latest_tiered: Annotated[int | None, Field(Kind.NUMBER, "last offset that was copied"), Shown(2)]
+    earliest_pending_upload: Annotated[
+        int | None, Field(Kind.NUMBER, "first offset that is still to be copied", "pending"), Shown(4)
+    ]
+    latest: Annotated[
+        int | None, Field(Kind.NUMBER, "offset after the last record that consumers can read"), Shown(1)
+    ]
+
+
+PARTITION_OFFSETS = Columns(
+    PartitionOffsets,
+    name="offsets",
+    title="Offsets by partition",
+    commands="segments --offsets",
+    noun="partition",
+)
+
+
+class SegmentFinding(TypedDict):
+    """A finding about offsets and segments."""
+
+    severity: Annotated[str, f.SEVERITY, Shown(0)]
+    kind: Annotated[str, f.FINDING_KIND, Shown(1)]
+    topic: Annotated[str | None, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str | None, f.TOPIC_ID]
+    partition: Annotated[int | None, f.PARTITION, Shown(0)]
+    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(4)]
+    start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
+    end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
+    key: Annotated[str | None, f.KEY, JSON_ONLY]
+    message: Annotated[str, f.MESSAGE, Shown(0)]
+    advice: Annotated[
+        str | None,
+        Field(Kind.SENTENCE, "what to do in this case, where it is not what tierctl-verify(1) says"),
+        JSON_ONLY,
+    ]
+
+
+SEGMENT_FINDINGS = Columns(
+    SegmentFinding,
+    name="segment-findings",
+    title="Findings about offsets and segments",
+    commands="segments --check",
+    noun="problem",
+    word="severity",
+    notes=("message",),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +266,10 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
 
             findings = find_problems(resources)
             exit_code = _exit_code_of_check(resources, findings)
-            return SegmentsResult(rows=findings, exit_code=exit_code, columns=tables.SEGMENT_FINDINGS)
+            return SegmentsResult(rows=findings, exit_code=exit_code, columns=SEGMENT_FINDINGS)
         rows = _rows(resources, request)
-        columns = tables.TOPIC_SIZES if request.sizes else tables.SEGMENTS
-        columns = tables.PARTITION_OFFSETS if request.offsets else columns
+        columns = TOPIC_SIZES if request.sizes else SEGMENTS
+        columns = PARTITION_OFFSETS if request.offsets else columns
         return SegmentsResult(rows=rows, exit_code=resources.problems.exit_code, columns=columns)
 
 
@@ -157,7 +279,15 @@ def _rows(
     if request.offsets:
         from tierctl.commands.lineage_questions import partition_offsets
 
-        return list(partition_offsets(resources))
+        return [
+            PartitionOffsets(
+                topic=partition.topic,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+                **found._asdict(),
+            )
+            for partition, found in partition_offsets(resources)
+        ]
     if request.sizes:
         return _sizes(resources, include_deleted=request.include_deleted)
     return sorted(_chosen_segments(resources, request), key=_order)

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from secrets import randbelow
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -22,7 +22,6 @@ from tierctl.commands.recovery.repairs.repair import PLANNER, RepairRequest, Unr
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
-from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.locallog import list_partitions
 from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
@@ -48,13 +47,12 @@ from tierctl.model.settings.table import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.metrics import Meter, families
-from tierctl.report.metrics.meter import Labels
-from tierctl.report.metrics.tier import measure_tier
-from tierctl.report.summary import counted
-from tierctl.report.units import parse_percent
+from tierctl.report import fields as f
+from tierctl.report import prometheus
+from tierctl.report.columns import Columns, Shown
+from tierctl.report.prometheus import Labels, Meter, measure_tier
+from tierctl.report.results import Stream, TableResult, TableRows
+from tierctl.report.texts import counted, parse_percent
 from tierctl.state.segments.columns import SegmentIds
 from tierctl.state.tier import TierState
 from tierctl.storage.index_cache import spool_folder
@@ -359,6 +357,34 @@ class Examined:
         return f"{text}, {counted(self.log_dirs, 'log directory/log directories')}" if self.log_dirs else text
 
 
+class FindingRow(TypedDict):
+    """A finding, with the action that is advised."""
+
+    severity: Annotated[str, f.SEVERITY, Shown(0)]
+    kind: Annotated[str, f.FINDING_KIND, Shown(1)]
+    topic: Annotated[str | None, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str | None, f.TOPIC_ID]
+    partition: Annotated[int | None, f.PARTITION, Shown(0)]
+    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(4)]
+    start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
+    end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
+    key: Annotated[str | None, f.KEY, Shown(5)]
+    message: Annotated[str, f.MESSAGE, Shown(0)]
+    hint: Annotated[str, f.HINT, Shown(0, in_table=False)]
+
+
+FINDINGS = Columns(
+    FindingRow,
+    name="findings",
+    title="Findings of verify",
+    commands="verify",
+    noun="problem",
+    word="severity",
+    notes=("message", "hint"),
+    subjects={"key": "topic"},
+)
+
+
 class Findings(Stream[Finding], TableResult):
     """The findings, the numbers of compared objects, and the commands that repair findings."""
 
@@ -382,7 +408,7 @@ class Findings(Stream[Finding], TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`; all findings are read."""
-        return tables.FINDINGS, map(finding_row, self)
+        return FINDINGS, self
 
 
 def verify(
@@ -423,7 +449,7 @@ def _measured(findings: Iterator[Finding], request: VerifyRequest, meter: Meter)
     for finding in findings:
         counts[str(finding.kind), str(finding.severity)] += 1
         yield finding
-    meter.set(families.FINDINGS, counts, lambda labels: labels[:1] in others)
+    meter.set(prometheus.FINDINGS, counts, lambda labels: labels[:1] in others)
 
 
 def _counted(
@@ -456,12 +482,6 @@ def finding_kinds(names: Iterable[str]) -> frozenset[FindingKind]:
                 hint=f"did you mean {near[0]}?" if near else "tierctl-verify(1) lists the kinds",
             )
     return frozenset(known[name] for name in names)
-
-
-def finding_row(finding: Finding) -> dict[str, Any]:
-    """Return the finding as a row of `report.tables.FINDINGS`, with the action that is advised."""
-    row = asdict(finding) | {"hint": finding.hint}
-    return {name: row[name] for name in tables.FINDINGS.names}
 
 
 def finding_exit_code(finding: Finding) -> ExitCode:

@@ -19,10 +19,10 @@ from tierctl.console_consumer import JAR, SOURCES
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.model.events import Dialect
 from tierctl.model.settings.kafka_version import KNOWN, LATEST
-from tierctl.report.formatters.column_texts import Named, Template
 from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
 from tierctl.report.formatters.kafka import VERSION, KafkaFormatter
 from tierctl.report.formatters.kip import KipFormatter
+from tierctl.report.formatters.templates import Named, Template
 from tierctl.wire.metadata.schema import (
     METADATA_RECORDS,
     Array,

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from tierctl.doctor.checks import Check
 from tierctl.doctor.result import Outcome
 from tierctl.errors import ExitCode, RemoteStorageError, TierctlError, combined_exit_code
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +19,31 @@ class Result:
     `error` is the exit code of the error that prevented a requested check.
     """
 
-    outcome: Outcome
-    check: Check
-    subject: str
-    found: str
-    why: str | None = None
-    fix: str | None = None
+    outcome: Annotated[
+        Outcome, Field(Kind.WORD, "outcome of the check: problem, warning, not_checked or ok"), Shown(0)
+    ]
+    check: Annotated[Check, f.CHECK, Shown(0)]
+    subject: Annotated[
+        str,
+        Field(Kind.NAME, "the broker, topic, store or file that was checked; empty for all of them"),
+        Shown(0),
+    ]
+    found: Annotated[str, f.FOUND, Shown(0)]
+    why: Annotated[str | None, f.WHY, Shown(0)] = None
+    fix: Annotated[str | None, f.FIX, Shown(0)] = None
     error: ExitCode | None = None
+
+
+CHECKS = Columns(
+    Result,
+    name="checks",
+    title="Results of doctor",
+    commands="doctor",
+    noun="result",
+    word="outcome",
+    below=("found", "why", "fix"),
+    is_worst_first=True,
+)
 
 
 def ok(check: Check, subject: str, found: str) -> Result:

@@ -12,8 +12,7 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Result, fault, ok
 from tierctl.doctor.result import Outcome
 from tierctl.errors import TierctlError
-from tierctl.report.summary import counted
-from tierctl.report.units import bytes_text
+from tierctl.report.texts import bytes_text, counted
 
 SEGMENT_BYTES = 1 << 30
 """The default of segment.bytes: the space that one task needs for a segment."""

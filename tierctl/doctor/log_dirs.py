@@ -10,7 +10,7 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Result, fault, not_checked, ok
 from tierctl.locallog.folders import list_producer_snapshots, list_segments, parse_partition_folder
 from tierctl.model import TopicPartition
-from tierctl.report.summary import counted
+from tierctl.report.texts import counted
 
 _INTERNAL = "__"
 

@@ -10,7 +10,7 @@ from tierctl.doctor.topics import some_of
 from tierctl.errors import TierctlError
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.report.summary import counted
+from tierctl.report.texts import counted
 
 _UNREPORTED = "the brokers report no rights"
 

@@ -9,7 +9,7 @@ from tierctl.doctor.checks import Check
 from tierctl.doctor.examination import Result, fault, not_checked, ok
 from tierctl.doctor.files import owner_of
 from tierctl.doctor.result import Outcome
-from tierctl.report.units import bytes_text
+from tierctl.report.texts import bytes_text
 
 SPARE_BYTES = 64 << 20
 """Free space that a run needs besides a second copy of the directory."""

@@ -13,7 +13,7 @@ from tierctl.doctor.examination import Examination, Result, fault, not_checked, 
 from tierctl.doctor.result import Outcome
 from tierctl.errors import AuthenticationError, NotFoundError, RemoteTierMissing, StoreRefused
 from tierctl.model.times import iso_utc
-from tierctl.report.summary import counted
+from tierctl.report.texts import counted
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
     Bucket,

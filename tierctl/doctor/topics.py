@@ -9,7 +9,7 @@ from tierctl.errors import TierctlError
 from tierctl.model.conflicts import topic_conflicts
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.report.summary import counted
+from tierctl.report.texts import counted
 
 TopicSettings = Mapping[str, Mapping[str, str] | TierctlError]
 """The settings in force of each topic by name, or the error that kept them from being read."""

@@ -24,7 +24,7 @@ from tierctl.pipeline.partition_groups import (
     highest_of,
 )
 from tierctl.pipeline.warehouse.layout import NO_BLOCK, TableFile
-from tierctl.report.formatters.column_texts import id_text
+from tierctl.report.formatters.templates import id_text
 from tierctl.spark.sources.metadata import EPOCH
 from tierctl.spark.sources.metadata import SCHEMA as EVENT_SCHEMA
 from tierctl.state.partition_segments import EpochPairs, LiveSegments

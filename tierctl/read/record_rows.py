@@ -1,13 +1,17 @@
-"""Records as rows for output, and keys of records as an operator gives them."""
+"""Records and entries of indexes as rows for output, and keys of records as an operator gives them."""
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from tierctl.errors import TierctlError, UnsupportedFormatError, UsageError
-from tierctl.model import TopicIdPartition
+from tierctl.model import IndexType, TopicIdPartition
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from tierctl.wire.primitives import at_most, limits
 
 if TYPE_CHECKING:
@@ -66,13 +70,51 @@ _WRITERS: dict[Binary, Callable[[bytes], str]] = {
 }
 
 
+class RecordRow(TypedDict):
+    """A record of a user topic."""
+
+    topic: Annotated[str, f.TOPIC, Shown(1)]
+    topic_id: Annotated[str, f.TOPIC_ID]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    offset: Annotated[int, f.OFFSET, Shown(0)]
+    timestamp_ms: Annotated[int, f.TIMESTAMP_MS, Shown(2)]
+    timestamp_type: Annotated[
+        str, Field(Kind.WORD, "CreateTime, LogAppendTime, or NoTimestampType for message format 0")
+    ]
+    leader_epoch: Annotated[int | None, f.LEADER_EPOCH, Shown(4)]
+    key: Annotated[
+        str | None,
+        Field(
+            Kind.CONTENT, "key of the record; of a finding the object in the store, or the folder of a log"
+        ),
+        Shown(3),
+    ]
+    key_encoding: Annotated[str | None, Field(Kind.WORD, "how the key is written as text")]
+    value: Annotated[str | None, Field(Kind.CONTENT, "value of the record"), Shown(0)]
+    value_encoding: Annotated[str | None, Field(Kind.WORD, "how the value is written as text")]
+    headers: Annotated[
+        list[dict[str, Any]],
+        Field(Kind.LIST, "headers of the record: objects with key, value and value_encoding"),
+        Shown(5),
+    ]
+
+
+RECORDS = Columns(
+    RecordRow,
+    name="records",
+    title="Records of topics",
+    commands="fetch",
+    noun="record",
+)
+
+
 def record_row(
     partition: TopicIdPartition,
     record: "FetchedRecord",
     encode: Callable[[bytes | None], Encoded],
     report: Callable[[TierctlError], None],
-) -> dict[str, Any]:
-    """Return a record as a JSON-ready object with the keys of `report.tables.RECORDS` in order.
+) -> RecordRow:
+    """Return a record as a row.
 
     Text takes several times the memory of its bytes: a record of more than `Limits.text_bytes` has digests in
     place of key, value and header values, and shortened header names, and is reported.
@@ -152,3 +194,123 @@ _FORMS: dict[str, Callable[[str], bytes]] = {
     "base64": lambda text: hashlib.sha256(base64.b64decode(text, validate=True)).digest(),
     "sha256": _digest,
 }
+
+
+class OffsetEntry(TypedDict):
+    """An entry of the offset index."""
+
+    offset: Annotated[int, f.OFFSET, Shown(0)]
+    position: Annotated[int, f.POSITION, Shown(0)]
+
+
+OFFSET_INDEX = Columns(
+    OffsetEntry,
+    name="offset-index",
+    title="Entries of the offset index",
+    commands="fetch --index offset",
+    noun="entry/entries",
+)
+
+
+class TimestampEntry(TypedDict):
+    """An entry of the timestamp index."""
+
+    timestamp_ms: Annotated[int, f.TIMESTAMP_MS, Shown(0)]
+    offset: Annotated[int, f.OFFSET, Shown(0)]
+
+
+TIMESTAMP_INDEX = Columns(
+    TimestampEntry,
+    name="timestamp-index",
+    title="Entries of the timestamp index",
+    commands="fetch --index timestamp",
+    noun="entry/entries",
+)
+
+
+class TransactionEntry(TypedDict):
+    """An entry of the transaction index."""
+
+    producer_id: Annotated[int, f.PRODUCER_ID, Shown(0)]
+    first_offset: Annotated[int, Field(Kind.NUMBER, "first offset of the transaction"), Shown(0)]
+    last_offset: Annotated[int, f.LAST_OFFSET, Shown(0)]
+    last_stable_offset: Annotated[
+        int, Field(Kind.NUMBER, "last stable offset when the marker was appended"), Shown(0)
+    ]
+
+
+TRANSACTION_INDEX = Columns(
+    TransactionEntry,
+    name="transaction-index",
+    title="Entries of the transaction index",
+    commands="fetch --index transaction",
+    noun="entry/entries",
+)
+
+
+class ProducerSnapshotEntry(TypedDict):
+    """An entry of the producer-snapshot index."""
+
+    producer_id: Annotated[int, f.PRODUCER_ID, Shown(0)]
+    epoch: Annotated[int, f.EPOCH, Shown(0)]
+    last_sequence: Annotated[int, Field(Kind.NUMBER, "last sequence number of the last batch"), Shown(1)]
+    last_offset: Annotated[int, f.LAST_OFFSET, Shown(0)]
+    offset_delta: Annotated[int, Field(Kind.NUMBER, "last minus first offset of the last batch"), Shown(4)]
+    timestamp_ms: Annotated[int, f.TIMESTAMP_MS, Shown(2)]
+    coordinator_epoch: Annotated[
+        int, Field(Kind.NUMBER, "epoch of the coordinator of the last transaction marker"), Shown(5)
+    ]
+    current_txn_first_offset: Annotated[
+        int, Field(Kind.NUMBER, "first offset of the open transaction; -1 for none"), Shown(3)
+    ]
+
+
+PRODUCER_SNAPSHOT_INDEX = Columns(
+    ProducerSnapshotEntry,
+    name="producer-snapshot-index",
+    title="Entries of the producer-snapshot index",
+    commands="fetch --index producer-snapshot",
+    noun="entry/entries",
+)
+
+
+class LeaderEpochEntry(TypedDict):
+    """An entry of the leader-epoch index."""
+
+    epoch: Annotated[int, f.EPOCH, Shown(0)]
+    start_offset: Annotated[int, f.START_OFFSET, Shown(0)]
+
+
+LEADER_EPOCH_INDEX = Columns(
+    LeaderEpochEntry,
+    name="leader-epoch-index",
+    title="Entries of the leader-epoch index",
+    commands="fetch --index leader-epoch",
+    noun="entry/entries",
+)
+
+
+INDEXES: Final[Mapping[IndexType, Columns]] = {
+    IndexType.OFFSET: OFFSET_INDEX,
+    IndexType.TIMESTAMP: TIMESTAMP_INDEX,
+    IndexType.TRANSACTION: TRANSACTION_INDEX,
+    IndexType.PRODUCER_SNAPSHOT: PRODUCER_SNAPSHOT_INDEX,
+    IndexType.LEADER_EPOCH: LEADER_EPOCH_INDEX,
+}
+
+
+def index_rows(data: bytes, index_type: IndexType, base_offset: int) -> Iterable[dict[str, Any]]:
+    """Return one row per entry, with the fields of the entry; raise CorruptInputError for a damaged index."""
+    entries: Iterable[Any]
+    match index_type:
+        case IndexType.OFFSET:
+            entries = OffsetIndex.decode(data, base_offset)
+        case IndexType.TIMESTAMP:
+            entries = TimeIndex.decode(data, base_offset)
+        case IndexType.TRANSACTION:
+            entries = TransactionIndex.decode(data).entries
+        case IndexType.PRODUCER_SNAPSHOT:
+            entries = decode_producer_snapshot(data)
+        case IndexType.LEADER_EPOCH:
+            entries = read_leader_epoch_checkpoint(data)
+    return (entry._asdict() for entry in entries)

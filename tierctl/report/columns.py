@@ -1,9 +1,23 @@
-"""The description of a kind of rows: columns, JSON types of values, and the columns at a terminal."""
+"""The description of a kind of rows, derived from the class of its rows.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class TopicSize:
+        topic: Annotated[str, fields.TOPIC, Shown(0)]
+        log_bytes: Annotated[int, Field(Kind.BYTES, "size of the segments' logs", "size"), Shown(1)]
+        objects: Annotated[int | None, Field(Kind.NUMBER, "their objects in the store")]
+
+    TOPIC_SIZES = Columns(TopicSize, name="sizes", title="Sizes by topic", commands="segments", noun="topic")
+
+A class of rows is a dataclass, or a TypedDict for rows that are mappings. Its annotations are the only
+description of the columns: tables, csv, `--columns`, `--sort`, JSON schemas and Arrow follow from them.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from functools import cached_property
+from types import NoneType
+from typing import Annotated, Any, Final, NotRequired, get_args, get_origin, get_type_hints
 
 
 class Kind(Enum):
@@ -39,11 +53,39 @@ class Kind(Enum):
         return self.json_type in {"integer", "number"}
 
 
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The meaning of a field of rows: it makes the field a column, and describes it in JSON schemas.
+
+    `heading` is the title at a terminal, where sizes and times have human units and the name would be wrong;
+    None for the name.
+    """
+
+    kind: Kind
+    meaning: str
+    heading: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Where a column is shown that not only json, jsonl and csv have.
+
+    A terminal shows all columns of rank 0; where it is narrow, it drops those with the highest ranks first.
+    A column without a rank is shown only if --columns names it. `in_table` is for tables in a pipe or a file.
+    """
+
+    rank: int | None = None
+    in_table: bool = True
+
+
+JSON_ONLY: Final = "json only"
+"""Marks a field that neither tables nor csv have unless they are asked for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column; `meaning` describes its values in JSON schemas.
+    """One column, as `Field`, `Shown` and the type of the field describe it.
 
-    `heading` is the title at a terminal, where sizes and times have human units and the name would be wrong.
     A value may be null if `is_nullable`; an object of JSON may lack the key if `is_optional`. Only JSON has
     the field unless `is_in_csv`.
     """
@@ -55,19 +97,19 @@ class Column:
     is_nullable: bool = False
     is_optional: bool = False
     is_in_csv: bool = True
+    shown: Shown | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Columns:
-    """The columns of one kind of rows; `name` is that of its JSON schema, `commands` print these rows.
+    """The columns of one kind of rows; `row` is the class of a row.
 
-    `all` are in the order of csv. `in_table` are the names in a table in a pipe or a file; None stands for
-    those of csv. `at_terminal` has the names at a terminal in their order, each with its rank: a column of
-    rank 0 is always shown, and those with the highest ranks are dropped first where the terminal is narrow.
-    Rows may have further keys if `is_open`. A change of `all` that readers of JSON must know of is a new
-    `format_version`.
+    `name` is that of the JSON schema, and `commands` are those that print these rows. Rows may have further
+    keys if `is_open`. A change of the columns that readers of JSON must know of is a new `format_version`.
     """
 
+    row: type
+    _: KW_ONLY
     name: str
     title: str
     commands: str
@@ -79,9 +121,10 @@ class Columns:
     """What the summary line has instead of a word of that column, after the number of its rows."""
     size: str | None = None
     """The column of sizes that the summary line sums up."""
-    all: tuple[Column, ...]
-    at_terminal: Mapping[str, int]
-    in_table: tuple[str, ...] | None = None
+    terminal: tuple[str, ...] = ()
+    """The columns at a terminal in their order, if they are not those with a rank in the order of csv."""
+    table: tuple[str, ...] = ()
+    """The columns of a table in a pipe or a file, if they are not those `in_table` in the order of csv."""
     below: tuple[str, ...] = ()
     """Columns of sentences that a terminal shows below the others of their row; the first has no label."""
     notes: tuple[str, ...] = ()
@@ -97,16 +140,54 @@ class Columns:
     format_version: int = 1
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns of csv."""
-        return tuple(column.name for column in self.all if column.is_in_csv)
+    def all(self) -> tuple[Column, ...]:
+        """The columns in the order of the fields of `row`, which is that of JSON and csv."""
+        hints = get_type_hints(self.row, include_extras=True)
+        return tuple(column for name, hint in hints.items() if (column := _column(name, hint)) is not None)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
         """The columns by their names."""
         return {column.name: column for column in self.all}
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of csv."""
+        return tuple(column.name for column in self.all if column.is_in_csv)
+
+    @cached_property
+    def in_table(self) -> tuple[str, ...]:
+        """The names of the columns of a table in a pipe or a file."""
+        shown = (each.name for each in self.all if each.shown is not None and each.shown.in_table)
+        return self.table or tuple(shown)
+
+    @cached_property
+    def at_terminal(self) -> dict[str, int]:
+        """The names of the columns at a terminal in their order, each with its rank."""
+        ranks = {each.name: each.shown.rank for each in self.all if each.shown is not None}
+        return {name: rank for name in self.terminal or ranks if (rank := ranks[name]) is not None}
+
     def find(self, text: str) -> Column | None:
         """Return the column with this name, or with this heading; None if there is none."""
         found = self.by_name.get(text)
         return found or next((column for column in self.all if column.heading == text), None)
+
+
+def _column(name: str, hint: Any) -> Column | None:
+    """Return the column of a field with this type; None for a field that is no column."""
+    is_optional = get_origin(hint) is NotRequired
+    (hint,) = get_args(hint) if is_optional else (hint,)
+    value, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    described = next((mark for mark in marks if isinstance(mark, Field)), None)
+    if described is None:
+        return None
+    return Column(
+        name=name,
+        kind=described.kind,
+        meaning=described.meaning,
+        heading=described.heading or name,
+        is_nullable=NoneType in get_args(value),
+        is_optional=is_optional,
+        is_in_csv=JSON_ONLY not in marks,
+        shown=next((mark for mark in marks if isinstance(mark, Shown)), None),
+    )

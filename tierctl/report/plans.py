@@ -1,31 +1,172 @@
-"""Plans and outcomes on stdout: one object in JSON, otherwise rows."""
+"""Plans and outcomes on stdout: one object in JSON, otherwise rows.
+
+The further keys of a step are its details, which follow from its action.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 
 from tierctl.errors import UsageError
-from tierctl.report.render import Shown, render, render_object
-from tierctl.report.summary import Tally, counted
-from tierctl.report.tables import OUTCOMES, STEPS
-from tierctl.report.view import View
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.render import Printed, View, render, render_object
+from tierctl.report.texts import Tally, counted
 
 if TYPE_CHECKING:
     from tierctl.plan.saved import SavedPlan
     from tierctl.plan.steps import Plan, Step
 
-_FIXED = STEPS.names[:8]
+
+class StepRow(TypedDict):
+    """A step of a plan; each action has its own details."""
+
+    action: Annotated[str, f.ACTION, Shown(1)]
+    reason: Annotated[str, f.REASON, Shown(1)]
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str, f.TOPIC_ID]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(5)]
+    start_offset: Annotated[int | None, f.START_OFFSET, Shown(0)]
+    end_offset: Annotated[int | None, f.END_OFFSET, Shown(2)]
+    state: NotRequired[Annotated[str, f.STATE]]
+    segment_size_in_bytes: NotRequired[Annotated[int, f.SEGMENT_SIZE_IN_BYTES, Shown(3, in_table=False)]]
+    max_timestamp_ms: NotRequired[Annotated[int, f.MAX_TIMESTAMP_MS, Shown(4, in_table=False)]]
+    segment_leader_epochs: NotRequired[Annotated[list[tuple[int, int]], f.SEGMENT_LEADER_EPOCHS]]
+    metadata_partition: NotRequired[Annotated[int | None, f.METADATA_PARTITION]]
+    lineage_epoch: NotRequired[
+        Annotated[
+            int, Field(Kind.NUMBER, "latest leader epoch of the lineage from which the step was decided")
+        ]
+    ]
+    next_base_offset: NotRequired[Annotated[int, Field(Kind.NUMBER, "offset after the segment")]]
+    leader_epoch_checkpoint: NotRequired[
+        Annotated[
+            list[tuple[int, int]],
+            Field(Kind.PAIRS, "[leader epoch, start offset] of the log, of a copy up to its end"),
+        ]
+    ]
+    txn_index_empty: NotRequired[Annotated[bool | None, f.TXN_INDEX_EMPTY]]
+    source_segment_id: NotRequired[
+        Annotated[str, Field(Kind.TEXT, "id of the segment in the tier that is copied from")]
+    ]
+    breach: NotRequired[Annotated[str, Field(Kind.WORD, "the limit for which the segment is deleted")]]
+    follows: NotRequired[
+        Annotated[str, Field(Kind.TEXT, "id of the segment that must be deleted before this one")]
+    ]
+    new_log_start_offset: NotRequired[Annotated[int, f.NEW_LOG_START_OFFSET]]
+    delete_marked_offset: NotRequired[
+        Annotated[int | None, Field(Kind.NUMBER, "metadata offset of DELETE_PARTITION_MARKED")]
+    ]
+    segments: NotRequired[Annotated[int, f.SEGMENTS]]
+    states: NotRequired[
+        Annotated[str, Field(Kind.WORD, "states that are published, in order, commas between")]
+    ]
+    custom_metadata: NotRequired[Annotated[str | None, f.CUSTOM_METADATA]]
+    log_dir: NotRequired[Annotated[str, Field(Kind.NAME, "log directory in which files are written")]]
+    raised_log_start_offset: NotRequired[
+        Annotated[int, Field(Kind.NUMBER, "log start offset that is put back")]
+    ]
+    as_topic: NotRequired[
+        Annotated[str, Field(Kind.NAME, "name of the topic that the records are restored as")]
+    ]
+    as_topic_id: NotRequired[
+        Annotated[str, Field(Kind.TEXT, "id of the topic that the records are restored as")]
+    ]
+    room_bytes: NotRequired[
+        Annotated[int, Field(Kind.BYTES, "bytes that the files of the log need on the disk", "room")]
+    ]
+    segment_parts: NotRequired[
+        Annotated[
+            list[dict[str, Any]],
+            Field(Kind.LIST, "segments: objects with segment_id, and the start_offset and end_offset taken"),
+        ]
+    ]
+
+
+STEPS = Columns(
+    StepRow,
+    name="steps",
+    title="Steps of a plan",
+    commands="copy, sweep, delete, rebuild, restore, apply (jsonl and csv; json prints a plan)",
+    noun="step",
+    word="action",
+    size="segment_size_in_bytes",
+    terminal=(
+        "action",
+        "topic",
+        "partition",
+        "start_offset",
+        "end_offset",
+        "segment_size_in_bytes",
+        "max_timestamp_ms",
+        "segment_id",
+        "reason",
+    ),
+    table=("action", "topic", "partition", "start_offset", "end_offset", "segment_id", "reason"),
+    notes=("reason",),
+    is_open=True,
+)
+
+
+class OutcomeRow(StepRow):
+    """A step of a plan, and how it ended."""
+
+    status: Annotated[str, f.STATUS, Shown(0)]
+    error: Annotated[str | None, f.ERROR, Shown(1)]
+    why: Annotated[str | None, f.WHY, Shown(2)]
+
+
+OUTCOMES = Columns(
+    OutcomeRow,
+    name="outcomes",
+    title="Outcomes of a plan's steps",
+    commands="copy, sweep, delete, rebuild, restore, apply, with --apply (jsonl and csv; json prints a plan)",
+    noun="step",
+    word="status",
+    size="segment_size_in_bytes",
+    terminal=(
+        "status",
+        "action",
+        "topic",
+        "partition",
+        "start_offset",
+        "end_offset",
+        "segment_size_in_bytes",
+        "segment_id",
+        "error",
+        "why",
+    ),
+    table=(
+        "status",
+        "action",
+        "topic",
+        "partition",
+        "start_offset",
+        "end_offset",
+        "segment_id",
+        "error",
+        "why",
+    ),
+    notes=("error", "why"),
+    is_open=True,
+)
+
+PLAN_ROWS: Final = (STEPS, OUTCOMES)
+"""The kinds of rows of a command that makes plans."""
+_FIXED = 8
+"""The number of columns that every step has."""
 _RECOVERY = {"rebuild", "restore", "restore_new_ids", "materialise"}
 _OUTCOME = ("status", "error", "why")
 
 
-def show_plan(saved: SavedPlan, output: str, view: View) -> Shown:
+def show_plan(saved: SavedPlan, output: str, view: View) -> Printed:
     """Print the plan: as one object in JSON, otherwise one row per step."""
     if output == "json":
         render_object(saved.to_json(), output)
-        return Shown(rows=len(saved.plan.steps))
+        return Printed(rows=len(saved.plan.steps))
     rows = [step.to_json() for step in saved.plan.steps]
     return render(rows, output, STEPS, view, names=_columns(rows))
 
@@ -37,12 +178,12 @@ def show_outcomes(
     view: View,
     *,
     conclusion: str | None = None,
-) -> Shown:
+) -> Printed:
     """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
     if output == "json":
         more = {} if conclusion is None else {"conclusion": conclusion}
         render_object(saved.to_json() | {"outcomes": list(outcomes)} | more, output)
-        return Shown(rows=len(outcomes))
+        return Printed(rows=len(outcomes))
     return render(outcomes, output, OUTCOMES, view, names=[*_columns(outcomes), *_OUTCOME])
 
 
@@ -106,5 +247,5 @@ def skipped_text(plan: Plan) -> str:
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the fixed columns and then every further field of the rows, in order of appearance."""
-    found = dict.fromkeys(_FIXED) | {key: None for row in rows for key in row}
+    found = dict.fromkeys(STEPS.names[:_FIXED]) | {key: None for row in rows for key in row}
     return [name for name in found if name not in _OUTCOME]

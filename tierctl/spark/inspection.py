@@ -13,7 +13,7 @@ from tierctl.doctor.executors import ExecutorFacts, Versions
 from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.model.location import TopicLocation
-from tierctl.report.summary import counted
+from tierctl.report.texts import counted
 from tierctl.spark.executors.task import shared_cluster, shared_tier, shared_topic
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open import TierSpec

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tierctl.report.formatters.arriving import arriving_bytes
+from tierctl.report.formatters.sources import arriving_bytes
 
 WAIT_S = 20
 
@@ -13,7 +13,7 @@ WAIT_S = 20
 # the system call, so that Python does not handle the signal before the call.
 _SIGNAL_BEFORE_THE_CALL = """
 import ctypes, functools, io, signal
-from tierctl.report.formatters.arriving import arriving_bytes
+from tierctl.report.formatters.sources import arriving_bytes
 
 class Late(io.BufferedReader):
     fileno = functools.partial(ctypes.PyDLL(None)["raise"], signal.SIGINT)

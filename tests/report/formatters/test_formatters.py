@@ -10,8 +10,7 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of
-from tierctl.report.formatters.records import Records
-from tierctl.report.formatters.registry import load, names
+from tierctl.report.formatters.records import Records, load, names
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.decode_columns import decode_column
 from tierctl.wire.metadata.schema import json_fields

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, RemoteStorageError
 from tierctl.model.events import dialect_of
 from tierctl.report.formatters import pages as pages_module
-from tierctl.report.formatters.pages import Page, Printer, render_ahead
-from tierctl.report.formatters.record_filter import Filter
-from tierctl.report.formatters.records import EncodedRecords, Records
-from tierctl.report.formatters.registry import load
-from tierctl.report.terminal import printable
+from tierctl.report.formatters.pages import Filter, Page, Printer, render_ahead
+from tierctl.report.formatters.records import EncodedRecords, Records, load
+from tierctl.report.texts import printable
 from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.schema import json_fields
 

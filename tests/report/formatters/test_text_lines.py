@@ -3,7 +3,7 @@
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.report.formatters.text_lines import TextLines
+from tierctl.report.formatters.records import TextLines
 from tierctl.spark.executors.task import dumps, loads
 
 # A line of a plugin may contain a newline, and so may a separator of --style kip.

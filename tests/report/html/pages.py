@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.commands.insight.report.build import write_page
+from tierctl.commands.insight.report.build import PAGE_COLUMNS, write_page
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.report.html.content import PageContent
-from tierctl.report.html.kinds import SegmentKind
-from tierctl.report.html.lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
+from tierctl.report.html_lanes import Lanes, LaneSegments, PartitionRow, SegmentKind, items_per_lane
+from tierctl.report.html_page import PageContent
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -91,6 +90,7 @@ def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
         "sources": [("Metadata", topics[0][0])],
         "examined": "segments",
         "checks_objects": False,
+        "columns": PAGE_COLUMNS,
         "topics": [
             each | {"log_bytes": 1 << 30, "segments": 9, "partitions": 1, "first_record_ms": 1, "problems": 0}
             for each in named

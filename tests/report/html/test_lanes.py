@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import TopicIdPartition
-from tierctl.report.html.lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
+from tierctl.report.html_lanes import Lanes, LaneSegments, PartitionRow, items_per_lane
 
 from tests.report.html.pages import topic_id
 

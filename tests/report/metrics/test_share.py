@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tierctl
-from tierctl.report.metrics.families import FAMILIES
+from tierctl.report.prometheus import FAMILIES
 
 from tests.support.promtool import run_promtool
 

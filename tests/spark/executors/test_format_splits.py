@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tierctl.metadata.topic import cut, open_topic
 from tierctl.model.location import TopicLocation
-from tierctl.report.formatters.record_filter import Filter
-from tierctl.report.formatters.topic_records import TopicRecords
+from tierctl.report.formatters.pages import Filter
+from tierctl.report.formatters.sources import TopicRecords
 from tierctl.spark.executors.format import Rendering, Spans, render
 from tierctl.wire.metadata import encode
 

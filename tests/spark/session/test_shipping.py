@@ -29,7 +29,7 @@ import tierctl
 names = [found.name for found in pkgutil.walk_packages(tierctl.__path__, "tierctl.")]
 names.remove("tierctl.__main__")
 elsewhere = [name for name in names if sys.argv[1] not in (import_module(name).__file__ or "")]
-from tierctl.report.formatters.registry import load
+from tierctl.report.formatters.records import load
 load("json", {})
 styles = sorted(point.name for point in entry_points(group="tierctl.formatters"))
 print(len(names), elsewhere, version("tierctl"), styles)
@@ -81,7 +81,7 @@ def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
         import tierctl
-        from tierctl.report.formatters.registry import names
+        from tierctl.report.formatters.records import names
 
         for batch in batches:
             found = {"file": [tierctl.__file__], "styles": [",".join(names())]}

@@ -18,8 +18,8 @@ from tierctl.cli.options import (
     with_options,
 )
 from tierctl.cli.settings.run import RunSettings
+from tierctl.commands.insight.config import SETTING_PROBLEMS, SETTINGS
 from tierctl.errors import ExitCode, UsageError
-from tierctl.report import tables
 
 Words = Annotated[
     list[str] | None,
@@ -44,7 +44,7 @@ _FILES = (
 
 
 @app.command("show", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options(commands.ConfigRequest, _FILES, ..., Rows)
+@with_options(commands.ConfigRequest, _FILES, ..., Rows, rows=(SETTINGS,))
 def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     """Print every setting in force and the origin of its value.
 
@@ -55,7 +55,7 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     every format.
     """
     settings: RunSettings = ctx.obj
-    printer = Printer.of(ctx, tables.SETTINGS)
+    printer = Printer.of(ctx, SETTINGS)
     found, typed, request = in_force(ctx, command or [])
     of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
     rows = commands.show_config(request, of_options, console_of(ctx))
@@ -67,7 +67,7 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
 
 
 @app.command("check", cls=Command)
-@with_options(commands.ConfigRequest, _FILES, ..., Rows, needs_valid_settings=False)
+@with_options(commands.ConfigRequest, _FILES, ..., Rows, rows=(SETTING_PROBLEMS,), needs_valid_settings=False)
 def check(ctx: typer.Context, request: commands.ConfigRequest) -> ExitCode:
     """Check tierctl.toml and files of broker, client and topic settings; report every problem.
 
@@ -77,7 +77,7 @@ def check(ctx: typer.Context, request: commands.ConfigRequest) -> ExitCode:
     settings that --kafka-version does not have, and files with secrets that every user may read.
     """
     settings: RunSettings = ctx.obj
-    printer = Printer.of(ctx, tables.SETTING_PROBLEMS)
+    printer = Printer.of(ctx, SETTING_PROBLEMS)
     files = files_to_check(ctx, settings)
 
     result = commands.check_config(request, files)

@@ -16,7 +16,7 @@ from tierctl.errors import ExitCode
 from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
 from tierctl.model.settings.table import Scope, Setting
-from tierctl.report.metrics.families import FAMILIES
+from tierctl.report.prometheus import FAMILIES
 from tierctl.verify.findings import FindingKind
 
 SOURCES: Final = Path(__file__).with_name("manual")
@@ -102,7 +102,7 @@ def _codes(_: str) -> Iterator[str]:
 
 
 def _metrics(_: str) -> Iterator[str]:
-    """Yield every metric, from the table in `report.metrics.families`."""
+    """Yield every metric, from the table in `report.prometheus`."""
     for family in FAMILIES.values():
         labels = f" by {', '.join(family.labels)}" if family.labels else ""
         yield f"- **{_plain(family.name)}** *{family.kind}{labels}*: {_plain(family.help)}."

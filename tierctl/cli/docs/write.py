@@ -13,8 +13,8 @@ from typing import Final
 from tierctl.cli.app import GROUPS
 from tierctl.cli.docs import man as docs_man
 from tierctl.cli.docs.picture import picture
+from tierctl.cli.docs.schemas import schemas
 from tierctl.cli.docs.tree import command_tree
-from tierctl.report.schemas import schemas
 
 SCHEMA_FILES = Path("tierctl", "report", "schema_files")
 PICTURE = Path("man", "tierctl.svg")

@@ -6,9 +6,9 @@ from tierctl import commands
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import with_options
+from tierctl.commands.recovery.backup_config import SAVED_TOPICS
 from tierctl.errors import ExitCode
 from tierctl.model.local import NOT_COVERED
-from tierctl.report import tables
 
 app = new_app()
 
@@ -18,7 +18,7 @@ _WHERE = ("bootstrap_server", "command_config", "broker_config", "topic")
 
 
 @app.command("backup-config", cls=Command)
-@with_options(commands.BackupConfigRequest, _WHERE, ..., Rows)
+@with_options(commands.BackupConfigRequest, _WHERE, ..., Rows, rows=(SAVED_TOPICS,))
 def backup_config(ctx: typer.Context, request: commands.BackupConfigRequest) -> ExitCode:
     """Save what a tier lacks: the topic ids and settings of a running cluster.
 
@@ -28,7 +28,7 @@ def backup_config(ctx: typer.Context, request: commands.BackupConfigRequest) -> 
     Internal topics are left out. ACLs, quotas, users, delegation tokens, offsets of consumer groups and
     broker settings are not saved: back them up by other means.
     """
-    printer = Printer.of(ctx, tables.SAVED_TOPICS)
+    printer = Printer.of(ctx, SAVED_TOPICS)
     console = console_of(ctx)
     result = commands.backup_config(request, console)
     _, shown = result.table_rows()

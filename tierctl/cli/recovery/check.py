@@ -8,8 +8,8 @@ from tierctl import commands
 from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import Fields, request_of, typed_option
 from tierctl.commands.recovery.check.restored import CHECK
+from tierctl.commands.recovery.check.results import RESTORE_CHECKS
 from tierctl.errors import ExitCode, UsageError
-from tierctl.report.tier_tables import RESTORE_CHECKS
 
 Check = Annotated[
     bool,

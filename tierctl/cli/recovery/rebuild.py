@@ -6,6 +6,7 @@ from tierctl import commands
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Display, Rows, console_of, show_mutation
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, PUBLISHING, SELECTION, WHERE, with_options
+from tierctl.report.plans import PLAN_ROWS
 
 app = new_app()
 
@@ -23,6 +24,7 @@ app = new_app()
     Display,
     ENGINE,
     "throttle_fetch",
+    rows=PLAN_ROWS,
 )
 def rebuild(ctx: typer.Context, request: commands.RebuildRequest) -> int:
     """Publish lost metadata again, from the objects of the tier.

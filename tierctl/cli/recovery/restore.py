@@ -20,9 +20,11 @@ from tierctl.cli.options import (
     with_options,
 )
 from tierctl.cli.recovery import check as after
+from tierctl.commands.recovery.check.results import RESTORE_CHECKS
 from tierctl.commands.shared_options import DECIDE
 from tierctl.errors import UsageError
 from tierctl.model.location import DERIVED
+from tierctl.report.plans import PLAN_ROWS
 
 Materialise = Annotated[
     bool,
@@ -68,6 +70,7 @@ _NEW_IDS = Fields(commands.NewIdsRequest, ("from_id", "assume_enabled"))
     Display,
     ENGINE,
     "throttle_fetch",
+    rows=(*PLAN_ROWS, RESTORE_CHECKS),
 )
 def restore(
     ctx: typer.Context, materialise: Materialise = False, new_ids: NewIds = False, check: after.Check = False

@@ -19,16 +19,15 @@ from tierctl.cli.options import (
 )
 from tierctl.cli.report import what_if as change
 from tierctl.cli.report.show import Show
+from tierctl.commands.insight.report.gather import REPORT_EXPIRATIONS, REPORT_GROWTH, REPORT_SIZES
 from tierctl.errors import ExitCode, UsageError
-from tierctl.report import tier_tables
-from tierctl.report.summary import counted
-from tierctl.report.units import bytes_text
-from tierctl.report.view import SHOW
+from tierctl.report.render import SHOW
+from tierctl.report.texts import bytes_text, counted
 
 _COLUMNS = {
-    Show.SIZES: tier_tables.REPORT_SIZES,
-    Show.GROWTH: tier_tables.REPORT_GROWTH,
-    Show.EXPIRATIONS: tier_tables.REPORT_EXPIRATIONS,
+    Show.SIZES: REPORT_SIZES,
+    Show.GROWTH: REPORT_GROWTH,
+    Show.EXPIRATIONS: REPORT_EXPIRATIONS,
 }
 _OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "warehouse")
 ShowOption = Annotated[
@@ -60,6 +59,7 @@ app = new_app()
     "now_ms",
     Rows,
     ENGINE,
+    rows=(*_COLUMNS.values(), *change.COLUMNS.values()),
 )
 def report(ctx: typer.Context, request: commands.ReportRequest, show: ShowOption = None) -> ExitCode:
     """Report sizes by age, growth by day and the next expirations.

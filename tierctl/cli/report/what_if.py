@@ -6,17 +6,16 @@ from tierctl import commands
 from tierctl.cli.display import TablesPrinter, console_of, summarize
 from tierctl.cli.options import Fields, is_typed, request_of
 from tierctl.cli.report.show import Show
+from tierctl.commands.insight.whatif.build import GROUP_LOSSES, WHAT_IF
 from tierctl.errors import ExitCode
-from tierctl.report import tier_tables
-from tierctl.report.summary import counted
-from tierctl.report.units import bytes_text
+from tierctl.report.texts import bytes_text, counted
 
-_COLUMNS = {Show.CHANGES: tier_tables.WHAT_IF, Show.GROUPS: tier_tables.GROUP_LOSSES}
+COLUMNS = {Show.CHANGES: WHAT_IF, Show.GROUPS: GROUP_LOSSES}
 
 
 def print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
     """Print the results of the changes that the command line states; return the exit code."""
-    printer = TablesPrinter.of(ctx, _COLUMNS, show)
+    printer = TablesPrinter.of(ctx, COLUMNS, show)
     # A profile names the warehouse for `pipeline run`: it is read here only if the command line asks for it.
     warehouse = {} if is_typed(ctx, "warehouse") else {"warehouse": None}
     request = request_of(commands.WhatIfRequest, ctx, **warehouse)

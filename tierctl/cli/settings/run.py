@@ -26,8 +26,8 @@ from tierctl.report.console import Console
 from tierctl.storage.throttle import Throttle
 
 if TYPE_CHECKING:
-    from tierctl.report.log_file import LogFile, LogFormat
-    from tierctl.report.metrics import Meter
+    from tierctl.report.console import LogFile, LogFormat
+    from tierctl.report.prometheus import Meter
 
 _PREFIX = "TIERCTL_"
 OWN_FILE_HINT = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 from tierctl.commands.broker_settings import valid_in_file
 from tierctl.commands.request import Request
@@ -18,8 +19,9 @@ from tierctl.model.settings.kafka_version import LATEST
 from tierctl.model.settings.known import ProblemKind, SettingProblem
 from tierctl.model.settings.registry import shown
 from tierctl.model.settings.table import Origin, SettingSource, StatedSettings, Table
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report import fields as f
+from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
+from tierctl.report.results import TableResult, TableRows
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 from tierctl.wire.files.properties import read_client_file
 
@@ -51,16 +53,59 @@ class SettingInForce:
     or the option that states it; None for a default. `use` describes what tierctl does with the setting.
     """
 
-    scope: str
-    topic: str | None
-    setting: str
-    value: str
-    source: SettingSource
-    place: str | None
-    file: Path | None
-    line: int | None
-    command: str | None
-    use: str
+    scope: Annotated[
+        str,
+        Field(Kind.WORD, "option of tierctl; or broker, metadata manager, plugin, client or topic of Kafka"),
+        Shown(2),
+    ]
+    topic: Annotated[str | None, f.TOPIC, Shown(0)]
+    setting: Annotated[str, f.SETTING, Shown(0)]
+    value: Annotated[str, Field(Kind.SENTENCE, "value of the record"), Shown(0)]
+    source: Annotated[SettingSource, Field(Kind.WORD, "kind of place that the value came from"), Shown()]
+    place: Annotated[
+        str | None, Field(Kind.NAME, "FILE:LINE, variable or option that states the value", "from"), Shown(0)
+    ]
+    file: Annotated[Path | None, f.FILE, JSON_ONLY]
+    line: Annotated[int | None, f.LINE, JSON_ONLY]
+    command: Annotated[str | None, f.COMMAND, Shown(1)]
+    use: Annotated[str, Field(Kind.SENTENCE, "what tierctl does with the setting"), Shown(3, in_table=False)]
+
+
+SETTINGS = Columns(
+    SettingInForce,
+    name="settings",
+    title="Settings in force",
+    commands="config show",
+    noun="setting",
+    word="source",
+    subjects={"command": "topic"},
+    substitutes={"place": "source"},
+)
+
+
+class ProblemRow(TypedDict):
+    """A problem in a file of settings."""
+
+    severity: Annotated[str, f.SEVERITY, Shown(0)]
+    kind: Annotated[str, f.FINDING_KIND, Shown(0)]
+    file: Annotated[str | None, f.FILE, Shown(0)]
+    line: Annotated[int | None, f.LINE, Shown(0)]
+    setting: Annotated[str | None, f.SETTING, Shown()]
+    message: Annotated[str, f.MESSAGE, Shown(0)]
+    expected: Annotated[str, Field(Kind.SENTENCE, "what was expected")]
+    found: Annotated[str, f.FOUND]
+    hint: Annotated[str, f.HINT, Shown(0)]
+
+
+SETTING_PROBLEMS = Columns(
+    ProblemRow,
+    name="setting-problems",
+    title="Problems in files of settings",
+    commands="config check",
+    noun="problem",
+    word="severity",
+    below=("message", "hint"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +125,7 @@ class SettingsCheck(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        names = tables.SETTING_PROBLEMS.by_name
-        return tables.SETTING_PROBLEMS, [
-            {name: getattr(each, name) for name in names} for each in self.problems
-        ]
+        return SETTING_PROBLEMS, self.problems
 
 
 class SettingsInForce(list[SettingInForce], TableResult):
@@ -91,7 +133,7 @@ class SettingsInForce(list[SettingInForce], TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.SETTINGS, self
+        return SETTINGS, self
 
 
 def show_config(
@@ -111,12 +153,12 @@ def show_config(
             {
                 name: name
                 for name in settings
-                if name not in client.METADATA_MANAGERS
+                if name not in client.CLIENTS
                 and not any(each and name.startswith(each) for each in (prefix, manager_prefix))
             }
         )
         of_manager = managed.only(
-            {name: name for name in managed if name not in settings or name in client.METADATA_MANAGERS}
+            {name: name for name in managed if name not in settings or name in client.CLIENTS}
         )
         clients = StatedSettings({}, {})
         if request.command_config is not None:
@@ -124,8 +166,8 @@ def show_config(
         rows = [
             *map(_option, options),
             *_of_table(broker.TABLE, own),
-            *_of_table(client.METADATA_MANAGERS, of_manager),
-            *_of_table(client.PLUGINS, settings.below(prefix)),
+            *_of_table(client.CLIENTS, of_manager),
+            *_of_table(client.CLIENTS, settings.below(prefix)),
             *_of_table(client.CLIENTS, clients.stripped()),
         ]
         for name, config in sorted(resources.topic_configs().items()):

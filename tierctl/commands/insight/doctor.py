@@ -23,7 +23,15 @@ from tierctl.commands.shared_options import DECIDE
 from tierctl.doctor import brokers, clocks, log_dirs, rights, secrets, state_dir, topics
 from tierctl.doctor.brokers import Broker
 from tierctl.doctor.checks import Check
-from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, prevented
+from tierctl.doctor.examination import (
+    CHECKS,
+    Examination,
+    Result,
+    exit_code_of,
+    fault,
+    not_checked,
+    prevented,
+)
 from tierctl.doctor.store import REFUSALS, examine_store
 from tierctl.doctor.store_probe import probe_store
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
@@ -40,8 +48,7 @@ from tierctl.model.settings import topic
 from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.table import SettingSource, StatedSettings
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.results import TableResult, TableRows
 from tierctl.spark.inspection import newest_events
 from tierctl.spark.session.settings import SparkSettings
 from tierctl.storage.stores.base import store_uri
@@ -67,7 +74,7 @@ from tierctl.model.settings import broker
 from tierctl.model.settings import client as manager
 from tierctl.model.settings.known import ProblemKind, SettingProblem
 from tierctl.plan.preconditions import require_known_names
-from tierctl.report.summary import counted
+from tierctl.report.texts import counted
 from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.tier import TierState
 from tierctl.wire.files.properties import read_client_file, require_kind_of_file
@@ -300,8 +307,7 @@ class Diagnosis(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        names = tables.CHECKS.names
-        return tables.CHECKS, [{name: getattr(each, name) for name in names} for each in self.results]
+        return CHECKS, self.results
 
 
 def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosis:

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, TypedDict
 
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.resources import Resources
-from tierctl.commands.streams import Stream
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError
 from tierctl.locallog import list_partitions
 from tierctl.model import (
@@ -26,16 +25,42 @@ from tierctl.model import (
 from tierctl.model.selection import names_text
 from tierctl.read.record_rows import parse_key
 from tierctl.read.tasks import KeyRecord, SearchedSegment, search_segment
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.tier_tables import KEY_OCCURRENCES
-from tierctl.report.units import bytes_text
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.results import Stream, TableResult, TableRows
+from tierctl.report.texts import bytes_text
 from tierctl.storage.base import RemoteObject
 
 SegmentKey = tuple[TopicIdPartition, Uuid]
 
 
-class KeyOccurrences(Stream[dict[str, Any]], TableResult):
-    """Records with one of the keys, as rows with the keys of `report.tier_tables.KEY_OCCURRENCES`."""
+class KeyOccurrence(TypedDict):
+    """A record with one of the keys."""
+
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str, f.TOPIC_ID, Shown(5)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    offset: Annotated[int, f.OFFSET, Shown(0)]
+    timestamp_ms: Annotated[int, f.TIMESTAMP_MS, Shown(2)]
+    key_sha256: Annotated[str, Field(Kind.TEXT, "SHA-256 of the record's key, hex"), Shown(5)]
+    segment_id: Annotated[str | None, f.SEGMENT_ID, Shown(4)]
+    state: Annotated[str | None, f.STATE, Shown(3)]
+    object: Annotated[
+        str, Field(Kind.NAME, "URI of the object, or path of the file, that holds the record"), Shown(1)
+    ]
+
+
+KEY_OCCURRENCES = Columns(
+    KeyOccurrence,
+    name="key-occurrences",
+    title="Records with the keys of an erasure request",
+    commands="fetch --erase-report",
+    noun="record",
+)
+
+
+class KeyOccurrences(Stream[KeyOccurrence], TableResult):
+    """Records with one of the keys, as rows."""
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`; all segments are searched."""
@@ -53,7 +78,7 @@ class _Segment:
     state: str | None = None
     """State by the metadata; None if they do not have the segment, and for a local one."""
 
-    def row(self, record: KeyRecord) -> dict[str, Any]:
+    def row(self, record: KeyRecord) -> KeyOccurrence:
         remote = self.segment if isinstance(self.segment, RemoteLogSegmentMetadata) else None
         return {
             "topic": self.partition.topic,
@@ -68,7 +93,7 @@ class _Segment:
         }
 
 
-def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[str, Any], None, ExitCode]:
+def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[KeyOccurrence, None, ExitCode]:
     """Yield a row for each record with one of `keys`; segments that can't be searched are problems.
 
     Segments without metadata are searched by the metadata that are derived from their objects. Raises

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,18 +15,26 @@ from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
 from tierctl.commands.skips import any_not_understood
 from tierctl.commands.sweep import SweepRequest, decide
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import (
+    LocalLog,
+    LocalSegment,
+    RemoteLogSegmentMetadata,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.table import SettingSource, StatedSettings
 from tierctl.model.times import parse_time_ms
 from tierctl.plan.partition_deletes import plan_removal
-from tierctl.plan.reasons import Reason
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report import fields as f
+from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
+from tierctl.report.results import TableResult, TableRows
 from tierctl.state.cut_epochs import cut_epochs_of
 from tierctl.state.tier import TierState
 
@@ -97,19 +105,48 @@ class Explanation:
     `settings` are the settings that decide.
     """
 
-    topic: str
-    topic_id: Uuid
-    partition: int
-    location: Location
-    segment_id: Uuid | None
-    start_offset: int
-    end_offset: int | None
-    segment_size_in_bytes: int
-    max_timestamp_ms: int
-    state: str | None
-    action: NextAction
-    reason: Reason
-    settings: tuple[SettingValue, ...]
+    topic: Annotated[str, f.TOPIC]
+    topic_id: Annotated[Uuid, f.TOPIC_ID]
+    partition: Annotated[int, f.PARTITION]
+    location: Annotated[Location, f.LOCATION, Shown(0)]
+    segment_id: Annotated[Uuid | None, f.SEGMENT_ID, Shown(6)]
+    start_offset: Annotated[int, f.START_OFFSET, Shown(0)]
+    end_offset: Annotated[int | None, f.END_OFFSET, Shown(2)]
+    segment_size_in_bytes: Annotated[int, f.SEGMENT_SIZE_IN_BYTES, Shown(3)]
+    max_timestamp_ms: Annotated[int, f.MAX_TIMESTAMP_MS, Shown(5)]
+    state: Annotated[str | None, f.STATE]
+    next_action: Annotated[
+        NextAction,
+        Field(Kind.WORD, "what brokers do next with the segment: copy, delete or none", "next"),
+        Shown(0),
+    ]
+    reason_kind: Annotated[ReasonKind, Field(Kind.WORD, "kind of the reason", "why")]
+    reason: Annotated[str, f.REASON, Shown(0)]
+    decided_by: Annotated[
+        str,
+        Field(Kind.SENTENCE, "the rule, and the settings that decide with their values and sources"),
+        Shown(0),
+    ]
+    rule: Annotated[
+        str,
+        Field(Kind.SENTENCE, "the task of Kafka's RemoteLogManager, or the rule of tierctl, that decides"),
+        JSON_ONLY,
+    ]
+    settings: Annotated[
+        list[dict[str, Any]],
+        Field(Kind.LIST, "settings that decide: objects with name, value and source"),
+        JSON_ONLY,
+    ]
+    expires_at_ms: Annotated[
+        int | None,
+        Field(Kind.TIME, "time at which retention.ms deletes the segment", "expires"),
+        Shown(4, in_table=False),
+    ]
+    facts: Annotated[
+        list[dict[str, Any]], Field(Kind.LIST, "facts of the reason: objects with name and value"), JSON_ONLY
+    ]
+    decision: Reason
+    """The reason with its facts, from which the fields above are made."""
     next_offset: int
     """The offset after the segment; of the active segment the end of the log."""
 
@@ -117,26 +154,30 @@ class Explanation:
         """Return whether the segment contains `offset`."""
         return self.start_offset <= offset < self.next_offset
 
-    def row(self) -> dict[str, Any]:
-        """Return the explanation as a row of `report.tables.EXPLANATIONS`."""
-        reason, settings = self.reason, self.settings
-        stated = [f"{each.name}={each.value} ({each.source})" for each in settings]
-        more = {
-            "next_action": self.action,
-            "reason_kind": reason.kind,
-            "reason": reason.explained(
-                max_timestamp_ms=self.max_timestamp_ms, segment_size_in_bytes=self.segment_size_in_bytes
-            ),
-            "decided_by": "; ".join([reason.rule, *stated]),
-            "rule": reason.rule,
-            "settings": [
-                {"name": each.name, "value": each.value, "source": each.source} for each in settings
-            ],
-            "expires_at_ms": reason.facts.get("expires_at_ms"),
-            "facts": [{"name": name, "value": value} for name, value in reason.facts.items()],
-        }
-        names = (column.name for column in tables.EXPLANATIONS.all)
-        return {name: more[name] if name in more else getattr(self, name) for name in names}
+
+EXPLANATIONS = Columns(
+    Explanation,
+    name="explanations",
+    title="Next actions of brokers",
+    commands="explain",
+    noun="segment",
+    word="next_action",
+    word_texts={"copy": "to copy", "delete": "to delete", "none": "to keep for now"},
+    size="segment_size_in_bytes",
+    terminal=(
+        "location",
+        "start_offset",
+        "end_offset",
+        "segment_size_in_bytes",
+        "max_timestamp_ms",
+        "next_action",
+        "reason",
+        "decided_by",
+        "expires_at_ms",
+        "segment_id",
+    ),
+    notes=("reason", "decided_by"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +189,7 @@ class Explanations(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        return tables.EXPLANATIONS, [each.row() for each in self.rows]
+        return EXPLANATIONS, self.rows
 
 
 def explain(request: ExplainRequest, progress: Progress | None = None) -> Explanations:
@@ -174,7 +215,7 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         ]
         is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
-    is_damaged = is_damaged or any_not_understood((each.reason for each in chosen), request)
+    is_damaged = is_damaged or any_not_understood((each.decision for each in chosen), request)
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
 
 
@@ -224,7 +265,7 @@ def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iter
         undecided = _undecided(plans, part.topic_id_partition)
         for segment in part.cache.list_remote_log_segments():
             action, reason = verdicts.get(segment.segment_id, (NextAction.NONE, undecided))
-            yield _remote_row(segment, action, reason, settings)
+            yield _explanation(_remote(segment), action, reason, settings.of(reason, segment.topic))
 
 
 def _deleted_by_replicas(run: Mutation, state: TierState) -> Iterator[tuple[Uuid, Reason]]:
@@ -243,24 +284,76 @@ def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
     return Reason.of("; ".join(skip.reason for skip in skips) or "nothing is known of the partition")
 
 
-def _remote_row(
-    segment: RemoteLogSegmentMetadata, action: NextAction, reason: Reason, settings: _Settings
+class _Segment(NamedTuple):
+    """A segment of the tier or of a log; `segment_id`, `end_offset` and `state` as in its explanation."""
+
+    partition: TopicIdPartition
+    location: Location
+    segment_id: Uuid | None
+    start_offset: int
+    end_offset: int | None
+    next_offset: int
+    size_in_bytes: int
+    max_timestamp_ms: int
+    state: str | None
+
+
+def _remote(segment: RemoteLogSegmentMetadata) -> _Segment:
+    return _Segment(
+        segment.topic_id_partition,
+        Location.TIER,
+        segment.segment_id,
+        segment.start_offset,
+        segment.end_offset,
+        segment.end_offset + 1,
+        segment.segment_size_in_bytes,
+        segment.max_timestamp_ms,
+        segment.state,
+    )
+
+
+def _local(log: LocalLog, segment: LocalSegment) -> _Segment:
+    following = segment.next_base_offset
+    return _Segment(
+        log.topic_id_partition,
+        Location.LOCAL,
+        None,
+        segment.base_offset,
+        None if following is None else following - 1,
+        log.log_end_offset if following is None else following,
+        segment.size_bytes,
+        segment.max_timestamp_ms,
+        None,
+    )
+
+
+def _explanation(
+    segment: _Segment, action: NextAction, reason: Reason, settings: Sequence[SettingValue]
 ) -> Explanation:
+    stated = [f"{each.name}={each.value} ({each.source})" for each in settings]
     return Explanation(
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
-        location=Location.TIER,
+        topic=segment.partition.topic,
+        topic_id=segment.partition.topic_id,
+        partition=segment.partition.partition,
+        location=segment.location,
         segment_id=segment.segment_id,
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
-        segment_size_in_bytes=segment.segment_size_in_bytes,
+        segment_size_in_bytes=segment.size_in_bytes,
         max_timestamp_ms=segment.max_timestamp_ms,
         state=segment.state,
-        action=action,
-        reason=reason,
-        settings=settings.of(reason, segment.topic),
-        next_offset=segment.end_offset + 1,
+        next_action=action,
+        reason_kind=reason.kind,
+        reason=reason.explained(
+            max_timestamp_ms=segment.max_timestamp_ms, segment_size_in_bytes=segment.size_in_bytes
+        ),
+        decided_by="; ".join([reason.rule, *stated]),
+        rule=reason.rule,
+        settings=[{"name": each.name, "value": each.value, "source": each.source} for each in settings],
+        expires_at_ms=reason.facts.get("expires_at_ms"),
+        facts=[{"name": name, "value": value} for name, value in reason.facts.items()],
+        decision=reason,
+        next_offset=segment.next_offset,
     )
 
 
@@ -271,27 +364,10 @@ def _local_rows(logs: Sequence[LocalLog], plan: Plan, settings: _Settings) -> It
         for step in plan.steps
     }
     by_offset |= {(kept.partition, kept.start_offset): (NextAction.NONE, kept.reason) for kept in plan.kept}
-    segments = {(log.topic_id_partition, s.base_offset): s for log in logs for s in log.segments}
-    log_ends = {log.topic_id_partition: log.log_end_offset for log in logs}
+    segments = {(log.topic_id_partition, s.base_offset): _local(log, s) for log in logs for s in log.segments}
     for (partition, start_offset), (action, reason) in by_offset.items():
         segment = segments[partition, start_offset or 0]
-        following = segment.next_base_offset
-        yield Explanation(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            location=Location.LOCAL,
-            segment_id=None,
-            start_offset=segment.base_offset,
-            end_offset=None if following is None else following - 1,
-            segment_size_in_bytes=segment.size_bytes,
-            max_timestamp_ms=segment.max_timestamp_ms,
-            state=None,
-            action=action,
-            reason=reason,
-            settings=settings.of(reason, partition.topic),
-            next_offset=log_ends[partition] if following is None else following,
-        )
+        yield _explanation(segment, action, reason, settings.of(reason, partition.topic))
 
 
 def _order(row: Explanation) -> tuple[str, bool, int, int]:

@@ -5,6 +5,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from tierctl.apply.measures import measure_copy_lag
 from tierctl.commands.copy import CopyRequest, explained
@@ -32,9 +33,10 @@ from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy.enabled import NOT_ENABLED
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.metrics import Scope
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.prometheus import Scope
+from tierctl.report.results import TableResult, TableRows
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.verify.findings import Finding, FindingKind, FoundIn
@@ -68,21 +70,55 @@ class TopicStatus:
     than information, and the partitions whose copies KIP-917's limit stops.
     """
 
-    topic: str
-    topic_id: Uuid
-    partitions: int
-    segments: int
-    log_bytes: int
-    first_offset_in_tier: int | None
-    first_record_ms: int | None
-    last_offset_in_tier: int | None
-    last_record_ms: int | None
-    lag_segments: int | None
-    lag_bytes: int | None
-    lag_since_ms: int | None
-    dangling_copies: int
-    stuck_deletes: int
-    problems: int
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(12)]
+    partitions: Annotated[int, f.PARTITIONS, Shown(9)]
+    segments: Annotated[int, f.SEGMENTS, Shown(2)]
+    log_bytes: Annotated[int, f.LOG_BYTES, Shown(1)]
+    first_offset_in_tier: Annotated[
+        int | None, Field(Kind.NUMBER, "lowest offset of the topic in the tier", "first"), Shown(7)
+    ]
+    first_record_ms: Annotated[
+        int | None,
+        Field(Kind.TIME, "largest timestamp of the oldest segment in the tier", "oldest"),
+        Shown(5),
+    ]
+    last_offset_in_tier: Annotated[
+        int | None, Field(Kind.NUMBER, "highest offset of the topic in the tier", "last"), Shown(8)
+    ]
+    last_record_ms: Annotated[
+        int | None,
+        Field(Kind.TIME, "largest timestamp of the newest segment in the tier", "newest"),
+        Shown(4),
+    ]
+    lag_segments: Annotated[
+        int | None, Field(Kind.NUMBER, "rolled segments that are not in the tier yet", "behind"), Shown(0)
+    ]
+    lag_bytes: Annotated[int | None, Field(Kind.BYTES, "size of these segments", "behind_size"), Shown(6)]
+    lag_since_ms: Annotated[
+        int | None,
+        Field(Kind.TIME, "largest timestamp of the oldest of these segments", "behind_since"),
+        Shown(3),
+    ]
+    dangling_copies: Annotated[
+        int, Field(Kind.NUMBER, "copies that were begun and never finished", "dangling"), Shown(10)
+    ]
+    stuck_deletes: Annotated[
+        int, Field(Kind.NUMBER, "deletions that were begun and never finished", "stuck"), Shown(11)
+    ]
+    problems: Annotated[
+        int, Field(Kind.NUMBER, "findings of verify that are more than information"), Shown(0)
+    ]
+
+
+STATUS = Columns(
+    TopicStatus,
+    name="status",
+    title="Status by topic",
+    commands="status",
+    noun="topic",
+    size="log_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +129,41 @@ class Problem:
     stops.
     """
 
-    kind: FindingKind | ReasonKind
-    severity: Severity
-    findings: int
-    message: str
-    hint: str
+    severity: Annotated[Severity, f.SEVERITY, Shown(0)]
+    kind: Annotated[FindingKind | ReasonKind, f.FINDING_KIND, Shown(0)]
+    findings: Annotated[int, Field(Kind.NUMBER, "findings of this kind"), Shown(0)]
+    message: Annotated[str, f.MESSAGE, Shown(0)]
+    hint: Annotated[str, f.HINT, Shown(0)]
+
+
+STATUS_PROBLEMS = Columns(
+    Problem,
+    name="status-problems",
+    title="Problems that an operator must act on",
+    commands="status --show problems",
+    noun="problem",
+    word="severity",
+    below=("message", "hint"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
     """The last successful run of a command."""
 
-    command: str
-    ended_ms: int
+    command: Annotated[str, f.COMMAND, Shown(0)]
+    ended_ms: Annotated[
+        int, Field(Kind.TIME, "time when the last successful run ended", "last_success"), Shown(0)
+    ]
+
+
+LAST_RUNS = Columns(
+    LastRun,
+    name="last-runs",
+    title="Last successful runs",
+    commands="status --show runs",
+    noun="command",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +179,7 @@ class Status(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows` with the rows of the topics."""
-        return tables.STATUS, self.topics
+        return STATUS, self.topics
 
     @property
     def next_command(self) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -14,9 +14,10 @@ from tierctl.files import write_durably
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.report import tables
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.view import SHOW
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.render import SHOW
+from tierctl.report.results import TableResult, TableRows
 from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
 
@@ -35,6 +36,28 @@ class BackupConfigRequest(Request):
     ]
 
 
+class SavedTopicRow(TypedDict):
+    """A saved topic."""
+
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[str, f.TOPIC_ID, Shown(1)]
+    partitions: Annotated[int, f.PARTITIONS, Shown(0)]
+    own_settings: Annotated[
+        list[dict[str, Any]],
+        Field(Kind.LIST, "settings that were set for the topic itself: objects with name and value"),
+        Shown(2),
+    ]
+
+
+SAVED_TOPICS = Columns(
+    SavedTopicRow,
+    name="saved-topics",
+    title="Saved topics",
+    commands="backup-config",
+    noun="topic",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupConfig(TableResult):
     """The saved topics."""
@@ -48,7 +71,7 @@ class BackupConfig(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: a row per topic."""
-        return tables.SAVED_TOPICS, [_row(topic) for topic in self.topics]
+        return SAVED_TOPICS, [_row(topic) for topic in self.topics]
 
 
 def backup_config(request: BackupConfigRequest, progress: Progress | None = None) -> BackupConfig:
@@ -114,7 +137,7 @@ def file_of(saved: SavedTopics, path: Path) -> bytes:
     return data
 
 
-def _row(topic: SavedTopic) -> dict[str, object]:
+def _row(topic: SavedTopic) -> SavedTopicRow:
     settings = [{"name": name, "value": value} for name, value in sorted(topic.settings.items())]
     return {
         "topic": topic.topic,

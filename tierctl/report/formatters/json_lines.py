@@ -12,20 +12,22 @@ from typing import Any
 import pyarrow as pa
 
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.column_texts import (
+from tierctl.report.formatters.records import Record, json_text
+from tierctl.report.formatters.templates import (
+    POSITION,
     ChosenRows,
     Template,
+    TemplateFormatter,
     Text,
     hex_text,
     join,
     mapped,
+    no_properties,
     number_text,
     pairs_text,
     template,
     with_null,
 )
-from tierctl.report.formatters.records import Record, json_text
-from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
 from tierctl.wire.metadata.schema import (
     EVENT_FIELDS,
     METADATA_RECORDS,

@@ -14,18 +14,20 @@ import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.report.formatters.column_texts import (
+from tierctl.report.formatters.records import Record
+from tierctl.report.formatters.templates import (
+    POSITION,
     ChosenRows,
     Template,
+    TemplateFormatter,
     Text,
     join,
+    no_properties,
     number_text,
     pairs_text,
     template,
     with_null,
 )
-from tierctl.report.formatters.records import Record
-from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
 
 _HEAD = "partition: <metadata_partition>, offset: <metadata_offset>, value: "
 _PARTITION = "<topic_id>:<topic>-<partition>"

@@ -22,19 +22,20 @@ import pyarrow as pa
 
 from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.column_texts import (
+from tierctl.report.formatters.records import Record
+from tierctl.report.formatters.templates import (
+    POSITION,
     ChosenRows,
     Named,
     Template,
+    TemplateFormatter,
     Text,
     hex_text,
     pairs_text,
     template,
     with_null,
 )
-from tierctl.report.formatters.records import Record
-from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter
-from tierctl.report.terminal import printable
+from tierctl.report.texts import printable
 
 _FLAGS = ("print.partition", "print.message.offset", "print.version", "print.all.event.value.fields")
 _SEPARATORS = ("sep", "vs")

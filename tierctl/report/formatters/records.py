@@ -1,15 +1,22 @@
-"""The records that a formatter receives, as columns, and the protocol of formatters."""
+"""The contract of formatters: the records that they receive, as columns, and the lines that they return.
+
+`load` loads a formatter by its name among the entry points of the group `tierctl.formatters`.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
 from typing import Any, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierctl.errors import TierctlError, UsageError
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
-from tierctl.report.terminal import printable
+from tierctl.report.texts import printable
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.encode_columns import event_at
 
@@ -215,3 +222,95 @@ def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def is_true(mask: Any) -> pa.BooleanArray:
     """Return `mask` with false instead of null."""
     return as_array(pc.fill_null(mask, False))
+
+
+class TextLines:
+    """Lines of text; iterating yields each line without its newline.
+
+    `text` is the UTF-8 of the lines, each with a newline after it. `offsets` holds, as 32-bit numbers, the
+    position of each line in `text`, and the position after the last line.
+    """
+
+    __slots__ = ("_offsets", "_text")
+
+    def __init__(self, text: bytes | memoryview, offsets: bytes | memoryview) -> None:
+        self._text = memoryview(text)
+        self._offsets = np.frombuffer(offsets, np.int32)
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Self:
+        """Return `lines`, which have no newline at their ends."""
+        if isinstance(lines, cls):
+            return lines
+        # UTF-8 can't encode a surrogate, so it is written as a backslash escape.
+        encoded = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+        return cls.of_array(pa.array(encoded, pa.binary()))
+
+    @classmethod
+    def of_array(cls, lines: pa.StringArray | pa.BinaryArray) -> Self:
+        """Return the lines of an Arrow array without nulls; each ends with a newline."""
+        _, offsets, text = lines.buffers()
+        own = memoryview(offsets or bytes(4))[4 * lines.offset :][: 4 * (len(lines) + 1)]
+        return cls(memoryview(text or b""), own)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        for start, end in pairwise(self._offsets.tolist()):
+            yield str(self._text[start : end - 1], "utf-8")
+
+    def __reduce__(self) -> tuple[type["TextLines"], tuple[bytes, bytes]]:
+        return TextLines, (bytes(self.text), (self._offsets - self._offsets[0]).tobytes())
+
+    @property
+    def text(self) -> memoryview:
+        """Return the UTF-8 of all lines, each with its newline."""
+        return self._text[self._offsets[0] : self._offsets[-1]]
+
+    def first(self, count: int) -> Self:
+        """Return the first `count` lines."""
+        return type(self)(self._text, self._offsets[: count + 1].data.cast("B"))
+
+
+GROUP = "tierctl.formatters"
+
+
+def names() -> list[str]:
+    """Return the names of all styles: those of tierctl and those of installed plugins."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def load(style: str, properties: Mapping[str, str]) -> Formatter:
+    """Return the formatter of the name `style` with these properties.
+
+    Raise UsageError if no package or several packages have a formatter of this name, or if the plugin
+    fails; the message names the package.
+    """
+    found = {(point.value, _package(point)): point for point in entry_points(group=GROUP, name=style)}
+    if not found:
+        raise UsageError(f"no style {style!r}", hint=f"there are {', '.join(names()) or 'none'}")
+    if len(found) > 1:
+        owners = ", ".join(sorted(package for _, package in found))
+        raise UsageError(f"style {style!r} is claimed by {owners}", hint="uninstall all but one")
+    point = next(iter(found.values()))
+    try:
+        formatter: Formatter = point.load()(properties)
+    except TierctlError:
+        raise
+    # A plugin is foreign code: any exception that it raises means that the plugin is broken.
+    except Exception as e:
+        raise UsageError(
+            f"style {style!r} of {_package(point)} can't be loaded: {type(e).__name__}: {e}",
+            hint=f"its entry point is {point.value}",
+        ) from e
+    if not callable(getattr(formatter, "lines", None)):
+        raise UsageError(
+            f"style {style!r} of {_package(point)} is no formatter: it has no lines(records)",
+            hint=f"its entry point is {point.value}",
+        )
+    return formatter
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unknown package"

@@ -22,8 +22,7 @@ from tierctl.read.partition_reader import FetchedRecord
 from tierctl.read.readable_log import with_lost_offsets
 from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
-from tierctl.report.tables import RECORDS
-from tierctl.report.view import View
+from tierctl.report.render import View
 from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.open import TierSpec
@@ -137,7 +136,7 @@ def _write(
         problems.append((error, -1))
 
     made = (record_rows.record_row(partition, record, encode, report) for record in _records(columns))
-    render(made, text_format.output, RECORDS, View(no_header=True), stream=text)
+    render(made, text_format.output, record_rows.RECORDS, View(no_header=True), stream=text)
 
 
 def _records(columns: pa.RecordBatch) -> Iterator[FetchedRecord]:

@@ -13,10 +13,9 @@ from threading import Event
 from tierctl.errors import EngineError
 from tierctl.metadata.topic import MetadataSplit, cut, read_chunks
 from tierctl.model.location import TopicLocation
-from tierctl.report.formatters.chunk_records import from_chunk
-from tierctl.report.formatters.pages import Page, Printer
-from tierctl.report.formatters.record_filter import Filter
-from tierctl.report.formatters.registry import load
+from tierctl.report.formatters.pages import Filter, Page, Printer
+from tierctl.report.formatters.records import load
+from tierctl.report.formatters.sources import from_chunk
 from tierctl.spark.executors.transport import Executors
 
 RECORDS_PER_JOB = 200_000

@@ -57,7 +57,7 @@ _PACKAGES = (
     "metadata.cache_files",
     "metadata.state_dir.cache_file",
     "report.formatters.pages",
-    "report.formatters.text_lines",
+    "report.formatters.records",
     "apply.written_segment",
     "apply.side_effects",
     "wire.batches.batch_head",

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import tierctl
 from tierctl.errors import EngineError, TierctlError, UsageError
-from tierctl.report.bars.styles import task_bar
+from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
     PIECES_DDL,
     RESULTS_DDL,

@@ -20,7 +20,7 @@ from tierctl.metadata.topic.open import RECORDS_PER_SPLIT
 from tierctl.metadata.user_partitions import first_rows, misplaced
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.report.formatters.column_texts import id_text
+from tierctl.report.formatters.templates import id_text
 from tierctl.spark.sources.predicates import Predicate, Window, mask_of
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk, joined
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column

@@ -11,6 +11,7 @@ from tierctl import __version__
 from tierctl.commands.copy import CopyRequest
 from tierctl.commands.insight.report.gather import (
     EXPIRATIONS_MAX,
+    REPORT_EXPIRATIONS,
     Gathered,
     Report,
     ReportRequest,
@@ -18,21 +19,24 @@ from tierctl.commands.insight.report.gather import (
     growth_rows,
 )
 from tierctl.commands.insight.requests import request_as
+from tierctl.commands.insight.status import STATUS
 from tierctl.commands.mutation import mutation
 from tierctl.commands.resources import required
-from tierctl.commands.verify import VerifyRequest, finding_row, verify
+from tierctl.commands.verify import FINDINGS, VerifyRequest, verify
 from tierctl.errors import ExitCode, UsageError, output_error
 from tierctl.files import exclusive_replacement, write_durably
 from tierctl.model.engine import Severity
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc
-from tierctl.report.html.content import PageContent
-from tierctl.report.html.lanes import Lanes
-from tierctl.report.html.page import GENERATOR, page_chunks
-from tierctl.report.terminal import printable
+from tierctl.report.html_lanes import Lanes
+from tierctl.report.html_page import GENERATOR, PageContent, page_chunks
+from tierctl.report.results import row_of
+from tierctl.report.texts import printable
 from tierctl.verify.findings import Finding, FindingKind
 
+PAGE_COLUMNS = {"topics": STATUS, "expirations": REPORT_EXPIRATIONS, "findings": FINDINGS}
+"""The columns of the rows that the page lists."""
 SHOWN_MAX = 2000
 """Findings that the page lists; all of them are counted."""
 MARKS_MAX = 4
@@ -217,12 +221,13 @@ def _content(
         sources=tuple(_sources(request, gathered)),
         examined=result.examined,
         checks_objects=request.remote is not None,
+        columns=PAGE_COLUMNS,
         topics=[asdict(row) for row in gathered.topics.rows()],
         sizes=[asdict(row) for row in result.sizes],
         growth=[asdict(row) for row in result.growth],
         expirations=[asdict(row) for row in result.expirations],
         are_all_expirations=len(result.expirations) < EXPIRATIONS_MAX,
-        findings=[finding_row(finding) for finding in findings.shown()],
+        findings=[row_of(finding, FINDINGS) for finding in findings.shown()],
         finding_counts={(str(kind), str(level)): n for (kind, level), n in findings.counts.items()},
         undecided=gathered.undecided,
         unknown_segments=gathered.changes.unknown_segments,

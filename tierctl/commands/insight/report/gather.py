@@ -28,14 +28,13 @@ from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import INTERNAL_TOPICS, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Action, Kept, Plan, Skip, Step
-from tierctl.report import tier_tables
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.html.content import AGES
-from tierctl.report.html.kinds import SegmentKind
-from tierctl.report.html.lanes import Int64s, Lanes, LaneSegments, PartitionRow, items_per_lane
-from tierctl.report.summary import counted
-from tierctl.report.units import bytes_text
-from tierctl.report.view import SHOW
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.html_lanes import Int64s, Lanes, LaneSegments, PartitionRow, SegmentKind, items_per_lane
+from tierctl.report.html_page import AGES
+from tierctl.report.render import SHOW
+from tierctl.report.results import TableResult, TableRows
+from tierctl.report.texts import bytes_text, counted
 from tierctl.state.segments.columns import FINISHED, STATES
 from tierctl.state.tier import PartitionState, TierState
 
@@ -67,14 +66,31 @@ class AgeSize:
     highest of the largest timestamps; None if no segment has one.
     """
 
-    topic: str
-    topic_id: Uuid
-    location: Location
-    age: str
-    segments: int
-    log_bytes: int
-    oldest_ms: int | None
-    newest_ms: int | None
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
+    location: Annotated[Location, f.LOCATION, Shown(0)]
+    age: Annotated[
+        str, Field(Kind.WORD, "age of the segments' newest records; unknown without a timestamp"), Shown(0)
+    ]
+    segments: Annotated[int, f.SEGMENTS, Shown(2)]
+    log_bytes: Annotated[int, f.LOG_BYTES, Shown(0)]
+    oldest_ms: Annotated[
+        int | None, Field(Kind.TIME, "lowest of the segments' largest timestamps", "oldest"), Shown(3)
+    ]
+    newest_ms: Annotated[
+        int | None, Field(Kind.TIME, "highest of the segments' largest timestamps", "newest"), Shown(4)
+    ]
+
+
+REPORT_SIZES = Columns(
+    AgeSize,
+    name="report-sizes",
+    title="Sizes by topic and age",
+    commands="report",
+    noun="row",
+    word="location",
+    size="log_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,30 +101,68 @@ class DayGrowth:
     that retention.ms deletes on that day; segments that have expired already count for the day of the report.
     """
 
-    day: str
-    topic: str
-    topic_id: Uuid
-    copied_segments: int
-    copied_bytes: int
-    deleted_segments: int
-    deleted_bytes: int
-    expiring_segments: int
-    expiring_bytes: int
+    day: Annotated[str, Field(Kind.TEXT, "day in UTC, as 2026-11-21"), Shown(0)]
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
+    copied_segments: Annotated[
+        int, Field(Kind.NUMBER, "segments whose copy finished on this day", "copied"), Shown(3)
+    ]
+    copied_bytes: Annotated[int, Field(Kind.BYTES, "size of their logs", "copied_size"), Shown(1)]
+    deleted_segments: Annotated[
+        int, Field(Kind.NUMBER, "segments whose deletion finished on this day", "deleted"), Shown(4)
+    ]
+    deleted_bytes: Annotated[int, Field(Kind.BYTES, "size of their logs", "deleted_size"), Shown(1)]
+    expiring_segments: Annotated[
+        int, Field(Kind.NUMBER, "segments that brokers may delete from this day on", "expiring"), Shown(4)
+    ]
+    expiring_bytes: Annotated[int, Field(Kind.BYTES, "size of their logs", "expiring_size"), Shown(2)]
+
+
+REPORT_GROWTH = Columns(
+    DayGrowth,
+    name="report-growth",
+    title="Growth by day",
+    commands="report --show growth",
+    noun="row",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiration:
     """A segment of the tier that brokers delete next; from `due_ms` on they may."""
 
-    topic: str
-    topic_id: Uuid
-    partition: int
-    segment_id: Uuid
-    start_offset: int
-    end_offset: int
-    segment_size_in_bytes: int
-    max_timestamp_ms: int
-    due_ms: int
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    segment_id: Annotated[Uuid, f.SEGMENT_ID, Shown(4)]
+    start_offset: Annotated[int, f.START_OFFSET, Shown(1)]
+    end_offset: Annotated[int, f.END_OFFSET, Shown(2)]
+    segment_size_in_bytes: Annotated[int, f.SEGMENT_SIZE_IN_BYTES, Shown(1)]
+    max_timestamp_ms: Annotated[int, f.MAX_TIMESTAMP_MS, Shown(3)]
+    due_ms: Annotated[
+        int, Field(Kind.TIME, "time from which brokers may delete the segment", "due"), Shown(0)
+    ]
+
+
+REPORT_EXPIRATIONS = Columns(
+    Expiration,
+    name="report-expirations",
+    title="Next expirations",
+    commands="report --show expirations",
+    noun="segment to expire/segments to expire",
+    size="segment_size_in_bytes",
+    terminal=(
+        "due_ms",
+        "topic",
+        "partition",
+        "start_offset",
+        "end_offset",
+        "segment_size_in_bytes",
+        "max_timestamp_ms",
+        "segment_id",
+        "topic_id",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +185,7 @@ class Report(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the sizes, the rows that the command prints as JSON."""
-        return tier_tables.REPORT_SIZES, self.sizes
+        return REPORT_SIZES, self.sizes
 
     @property
     def summary(self) -> str:

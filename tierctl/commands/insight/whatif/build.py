@@ -46,8 +46,9 @@ from tierctl.plan.forecast import (
     sum_of,
 )
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.report import tier_tables
-from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.results import TableResult, TableRows
 
 _WHAT_IF = "What if"
 TOTAL = "(total)"
@@ -116,45 +117,139 @@ class TopicOutlook:
     decided.
     """
 
-    topic: str
-    topic_id: Uuid | None
-    partitions: int
-    undecided_partitions: int
-    now_segments: int
-    now_bytes: int
-    now_objects: int | None
-    now_requests: int | None
-    now_cost: float | None
-    changed_segments: int | None
-    changed_bytes: int | None
-    changed_objects: int | None
-    changed_requests: int | None
-    changed_cost: float | None
-    later_segments: int | None
-    later_bytes: int | None
-    later_objects: int | None
-    later_requests: int | None
-    later_cost: float | None
-    unchanged_later_bytes: int | None
-    unchanged_later_cost: float | None
-    growth_bytes_per_day: int | None
-    growth_since_ms: int | None
-    local_now_bytes: int | None
-    local_changed_bytes: int | None
-    local_later_bytes: int | None
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid | None, f.TOPIC_ID, Shown(9)]
+    partitions: Annotated[int, f.PARTITIONS, Shown(8)]
+    undecided_partitions: Annotated[
+        int, Field(Kind.NUMBER, "partitions for which retention is not decided", "undecided"), Shown(4)
+    ]
+    now_segments: Annotated[int, Field(Kind.NUMBER, "finished segments now", "segments"), Shown(5)]
+    now_bytes: Annotated[int, Field(Kind.BYTES, "size of their logs", "now"), Shown(0)]
+    now_objects: Annotated[
+        int | None,
+        Field(Kind.NUMBER, "their objects in the store; null without --remote", "objects"),
+        Shown(7),
+    ]
+    now_requests: Annotated[
+        int | None,
+        Field(Kind.NUMBER, "requests in the next 30 days under the present settings", "requests"),
+        Shown(6),
+    ]
+    now_cost: Annotated[
+        float | None, Field(Kind.COST, "cost of a month at that size; null without a price", "cost"), Shown(1)
+    ]
+    changed_segments: Annotated[
+        int | None, Field(Kind.NUMBER, "segments that the change leaves of them", "segments_then"), Shown(5)
+    ]
+    changed_bytes: Annotated[int | None, Field(Kind.BYTES, "size of their logs", "changed"), Shown(0)]
+    changed_objects: Annotated[
+        int | None, Field(Kind.NUMBER, "their objects in the store", "objects_then"), Shown(7)
+    ]
+    changed_requests: Annotated[
+        int | None, Field(Kind.NUMBER, "requests in the 30 days after the change", "requests_then"), Shown(6)
+    ]
+    changed_cost: Annotated[
+        float | None, Field(Kind.COST, "cost of a month at that size", "cost_then"), Shown(1)
+    ]
+    later_segments: Annotated[
+        int | None, Field(Kind.NUMBER, "segments in 90 days under the change", "segments_90d"), Shown(5)
+    ]
+    later_bytes: Annotated[int | None, Field(Kind.BYTES, "size of their logs", "in_90d"), Shown(0)]
+    later_objects: Annotated[
+        int | None, Field(Kind.NUMBER, "their objects in the store", "objects_90d"), Shown(7)
+    ]
+    later_requests: Annotated[
+        int | None, Field(Kind.NUMBER, "requests in the last 30 of the 90 days", "requests_90d"), Shown(6)
+    ]
+    later_cost: Annotated[
+        float | None, Field(Kind.COST, "cost of a month at that size", "cost_90d"), Shown(1)
+    ]
+    unchanged_later_bytes: Annotated[
+        int | None, Field(Kind.BYTES, "size in 90 days under the present settings", "unchanged_90d"), Shown(9)
+    ]
+    unchanged_later_cost: Annotated[
+        float | None, Field(Kind.COST, "cost of a month at that size", "cost_unchanged_90d"), Shown(9)
+    ]
+    growth_bytes_per_day: Annotated[
+        int | None,
+        Field(Kind.BYTES, "bytes that a day adds; null with less than a day seen", "growth"),
+        Shown(3),
+    ]
+    growth_since_ms: Annotated[
+        int | None,
+        Field(Kind.TIME, "begin of the time in which the growth was seen", "growth_since"),
+        Shown(9),
+    ]
+    local_now_bytes: Annotated[
+        int | None, Field(Kind.BYTES, "size of the logs in --log-dir; null without", "local"), Shown(2)
+    ]
+    local_changed_bytes: Annotated[
+        int | None, Field(Kind.BYTES, "size of these logs after the change", "local_changed"), Shown(2)
+    ]
+    local_later_bytes: Annotated[
+        int | None, Field(Kind.BYTES, "size of these logs in 90 days under the change", "local_90d"), Shown(2)
+    ]
+
+
+WHAT_IF = Columns(
+    TopicOutlook,
+    name="what-if",
+    title="Tier under the changed settings, by topic",
+    commands="report --what-if",
+    noun="row",
+    terminal=(
+        "topic",
+        "now_bytes",
+        "changed_bytes",
+        "later_bytes",
+        "now_cost",
+        "changed_cost",
+        "later_cost",
+        "local_now_bytes",
+        "local_changed_bytes",
+        "local_later_bytes",
+        "growth_bytes_per_day",
+        "undecided_partitions",
+        "now_segments",
+        "changed_segments",
+        "later_segments",
+        "now_requests",
+        "changed_requests",
+        "later_requests",
+        "now_objects",
+        "changed_objects",
+        "later_objects",
+        "partitions",
+        "unchanged_later_bytes",
+        "unchanged_later_cost",
+        "growth_since_ms",
+        "topic_id",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoss:
     """A group whose committed offset would fall below the log start, and the records that it would lose."""
 
-    group: str
-    topic: str
-    topic_id: Uuid
-    partition: int
-    committed_offset: int
-    new_log_start_offset: int
-    lost_records: int
+    group: Annotated[str, Field(Kind.NAME, "id of the consumer group"), Shown(0)]
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(5)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    committed_offset: Annotated[int, f.COMMITTED_OFFSET, Shown(1)]
+    new_log_start_offset: Annotated[int, f.NEW_LOG_START_OFFSET, Shown(1)]
+    lost_records: Annotated[
+        int, Field(Kind.NUMBER, "offsets from the committed one to the new log start", "lost"), Shown(0)
+    ]
+
+
+GROUP_LOSSES = Columns(
+    GroupLoss,
+    name="group-losses",
+    title="Consumer groups that would lose records",
+    commands="report --what-if --show groups",
+    noun="loss/losses",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +266,7 @@ class WhatIf(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`: the topics, the rows that the command prints as JSON."""
-        return tier_tables.WHAT_IF, self.topics
+        return WHAT_IF, self.topics
 
 
 _LAST = HORIZONS_DAYS[-1]

@@ -24,7 +24,7 @@ from tierctl.commands.recovery.check.offsets import check_epoch_files, check_epo
 from tierctl.commands.recovery.check.published import PublishedLog, check_published, read_published
 from tierctl.commands.recovery.check.records import check_records, check_seeks
 from tierctl.commands.recovery.check.restarts import check_restarts
-from tierctl.commands.recovery.check.results import CheckResult, Results, exit_code_of
+from tierctl.commands.recovery.check.results import RESTORE_CHECKS, CheckResult, Results, exit_code_of
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import Request
@@ -36,8 +36,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.materialise import Until
 from tierctl.plan.rebuild.partition import is_not_understood
-from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.report.tier_tables import RESTORE_CHECKS
+from tierctl.report.results import TableResult, TableRows
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
@@ -331,8 +330,7 @@ class RestoreCheckResults(TableResult):
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
-        names = RESTORE_CHECKS.names
-        return RESTORE_CHECKS, [{name: getattr(each, name) for name in names} for each in self.results]
+        return RESTORE_CHECKS, self.results
 
     @property
     def missing(self) -> list[str]:

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
 from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.errors import ExitCode, TierctlError, combined_exit_code
 from tierctl.model import TopicPartition
+from tierctl.report import fields as f
+from tierctl.report.columns import Columns, Field, Kind, Shown
 
 
 class Verdict(StrEnum):
@@ -26,14 +29,26 @@ class CheckResult:
     a requested check, and CORRUPT if a check found what is not understood.
     """
 
-    verdict: Verdict
-    check: RestoreCheck
-    topic: str | None
-    partition: int | None
-    found: str
-    why: str | None = None
-    fix: str | None = None
+    verdict: Annotated[Verdict, Field(Kind.WORD, "outcome of the check: failed, not_checked or ok"), Shown(0)]
+    check: Annotated[RestoreCheck, f.CHECK, Shown(0)]
+    topic: Annotated[str | None, f.TOPIC, Shown(0)]
+    partition: Annotated[int | None, f.PARTITION, Shown(0)]
+    found: Annotated[str, f.FOUND, Shown(0)]
+    why: Annotated[str | None, f.WHY, Shown(0)] = None
+    fix: Annotated[str | None, f.FIX, Shown(0)] = None
     error: ExitCode | None = None
+
+
+RESTORE_CHECKS = Columns(
+    CheckResult,
+    name="restore-checks",
+    title="Results of the checks after a restore",
+    commands="restore --check",
+    noun="result",
+    word="verdict",
+    below=("found", "why", "fix"),
+    is_worst_first=True,
+)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The page as text: a template, a style sheet, a script, and the data of the lanes.
+"""The page of `report --html`: its content, and its text, made of a template, a style sheet and a script.
 
 The page needs nothing but itself. Its policy allows only this script and this style sheet, by their hashes.
 """
@@ -7,7 +7,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -19,14 +19,45 @@ from typing import Any
 
 from tierctl.model.times import iso_utc
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.html.content import AGES, PageContent
-from tierctl.report.html.kinds import SegmentKind
-from tierctl.report.summary import counted
-from tierctl.report.tables import FINDINGS, STATUS
-from tierctl.report.terminal import printable
-from tierctl.report.tier_tables import REPORT_EXPIRATIONS
-from tierctl.report.units import bytes_text
-from tierctl.report.view import Row
+from tierctl.report.html_lanes import Lanes, SegmentKind
+from tierctl.report.render import Row
+from tierctl.report.texts import bytes_text, counted, printable
+
+AGES = ("under 1h", "1h to 1d", "1d to 7d", "7d to 30d", "30d to 90d", "90d to 1y", "over 1y", "unknown")
+"""Ages of a segment's newest record; unknown without a timestamp, and for a time after that of the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageContent:
+    """The content of the page; times are in milliseconds since 1970.
+
+    `columns` describes the rows of `topics`, `expirations` and `findings`, by these names.
+
+    `sources` are names and values of the sources; `examined` describes the objects that `verify` compared.
+    `findings` are the listed ones, and `finding_counts` has the number of all of them by kind and severity.
+    `undecided` has one line per reason for undecided partitions. `unknown_segments` is the number of events
+    whose segment has an unknown size, so that they are missing in the growth by day. `lane_findings` are the
+    columns for the marks in lanes.
+    """
+
+    version: str
+    now_ms: int
+    sources: Sequence[tuple[str, str]]
+    examined: str
+    checks_objects: bool
+    columns: Mapping[str, Columns]
+    topics: Sequence[Row]
+    sizes: Sequence[Row]
+    growth: Sequence[Row]
+    expirations: Sequence[Row]
+    are_all_expirations: bool
+    findings: Sequence[Row]
+    finding_counts: Mapping[tuple[str, str], int]
+    undecided: Sequence[str]
+    unknown_segments: int
+    lanes: Lanes
+    lane_findings: Mapping[str, Any]
+
 
 _TIME_MS_MAX = 253_402_300_799_000
 _NAMES = frozenset({Kind.NAME, Kind.TEXT})
@@ -181,7 +212,7 @@ def findings_section(content: PageContent) -> str:
         "message",
         "hint",
     )
-    listed = rows_table("findings-list", caption, FINDINGS, content.findings, *columns)
+    listed = rows_table("findings-list", caption, content.columns["findings"], content.findings, *columns)
     kinds = table("finding-kinds", "Findings by kind", ("severity", "kind", "findings"), by_kind)
     return f"{kinds}<details><summary>{caption}</summary>\n{listed}</details>\n"
 
@@ -197,7 +228,8 @@ def topics_section(content: PageContent) -> str:
         *("topic", "log_bytes", "segments", "partitions", "first_record_ms", "last_record_ms"),
         *("lag_segments", "lag_bytes", "lag_since_ms", "dangling_copies", "stuck_deletes", "problems"),
     )
-    return rows_table("topics", _caption("Topics in the tier", rows), STATUS, rows[:_TOPICS_MAX], *columns)
+    caption = _caption("Topics in the tier", rows)
+    return rows_table("topics", caption, content.columns["topics"], rows[:_TOPICS_MAX], *columns)
 
 
 def _caption(title: str, rows: Sequence[object]) -> str:
@@ -242,7 +274,7 @@ def expirations_section(content: PageContent) -> str:
         *("due_ms", "topic", "partition", "start_offset", "end_offset", "segment_size_in_bytes"),
         *("max_timestamp_ms", "segment_id"),
     )
-    return rows_table("expirations", caption, REPORT_EXPIRATIONS, shown, *columns)
+    return rows_table("expirations", caption, content.columns["expirations"], shown, *columns)
 
 
 def legend() -> str:

@@ -1,10 +1,13 @@
 """JSON schemas of all output of --output json; `make docs` writes them to schema_files/."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from tierctl.cli.app import leaves
 from tierctl.plan.saved import PLAN_VERSION
+from tierctl.read.record_rows import PRODUCER_SNAPSHOT_INDEX
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.tables import ALL, INDEXES, OUTCOMES, STEPS
+from tierctl.report.plans import OUTCOMES, STEPS
 
 Schema = dict[str, Any]
 
@@ -20,8 +23,14 @@ _ITEMS: dict[Kind, Schema] = {
 
 def schemas() -> dict[str, Schema]:
     """Return every schema by the name of its file."""
-    made = [*map(_of_rows, ALL), _plan(), _follower_state(), _error(), _message()]
+    made = [*map(_of_rows, kinds_of_rows()), _plan(), _follower_state(), _error(), _message()]
     return {f"{each['$id'].split(':')[1]}.schema.json": each for each in made}
+
+
+def kinds_of_rows() -> Iterable[Columns]:
+    """Return every kind of rows that a command prints."""
+    kinds = (kind for _, command in leaves() for kind in getattr(command.callback, "rows", ()))
+    return {kind.name: kind for kind in kinds}.values()
 
 
 def _head(name: str, title: str, description: str, version: int = 1) -> Schema:
@@ -152,7 +161,7 @@ def _follower_state() -> Schema:
         "segment_id": _TEXT,
         **dict.fromkeys(("epoch", "next_offset"), _NUMBER),
         "leader_epochs": {"type": "array", "items": _ITEMS[Kind.PAIRS]},
-        "producers": {"type": "array", "items": _row(INDEXES["producer-snapshot"])},
+        "producers": {"type": "array", "items": _row(PRODUCER_SNAPSHOT_INDEX)},
     }
     description = "Printed by: fetch --auxiliary-state."
     return _head("follower-state", "State that a follower takes from the tier", description) | _object(

@@ -8,8 +8,7 @@ from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tierctl.files import exclusive_replacement, write_durably
-from tierctl.report.metrics.families import FAMILIES, Family
-from tierctl.report.metrics.meter import Labels, Meter
+from tierctl.report.prometheus import FAMILIES, Family, Labels, Meter
 
 _LOCK_TIMEOUT_S = 10.0
 _TOTAL = "_total"

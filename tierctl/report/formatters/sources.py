@@ -1,0 +1,327 @@
+"""The records that `format` prints: of the metadata topic, of files, and of stdin."""
+
+import math
+import os
+import select
+import signal
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from io import BufferedIOBase, UnsupportedOperation
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tierctl.errors import NotFoundError, UsageError
+from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.model.location import TopicLocation
+from tierctl.model.selection import ranges_text
+from tierctl.report.formatters.records import EncodedRecords
+from tierctl.state.tier import MissingEvents
+from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
+
+
+def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> EncodedRecords:
+    """Return the records of a chunk, with one row per unreadable range of bytes; gaps have no row.
+
+    Ranges that begin before `first_offset` have no row either: the reader of the preceding records has it.
+    """
+    damaged = [bad for bad in chunk.damage if not bad.is_gap and bad.offset >= first_offset]
+    if not damaged:
+        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
+        return EncodedRecords(
+            metadata_partition=chunk.partition,
+            offsets=offsets,
+            timestamps_ms=timestamps_ms,
+            values=chunk.values,
+        )
+    return _with_damage(chunk, damaged)
+
+
+def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> EncodedRecords:
+    count = len(chunk.offsets)
+    offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
+    order = np.argsort(offsets, kind="stable")
+    rows, nothing = pa.array(order), [None] * len(damaged)
+    timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
+    values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
+    errors = {int(row): str(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
+    return EncodedRecords(
+        metadata_partition=chunk.partition,
+        offsets=pa.array(offsets[order]),
+        timestamps_ms=timestamps_ms.take(rows),
+        values=values.take(rows),
+        errors=errors,
+    )
+
+
+RecordRound = Sequence[Iterator[EncodedRecords]]
+"""One stream of the records available now for each partition, file or pipe."""
+
+_OFFSET_END = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecords:
+    """The records of some partitions of the metadata topic (`partitions` empty: of all).
+
+    `start_offset` and `end_offset` (exclusive, None: no bound) bound the metadata offsets.
+    """
+
+    topic: MetadataTopic
+    partitions: Collection[int] = ()
+    start_offset: int = 0
+    end_offset: int | None = None
+
+    def bounds(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the first offset, and the offset after the last, of each partition of the topic."""
+        return self.topic.beginning_offsets(), self.topic.end_offsets()
+
+    def round(self, positions: dict[int, int]) -> list[Iterator[EncodedRecords]]:
+        """Return a stream for each partition; it starts at `positions` and advances them as it is read."""
+        return self.streams(self.spans(positions), positions)
+
+    def streams(
+        self, spans: Mapping[int, tuple[int, int]], positions: dict[int, int]
+    ) -> list[Iterator[EncodedRecords]]:
+        """Return the streams of `round` over the ranges `spans`."""
+        return [self._stream(n, *span, positions) for n, span in spans.items()]
+
+    def spans(self, positions: Collection[int] = ()) -> dict[int, tuple[int, int]]:
+        """Return the range [start, end) of offsets of each partition.
+
+        The first offsets of the topic are not looked up if `positions` has all partitions. Raise
+        NotFoundError for a partition that the topic does not have.
+        """
+        ends = self.topic.end_offsets()
+        if unknown := sorted(set(self.partitions) - ends.keys()):
+            raise NotFoundError(
+                f"the metadata topic has no partition {unknown[0]}",
+                hint=f"known partitions: {ranges_text(sorted(ends))}",
+            )
+        begins = {} if ends.keys() <= set(positions) else self.topic.beginning_offsets()
+        return {
+            n: (
+                max(self.start_offset, begins.get(n, 0)),
+                ends[n] if self.end_offset is None else min(ends[n], self.end_offset),
+            )
+            for n in sorted(ends)
+            if not self.partitions or n in self.partitions
+        }
+
+    def missing(self) -> list[MissingEvents]:
+        """Return the events from `start_offset` on that the topic's retention has deleted."""
+        return [
+            MissingEvents(number, 0, begin)
+            for number, begin in sorted(self.topic.beginning_offsets().items())
+            if begin > self.start_offset and (not self.partitions or number in self.partitions)
+        ]
+
+    def _stream(
+        self, number: int, start: int, end: int, positions: dict[int, int]
+    ) -> Iterator[EncodedRecords]:
+        for chunk in self.topic.read(number, positions.get(number, start), end):
+            positions[number] = chunk.next_offset
+            yield from_chunk(chunk)
+
+
+def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[EncodedRecords]:
+    """Yield the records of one segment file; `on_torn` receives a message if its last write is unfinished.
+
+    The name of the file's folder shows the metadata partition; it is 0 in any other folder.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
+    with path.open("rb"):
+        # A file that cannot be opened raises OSError, as the files of --input do.
+        location = TopicLocation(uri=path.absolute().as_uri())
+    with closing(open_topic(location, on_torn=on_torn)) as topic:
+        for number in topic.end_offsets():
+            # All records of a damaged file are printed, whatever offsets they have.
+            for chunk in topic.read(number, 0, _OFFSET_END):
+                yield from_chunk(chunk)
+
+
+def follow_rounds(
+    topic: TopicRecords, positions: dict[int, int], *, poll_interval_s: float, timeout_s: float | None
+) -> Iterator[RecordRound]:
+    """Yield the records available now from `positions` on, then round by round those appended later.
+
+    It ends after `timeout_s` without a new record; None waits without end.
+    """
+    timer = _PollTimer(poll_interval_s=poll_interval_s, timeout_s=timeout_s)
+    yield topic.round(positions)
+    while timer.wait(positions):
+        yield topic.round(positions)
+
+
+class _PollTimer:
+    """Sleeps between rounds until no partition has advanced for `timeout_s`; None: without end."""
+
+    def __init__(self, *, poll_interval_s: float, timeout_s: float | None) -> None:
+        self._poll_interval_s = poll_interval_s
+        self._timeout_s = timeout_s
+        self._last_positions: dict[int, int] | None = None
+        self._advanced_at_s = 0.0
+
+    def wait(self, positions: Mapping[int, int]) -> bool:
+        """Sleep and return True; return False at once if the time is over.
+
+        `positions` are the next offsets of the partitions that were read.
+        """
+        now_s = time.monotonic()
+        if self._last_positions != positions:
+            self._last_positions, self._advanced_at_s = dict(positions), now_s
+        left_s = math.inf if self._timeout_s is None else self._advanced_at_s + self._timeout_s - now_s
+        if left_s <= 0:
+            return False
+        time.sleep(min(self._poll_interval_s, left_s))
+        return True
+
+
+_READ_BYTES_MAX = 1 << 18
+_WAKEUPS_MAX = 1 << 12
+
+
+def arriving_bytes(stream: BufferedIOBase) -> Iterator[bytes]:
+    """Yield the bytes of `stream` as soon as they arrive, so that the values of a pipe are printed at once.
+
+    Python would handle a signal only after more bytes if the signal came between its last look for signals
+    and the read. So the wait is a `select` that also ends when the process receives a signal. Nothing else
+    may read the stream: `select` does not see the bytes in its buffer.
+    """
+    with _signal_pipe() as signals:
+        while True:
+            _wait(stream, signals)
+            data = stream.read1(_READ_BYTES_MAX)
+            if not data:
+                return
+            yield data
+
+
+def _wait(stream: BufferedIOBase, signals: int | None) -> None:
+    """Return when `stream` has bytes or ended; Python runs the handler of a signal that comes before."""
+    if signals is None:
+        return
+    with suppress(UnsupportedOperation, ValueError):
+        # ValueError: more files are open than `select` supports, and the read waits instead.
+        sources: list[BufferedIOBase | int] = [stream, signals]
+        while signals in select.select(sources, [], [])[0]:
+            with suppress(BlockingIOError):
+                os.read(signals, _WAKEUPS_MAX)
+
+
+@contextmanager
+def _signal_pipe() -> Iterator[int | None]:
+    """Return a descriptor that is readable after a signal; None outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    before = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    try:
+        yield readable
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(readable)
+        os.close(writable)
+
+
+_LENGTH = struct.Struct(">i")
+_NULL = -1
+# Kafka's message.max.bytes is 1 MiB by default; a greater length than this is damage.
+_VALUE_BYTES_MAX = 64 << 20
+
+
+class _Value(NamedTuple):
+    value: bytes | None
+    error: str | None = None
+
+
+def from_hex(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
+    """Yield the records of a stream with one value in hex per line; offsets count the non-empty lines."""
+    return _numbered(_hex_pages(stream))
+
+
+def _hex_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
+    rest = b""
+    for data in arriving_bytes(stream):
+        *lines, rest = (rest + data).split(b"\n")
+        yield [_from_hex_line(line) for line in lines if line.strip()]
+    yield [_from_hex_line(rest)] if rest.strip() else []
+
+
+def _from_hex_line(line: bytes) -> _Value:
+    try:
+        return _Value(bytes.fromhex(line.decode("ascii").strip()))
+    except ValueError:
+        return _Value(None, f"not a line of hex: {line[:80].strip()!r}")
+
+
+def from_framed(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
+    """Yield the records of a stream of values, each after its 4-byte big-endian length; -1 is a tombstone.
+
+    `kcat -f '%R%s'` writes this format.
+    """
+    return _numbered(_frame_pages(stream))
+
+
+def _frame_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
+    rest = bytearray()
+    for data in arriving_bytes(stream):
+        rest += data
+        page: list[_Value] = []
+        at = 0
+        while (found := _frame(rest, at)) is not None:
+            value, at = found
+            page.append(value)
+            if value.error is not None:
+                # A wrong length hides where the next frame begins, so this is the last line.
+                yield page
+                return
+        del rest[:at]
+        yield page
+    if rest:
+        yield [_torn_frame(bytes(rest))]
+
+
+def _frame(buf: bytearray, at: int) -> tuple[_Value, int] | None:
+    """Return the frame at position `at` and the position of the next; None if `buf` ends within the frame."""
+    start = at + _LENGTH.size
+    if len(buf) < start:
+        return None
+    (length,) = _LENGTH.unpack_from(buf, at)
+    if length == _NULL:
+        return _Value(None), start
+    if not 0 <= length <= _VALUE_BYTES_MAX:
+        return _Value(None, f"a frame of {length} bytes: expected at most {_VALUE_BYTES_MAX}"), start
+    end = start + length
+    return (_Value(bytes(buf[start:end])), end) if end <= len(buf) else None
+
+
+def _torn_frame(rest: bytes) -> _Value:
+    if len(rest) < _LENGTH.size:
+        return _Value(None, f"torn frame: expected {_LENGTH.size} bytes of length, found {len(rest)}")
+    (length,), value = _LENGTH.unpack_from(rest), rest[_LENGTH.size :]
+    return _Value(None, f"torn frame: expected {length} bytes, found {len(value)}: {value[:80].hex()}")
+
+
+def _numbered(pages: Iterable[list[_Value]]) -> Iterator[EncodedRecords]:
+    """Yield the values as records of partition 0 with offsets from 0 and no timestamp."""
+    start = 0
+    for page in pages:
+        yield EncodedRecords(
+            metadata_partition=0,
+            offsets=pa.array(range(start, start + len(page)), pa.int64()),
+            timestamps_ms=pa.nulls(len(page), pa.int64()),
+            values=pa.array([each.value for each in page], pa.binary()),
+            errors={row: each.error for row, each in enumerate(page) if each.error is not None},
+        )
+        start += len(page)
