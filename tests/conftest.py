@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import signal
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ from tests.spark.fixtures import (
     standalone_driver,
 )
 from tests.support.amounts import TRIES_ALL
-from tests.support.broker import broker, brokers
+from tests.support.broker import broker, brokers, session_brokers
 from tests.support.browser import browser
+from tests.support.captures import DATA, copy_tree, unpack
 from tests.support.kafka import kafka
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
@@ -40,6 +40,7 @@ settings.register_profile(
 settings.load_profile("tests")
 
 __all__ = [
+    "DATA",
     "broker",
     "brokers",
     "browser",
@@ -54,6 +55,7 @@ __all__ = [
     "s3_session",
     "s3_tls_server",
     "s3_tls_session",
+    "session_brokers",
     "spark",
     "standalone",
     "standalone_driver",
@@ -76,24 +78,42 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ByServers(LoadScopeScheduling):
-    """Assign tests to processes: per file, all that need Spark together, all that need brokers together.
+    """Assign tests to processes file by file, so that few processes start the same servers.
 
-    Each process has its own servers, and an idle broker costs time, too. If only tests that need brokers run,
-    as for a version of Kafka in `make matrix`, each file is assigned separately.
+    Each process has its own servers, and an idle broker costs time, too. A process goes on with files that
+    need the servers it has, then with a kind of server that no process has, then with files that need none.
+    When these have run, it starts servers of another process as well, so that all processes end together.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        if file.startswith(("tests/spark/", "tests/pipeline/")):
-            return "spark"
-        return "brokers" if _wants_brokers(file) and self.config.option.markexpr != "kafka" else file
+        return nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        waiting: dict[str, list[str]] = {}
+        for file in self.workqueue:
+            waiting.setdefault(_servers_of(file), []).append(file)
+        started = {each: set(map(_servers_of, files)) for each, files in self.assigned_work.items()}
+
+        def order(servers: str) -> tuple[int, int]:
+            tests = sum(len(self.workqueue[file]) for file in waiting[servers])
+            if servers in started[node] - {""}:
+                return 0, -tests
+            is_new = not any(servers in kinds for kinds in started.values())
+            return (2 if not servers else 1 if is_new else 3), -tests
+
+        self.workqueue.move_to_end(waiting[min(waiting, key=order)][0], last=False)
+        super()._assign_work_unit(node)
 
 
 @functools.cache
-def _wants_brokers(file: str) -> bool:
+def _servers_of(file: str) -> str:
+    """Return the servers that a file of tests needs: "spark", "brokers" or ""."""
+    if file.startswith(("tests/spark/", "tests/pipeline/")):
+        return "spark"
     if file.startswith(("tests/live/", "tests/kafka/", "tests/console_consumer/")):
-        return True
-    return re.search(r"\bbrokers?: Brokers?\b", (Path(__file__).parents[1] / file).read_text()) is not None
+        return "brokers"
+    text = (Path(__file__).parents[1] / file).read_text()
+    return "brokers" if re.search(r"\bbrokers?: Brokers?\b", text) else ""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -103,14 +123,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
     return ByServers(config, log)
 
 
-LONGEST_FIRST = ("spark", "pipeline", "live", "apply", "storage", "metadata", "kafka", "console_consumer")
+LONGEST_FIRST = ("simulation", "spark", "live", "apply", "commands", "storage", "cli", "metadata")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run long tests first, so that all processes end at the same time; mark tests that need Kafka."""
     tests = Path(__file__).parent
     for item in items:
-        if {"kafka", "brokers"} & set(getattr(item, "fixturenames", ())):
+        if {"kafka", "session_brokers"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("kafka")
 
     def rank(item: pytest.Item) -> int:
@@ -118,9 +138,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return (*LONGEST_FIRST, folder).index(folder)
 
     items.sort(key=rank)
-
-
-DATA = Path(__file__).parent / "data"
 
 
 def vectors(name: str) -> Iterator[Any]:
@@ -135,18 +152,12 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Unpack a capture of a real broker once per session. It is read only: copy what a test changes."""
     unpacked: dict[str, Path] = {}
 
-    def unpack(name: str, version: str = "4.3.0") -> Path:
+    def unpack_once(name: str, version: str = "4.3.0") -> Path:
         if name not in unpacked:
-            target = tmp_path_factory.mktemp(name)
-            with (
-                pa.CompressedInputStream(DATA / f"{name}-{version}.tar.zst", "zstd") as stream,
-                tarfile.open(fileobj=stream, mode="r|") as archive,
-            ):
-                archive.extractall(target, filter="data")
-            unpacked[name] = target
+            unpacked[name] = unpack(name, tmp_path_factory.mktemp(name), version)
         return unpacked[name]
 
-    return unpack
+    return unpack_once
 
 
 @pytest.fixture
@@ -155,8 +166,14 @@ def writable(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], 
 
     def copy(where: str) -> Path:
         name, _, part = where.partition("/")
-        target = tmp_path / where.replace("/", "-")
-        shutil.copytree(capture(name) / part, target)
-        return target
+        return copy_tree(capture(name) / part, tmp_path / where.replace("/", "-"))
 
     return copy
+
+
+@pytest.fixture(scope="module")
+def module_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Return a folder for the fixtures of a module; it goes when the last test of the module has run."""
+    folder = tmp_path_factory.mktemp(request.module.__name__.rpartition(".")[2])
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

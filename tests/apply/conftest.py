@@ -41,8 +41,8 @@ def tierctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 
 @pytest.fixture(scope="module")
-def beginning(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
+def beginning(capture: Callable[[str], Path], module_folder: Path) -> World:
+    world = copy_world(module_folder / "empty", capture("untiered-broker"))
     (world.logs / "configs").write_text(RETENTION)
     return world
 
@@ -65,8 +65,8 @@ def site(beginning: World, place: str, tmp_path: Path) -> Site:
 
 
 @pytest.fixture(scope="module")
-def copied(beginning: World, tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = beginning.clone(tmp_path_factory.mktemp("tiered"))
+def copied(beginning: World, module_folder: Path) -> World:
+    world = beginning.clone(module_folder / "tiered")
     assert set(statuses(run_on("copy", world))) == {Status.DONE}
     return world
 

@@ -40,13 +40,13 @@ DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Sta
 
 
 @pytest.fixture(scope="module")
-def beginnings(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
+def beginnings(capture: Callable[[str], Path], module_folder: Path) -> dict[str, World]:
     """Return the world in which each command begins."""
-    empty = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
-    tiered = empty.clone(tmp_path_factory.mktemp("tiered"))
+    empty = copy_world(module_folder / "empty", capture("untiered-broker"))
+    tiered = empty.clone(module_folder / "tiered")
     run_on("copy", tiered)
     (tiered.logs / "configs").write_text(RETENTION)
-    marked = tiered.clone(tmp_path_factory.mktemp("marked"))
+    marked = tiered.clone(module_folder / "marked")
     with opened(marked) as manager:
         mark(manager)
     return {"copy": empty, "sweep": tiered, "delete": marked}
@@ -66,11 +66,11 @@ def mark(manager: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def ends(beginnings: dict[str, World], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def ends(beginnings: dict[str, World], module_folder: Path) -> dict[str, Any]:
     """Return the result of an undisturbed run."""
     facts = {}
     for command, beginning in beginnings.items():
-        world = beginning.clone(tmp_path_factory.mktemp(f"end-{command}"))
+        world = beginning.clone(module_folder / f"end-{command}")
         assert set(statuses(run_on(command, world))) == {DONE}
         facts[command] = world.facts()
     return facts

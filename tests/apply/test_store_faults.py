@@ -12,7 +12,7 @@ from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores.s3 import client
 
 from tests.apply.conftest import Ran
-from tests.apply.worlds import LOG, RETENTION, copy_world
+from tests.apply.worlds import LOG, World
 from tests.metadata.topics import manager_at
 from tests.support.faulty_proxy import HANG_S, KINDS, Fault, FaultyProxy, Kind
 from tests.support.servers import S3Server
@@ -58,10 +58,8 @@ class Away:
         )
 
     def sweep(self, layout: str) -> tuple[object, ...]:
-        configs = self.folder / "configs"
-        configs.write_text(RETENTION)
         where = ("--metadata", self.metadata, "--remote", self.uri, "--layout", layout)
-        more = ("--log-dir", self.logs, "--topic-configs", configs, *RETRIES, "--threads", 1)
+        more = ("--log-dir", self.logs, "--topic-configs", self.logs / "configs", *RETRIES, "--threads", 1)
         return ("sweep", *where, *more, "--apply")
 
     def check(self, layout: str) -> None:
@@ -79,25 +77,18 @@ class Away:
         tier.close()
 
 
-@pytest.fixture(scope="module")
-def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("away")
-    copy_world(folder, capture("untiered-broker"))
-    return folder
-
-
 @pytest.fixture
 def away(
-    template: Path, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beginning: World, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Away]:
-    shutil.copytree(template / "metadata", tmp_path / "metadata")
+    shutil.copytree(beginning.metadata, tmp_path / "metadata")
     bucket = s3_server.bucket()
     with FaultyProxy(s3_server.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
         monkeypatch.setattr(client, "READ_TIMEOUT_S", HANG_S / 4)
         monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
         monkeypatch.setattr(client, "WAIT_MAX_S", 0)
-        yield Away(proxy, f"s3://{bucket}/tier", tmp_path / "metadata", template / "logs", tmp_path)
+        yield Away(proxy, f"s3://{bucket}/tier", tmp_path / "metadata", beginning.logs, tmp_path)
 
 
 class TestCopy:

@@ -19,9 +19,9 @@ from tierctl.state.tier import TierState
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open import TierSpec, open_tier
 
+from tests.apply import worlds
 from tests.apply.commands import marking
 from tests.apply.conftest import Ran
-from tests.apply.worlds import RETENTION, copy_world
 from tests.metadata.topics import manager_at
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
@@ -201,14 +201,6 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Place]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("guarded")
-    copy_world(folder, capture("untiered-broker"))
-    (folder / "configs").write_text(RETENTION)
-    return folder
-
-
 def states(metadata: Path) -> list[object]:
     """Return the states of all segments and partition deletes in the metadata."""
     manager = manager_at(metadata)
@@ -226,17 +218,17 @@ def states(metadata: Path) -> list[object]:
 def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
     make: Callable[[pytest.FixtureRequest, Path], Place],
     request: pytest.FixtureRequest,
-    template: Path,
+    beginning: worlds.World,
     tmp_path: Path,
     tierctl: Tierctl,
 ) -> None:
     place = make(request, tmp_path)
     metadata = tmp_path / "metadata"
-    shutil.copytree(template / "metadata", metadata)
+    shutil.copytree(beginning.metadata, metadata)
     at = ("--metadata", metadata, "-o", "json")
     right = (*at, *place.options(place.uri, place.key_prefix))
-    logs = ("--log-dir", template / "logs")
-    sweeping = (*logs, "--topic-configs", template / "configs")
+    logs = ("--log-dir", beginning.logs)
+    sweeping = (*logs, "--topic-configs", beginning.logs / "configs")
 
     def begins_nothing(wrong: tuple[object, ...], *command: object) -> str:
         before = states(metadata)
@@ -246,7 +238,7 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
             assert ran.err.count("error") == 1, ran.err
         return ran.err
 
-    assert tierctl("copy", *right, *logs, *enabled(template / "logs"), "--apply").code == 0
+    assert tierctl("copy", *right, *logs, *enabled(beginning.logs), "--apply").code == 0
     aiven = AivenSettings(key_prefix=place.key_prefix)
     tier = open_tier(TierSpec(place.uri, layout=place.layout, aiven=aiven))
     objects = sorted(tier.list_objects())
@@ -265,20 +257,20 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
 
 
 def test_a_copy_goes_where_the_rest_is(
-    template: Path, tmp_path: Path, tierctl: Tierctl, s3_server: S3Server
+    beginning: worlds.World, tmp_path: Path, tierctl: Tierctl, s3_server: S3Server
 ) -> None:
     """Brokers delete their local segments after FINISHED, so a copy to a wrong bucket would lose them."""
     metadata = tmp_path / "metadata"
-    shutil.copytree(template / "metadata", metadata)
+    shutil.copytree(beginning.metadata, metadata)
     earlier = tmp_path / "logs"
-    shutil.copytree(template / "logs", earlier)
+    shutil.copytree(beginning.logs, earlier)
     (earlier / "replication-offset-checkpoint").write_text("0\n1\nbills 0 1300\n")
     copy = ("copy", "--metadata", metadata, "--layout", "kafka", *enabled(earlier), "-o", "json")
     bucket = s3_server.bucket()
     first = tierctl(*copy, "--remote", f"s3://{bucket}/tier", "--log-dir", earlier, "--apply")
     before = states(metadata)
     assert (first.code, len(before)) == (0, 3)
-    logs = ("--log-dir", template / "logs")
+    logs = ("--log-dir", beginning.logs)
     ran = tierctl(*copy, *logs, "--remote", f"s3://{bucket}/typo", "--apply")
     assert ran.code == 5
     assert f"s3://{bucket}/typo/kafka-tiered-storage/" in ran.err

@@ -22,9 +22,9 @@ COMPLETIONS = {
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources(module_folder: Path) -> Path:
     """Return a copy of the files from which the wheel is built; `.gitignore` excludes the jar."""
-    folder = tmp_path_factory.mktemp("sources")
+    folder = module_folder / "sources"
     skip = shutil.ignore_patterns("__pycache__", "*.jar")
     for name in ("tierctl", "man", "completions", ".hatch"):
         shutil.copytree(ROOT / name, folder / name, ignore=skip)
@@ -39,10 +39,10 @@ def built(sources: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def prefix(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prefix(sources: Path, module_folder: Path) -> Path:
     """Return an environment with the installed wheel and the jar, without its dependencies."""
     (sources / JAR.relative_to(ROOT)).write_bytes(b"the jar")
-    folder = tmp_path_factory.mktemp("prefix")
+    folder = module_folder / "prefix"
     options = ("--quiet", "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check")
     wheel = built(sources, folder)
     subprocess.run(

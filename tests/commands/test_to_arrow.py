@@ -123,8 +123,8 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
 
 
 @pytest.fixture(scope="module")
-def where(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Where:
-    folder, root = tmp_path_factory.mktemp("arrow"), capture("tiered-cluster")
+def where(capture: Capture, module_folder: Path) -> Where:
+    folder, root = module_folder, capture("tiered-cluster")
     ran = tierctl("cache", "build", "--metadata", root / "after", "--state-dir", folder / "state")
     assert ran.code == 0, ran.err
     torn = next((folder / "state").glob("orders-0-*.rlmcache"))

@@ -63,9 +63,9 @@ def send(broker: Broker, partitions: Sequence[Sequence[bytes | None]]) -> None:
 
 
 @pytest.fixture(scope="package")
-def filled(brokers: Brokers) -> Iterator[Filled]:
+def filled(session_brokers: Brokers) -> Iterator[Filled]:
     """Return a broker whose metadata topic has values of every kind."""
-    broker = brokers.own(tiered=False)
+    broker = session_brokers.own(tiered=False, kept=True)
     broker.create_topic(TOPIC, PARTITIONS)
     values = every_kind()
     found = Filled(broker, [values[n::PARTITIONS] for n in range(PARTITIONS)])

@@ -10,15 +10,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
+from tests.support.captures import unpack
 
-CAPTURE = Path(__file__).parent.parent / "data" / "untiered-broker-4.3.0.tar.zst"
 WIDTH = 100
 PLACES = "--metadata metadata --remote tier"
 SETTINGS = "--topic-configs topics.properties"
@@ -127,11 +125,7 @@ def _make(folder: Path) -> None:
 
 
 def _unpack(folder: Path) -> None:
-    with (
-        pa.CompressedInputStream(CAPTURE, "zstd") as stream,
-        tarfile.open(fileobj=stream, mode="r|") as archive,
-    ):
-        archive.extractall(folder, filter="data")
+    unpack("untiered-broker", folder)
     (folder / "local").rename(folder / "broker")
     (folder / "topics.properties").write_text(TOPICS)
 

@@ -11,9 +11,9 @@ from tests.support.broker import Broker, Brokers
 
 
 @pytest.fixture(scope="session")
-def cluster(brokers: Brokers) -> Cluster:
+def cluster(session_brokers: Brokers) -> Cluster:
     """Return a stopped broker and its records, which no test may change."""
-    found = made_history(brokers.own())
+    found = made_history(session_brokers.own(kept=True))
     found.broker.stop()
     return found
 

@@ -5,17 +5,14 @@ each NAME is one of `LOCAL`. The process ends with an error at the first run tha
 """
 
 import sys
-import tarfile
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from tests.cli.shell import Ran, tierctl
 from tests.spark import scenes
+from tests.support.captures import unpack
 
-DATA = Path(__file__).parents[1] / "data"
 _PACKAGES = ("pyspark", "py4j")
 
 
@@ -83,13 +80,7 @@ def _local(finder: NoSpark, *words: object, cwd: Path | None = None) -> Ran:
 
 
 def _unpacked(target: Path, name: str) -> Path:
-    folder = target / f"capture-{name}"
-    with (
-        pa.CompressedInputStream(DATA / f"{name}-4.3.0.tar.zst", "zstd") as stream,
-        tarfile.open(fileobj=stream, mode="r|") as archive,
-    ):
-        archive.extractall(folder, filter="data")
-    return folder
+    return unpack(name, target / f"capture-{name}")
 
 
 if __name__ == "__main__":

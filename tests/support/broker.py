@@ -9,8 +9,9 @@
 
 A shared broker is for tests that use topics of their own and don't stop it; `brokers.disturbed(...)` is
 shared, too, by tests that stop it and start it again; `brokers.own(...)` is for one test, and
-`brokers.cluster(...)` several nodes of one cluster. All are of the session's version of Kafka
-(tests/support/kafka.py). Only processes started here are ended, each by itself.
+`brokers.cluster(...)` several nodes of one cluster; their folders go with the module of the test. All are of
+the session's version of Kafka (tests/support/kafka.py). Only processes started here are ended, each by itself
+(never by name).
 Without Java these tests are skipped with a line that says so; with CI=true that is a failure.
 """
 
@@ -237,19 +238,20 @@ class Brokers:
         self._folder = folder
         self._shared: dict[tuple[object, ...], Broker] = {}
         self._all: list[Broker] = []
+        self._own: list[Broker] = []
 
     def shared(self, *, tiered: bool = True, secured: bool = False) -> Broker:
         """Return the shared broker of this kind, and start it at the first call."""
         key = ("shared", tiered, secured)
         if key not in self._shared:
-            self._shared[key] = self.own(tiered=tiered, secured=secured)
+            self._shared[key] = self.own(tiered=tiered, secured=secured, kept=True)
         return self._shared[key]
 
     def disturbed(self) -> Broker:
         """Return a tiering broker for tests that stop and start it, or use it through a proxy."""
         key = ("disturbed",)
         if key not in self._shared:
-            broker = self.own(start=False, **QUICK)
+            broker = self.own(start=False, kept=True, **QUICK)
             (broker.proxied_at,) = _free_ports(1)
             broker.start()
             self._shared[key] = broker
@@ -265,6 +267,7 @@ class Brokers:
             self._shared[key] = self.own(
                 tiered=False,
                 secured=True,
+                kept=True,
                 authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 super_users="User:ANONYMOUS",
                 remote_log_manager_task_interval_ms="60000",
@@ -302,9 +305,10 @@ class Brokers:
         tiered: bool = True,
         secured: bool = False,
         start: bool = True,
+        kept: bool = False,
         **settings: str,
     ) -> Broker:
-        """Return a broker for one test, which must stop it."""
+        """Return a broker for one test, which must stop it; one for several modules is `kept`."""
         release = fetch_release(VERSION)
         self._make_class_archive(release)
         folder = self._folder / f"{len(self._all)}-{VERSION}"
@@ -318,6 +322,8 @@ class Brokers:
             certificates=make_certificates(folder / "certificates") if secured else None,
         )
         self._all.append(broker)
+        if not kept:
+            self._own.append(broker)
         if start:
             broker.start()
         return broker
@@ -340,6 +346,13 @@ class Brokers:
             broker.stop()
 
         make_once(release.class_archive.parent, make)
+
+    def end_module(self) -> None:
+        """Stop the brokers of the module's tests, and delete their folders of up to 400 MB."""
+        for broker in self._own:
+            broker.stop(kill=True)
+            shutil.rmtree(broker.folder)
+        self._own.clear()
 
     def stop(self) -> None:
         """Stop every running broker."""
@@ -364,7 +377,7 @@ def _free_ports(count: int) -> tuple[int, ...]:
 
 
 @pytest.fixture(scope="session")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def session_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Return real brokers of the session's version."""
     made = Brokers(tmp_path_factory.mktemp("brokers"))
     try:
@@ -373,7 +386,14 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         made.stop()
 
 
+@pytest.fixture(scope="module")
+def brokers(session_brokers: Brokers) -> Iterator[Brokers]:
+    """Return the brokers of the session; those that the module's tests made for themselves end with it."""
+    yield session_brokers
+    session_brokers.end_module()
+
+
 @pytest.fixture(scope="session")
-def broker(brokers: Brokers) -> Broker:
+def broker(session_brokers: Brokers) -> Broker:
     """Return the shared broker with tiering."""
-    return brokers.shared()
+    return session_brokers.shared()

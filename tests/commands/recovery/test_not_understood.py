@@ -39,13 +39,13 @@ Wanted = dict[str, tuple[Ran, Plan]]
 
 
 @pytest.fixture(scope="module")
-def world(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Tier, Wanted]]:
+def world(capture: Capture, module_folder: Path) -> Callable[[str], tuple[Tier, Wanted]]:
     """Make the tier of a layout once, and run each command on it as it is."""
     made: dict[str, tuple[Tier, Wanted]] = {}
 
     def tier_of(layout: str) -> tuple[Tier, Wanted]:
         if layout not in made:
-            tier = made_tier(capture, tmp_path_factory.mktemp("tier"), layout)
+            tier = made_tier(capture, module_folder / layout, layout)
             for metadata in ("metadata", "whole"):
                 verify(tier, metadata, "--now", int((time.time() - 25 * 3600) * 1000))
             made[layout] = tier, {name: run() for name, run in commands(tier).items()}
