@@ -159,20 +159,18 @@ def test_every_label_has_a_case() -> None:
 
 
 @pytest.fixture(scope="module")
-def worlds(
-    capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, forked: Zygote
-) -> dict[str, World]:
+def worlds(capture: Callable[[str], Path], module_folder: Path, forked: Zygote) -> dict[str, World]:
     """Return the world in which each case begins."""
-    empty = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
-    dangling = empty.clone(tmp_path_factory.mktemp("dangling"))
+    empty = copy_world(module_folder / "empty", capture("untiered-broker"))
+    dangling = empty.clone(module_folder / "dangling")
     _run(forked, COPY, dangling)
     _begin_old_copy(dangling)
-    tiered = empty.clone(tmp_path_factory.mktemp("tiered"))
+    tiered = empty.clone(module_folder / "tiered")
     _run(forked, COPY, tiered)
     (tiered.logs / "configs").write_text(RETENTION)
-    marked = tiered.clone(tmp_path_factory.mktemp("marked"))
+    marked = tiered.clone(module_folder / "marked")
     _run(forked, MARK, marked)
-    target = World(*(tmp_path_factory.mktemp("target") / name for name in ("m", "r", "logs", "state")))
+    target = World(*(module_folder / "target" / name for name in ("m", "r", "logs", "state")))
     topic_in(target.metadata, writable=True, partition_count=3).close()
     shutil.copytree(tiered.metadata, target.logs / "metadata")
     shutil.copytree(tiered.remote, target.logs / "remote")
@@ -183,8 +181,8 @@ def worlds(
         "sweep": tiered,
         "mark": tiered,
         "delete": marked,
-        "repair": _to_repair(tiered.clone(tmp_path_factory.mktemp("to-repair"))),
-        "rebuild": _damaged(tiered.clone(tmp_path_factory.mktemp("damaged"))),
+        "repair": _to_repair(tiered.clone(module_folder / "to-repair")),
+        "rebuild": _damaged(tiered.clone(module_folder / "damaged")),
     }
 
 
@@ -264,13 +262,11 @@ class End:
 
 
 @pytest.fixture(scope="module")
-def ends(
-    worlds: dict[str, World], forked: Zygote, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, End]:
+def ends(worlds: dict[str, World], forked: Zygote, module_folder: Path) -> dict[str, End]:
     """Return the results of undisturbed runs."""
     ends = {}
     for case in CASES:
-        world = worlds[case.name].clone(tmp_path_factory.mktemp(f"end-{case.name}"))
+        world = worlds[case.name].clone(module_folder / f"end-{case.name}")
         ran = _run(forked, case, world)
         ends[case.name] = End(world.facts(), _stored(world), _checkpoints(world), met(ran))
     return ends
@@ -344,23 +340,6 @@ def test_kill_around_every_side_effect(
     for at, kill in enumerate(_moments(case, ends[case.name])):
         world = worlds[case.name].clone(tmp_path / str(at))
         _run(forked, case, world, SIGKILLED, kills=[kill])
-        _converge(forked, case, world, ends[case.name])
-
-
-@pytest.mark.matrix
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_kill_twice(
-    case: Case, worlds: dict[str, World], ends: dict[str, End], forked: Zygote, tmp_path: Path
-) -> None:
-    moments = list(_moments(case, ends[case.name]))
-    chosen = random.Random(SEED)
-    for at in range(4):
-        world = worlds[case.name].clone(tmp_path / str(at))
-        _run(forked, case, world, SIGKILLED, kills=[chosen.choice(moments)])
-        second = forked(*case.command(world), kills=[chosen.choice(moments)])
-        # If the run has ended before the second kill, the next runs have no work to do.
-        assert second.code in {0, SIGKILLED}, f"seed {SEED}, pair {at}: {second.err}"
         _converge(forked, case, world, ends[case.name])
 
 

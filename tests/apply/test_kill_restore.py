@@ -80,21 +80,3 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
         assert segments(node) == known, kill
         assert not list(node.glob("*-delete"))
     assert tiered.objects() == objects
-
-
-@pytest.mark.slow
-def test_pairs_of_kills(tiered: World, forked: Zygote, tmp_path: Path) -> None:
-    """The run after a killed run is killed, too."""
-    whole = formatted_node(tmp_path / "whole")
-    ran = forked(*command(tiered, whole))
-    end, known = files(whole), segments(whole)
-    first = [["restore.partition.rename", "after", 1], ["restore.segments.publish", "after", 1]]
-    second = [[label, "before", 1] for label in ("restore.checkpoints.write", "restore.bootstrap.write")]
-    for at, pair in enumerate((one, other) for one in first for other in second):
-        node = formatted_node(tmp_path / str(at))
-        for kill in pair:
-            assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED, pair
-            assert not has_topic(node)
-        assert forked(*command(tiered, node)).code == 0
-        assert (files(node), segments(node)) == (end, known), pair
-    assert ran.code == 0

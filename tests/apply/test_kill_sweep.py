@@ -19,11 +19,7 @@ SIGKILLED = -9
 KEPT_OF_BOTH = "506"
 KILLS = [
     ["sweep.log_start.write", "after", 1],
-    ["sweep.started.publish", "before", 1],
-    ["sweep.log_start.write", "after", 3],
     ["sweep.started.publish", "after", 2],
-    ["sweep.segment.delete", "before", 9],
-    ["sweep.segment.delete", "after", 2],
     ["sweep.segment.delete", "after", 4],
     ["sweep.finished.publish", "before", 1],
 ]

@@ -12,11 +12,9 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_l
 
 from tests.cli.shell import Ran
 from tests.live.commands import plan, tierctl
-from tests.live.history import PARTITIONS, TOPICS, Cluster, check_everything, served, tier
+from tests.live.history import Cluster, check_everything, tier
 from tests.live.test_rebuild import offline
-from tests.live.test_restore import assign, second_broker
-from tests.live.test_several_brokers import in_sync, leader_of
-from tests.support.broker import Broker, Brokers
+from tests.support.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 
@@ -49,18 +47,17 @@ def of_plain(ran: Ran) -> list[dict[str, Any]]:
     return [row for row in found if row["topic"] == "plain" and row["partition"] == 0]
 
 
-def predicted(broker: Broker, *followers: Broker) -> list[int]:
-    """Return the start offsets of the segments that the last replica would delete, says `explain`."""
-    more = (word for each in followers for word in ("--log-dir", each.log_dir))
-    found = of_plain(asked(broker, "explain", "plain", 0, *more))
-    deleted = [row for row in found if row["next_action"] == "delete"]
+def predicted(broker: Broker) -> list[int]:
+    """Return the start offsets of the segments that the broker would delete, says `explain`."""
+    deleted = [
+        row for row in of_plain(asked(broker, "explain", "plain", 0)) if row["next_action"] == "delete"
+    ]
     assert all("once it leads with the cut leader epochs" in row["reason"] for row in deleted)
-    assert all(str(each.log_dir) in row["reason"] for row in deleted for each in followers)
     return sorted(row["start_offset"] for row in deleted)
 
 
-def named_by_doctor(broker: Broker, *words: object) -> list[str]:
-    found = [json.loads(line) for line in asked(broker, "doctor", *words).lines]
+def named_by_doctor(broker: Broker) -> list[str]:
+    found = [json.loads(line) for line in asked(broker, "doctor").lines]
     return [row["subject"] for row in found if (row["check"], row["outcome"]) == ("leader_epochs", "problem")]
 
 
@@ -106,47 +103,3 @@ def test_a_repaired_checkpoint_loses_nothing(cluster: Cluster, twin: Broker) -> 
     assert predicted(twin) == []
     twin.start()
     check_everything(twin, cluster, before)
-
-
-def test_a_follower_with_a_cut_checkpoint_is_named_and_repaired(
-    cluster: Cluster, twin: Broker, brokers: Brokers
-) -> None:
-    """It is in sync, so it may lead after any election."""
-    before = tier(twin)
-    twin.start()
-    other = second_broker(brokers, twin)
-    assign(twin, [twin, other])
-    await_in_sync(twin)
-    other.stop()
-    cut_epochs(other)
-    other.start()
-    await_in_sync(twin)
-    other.stop()
-    twin.stop()
-
-    follower = ("--log-dir", other.log_dir)
-    lost = predicted(twin, other)
-    assert lost
-    assert lost == in_tier(twin)[: len(lost)]
-    assert named_by_doctor(twin, *follower) == [str(checkpoint(other).parent)]
-    [found] = of_plain(asked(twin, "verify", *follower))
-    assert (found["kind"], str(other.log_dir) in found["message"]) == ("cut_epochs", True)
-    done = plan(*offline(twin, *follower, "--log-start", "tier", "--apply"))
-    assert [(s["action"], s["log_dir"]) for s in done["steps"]] == [("write_checkpoints", str(other.log_dir))]
-    assert predicted(twin, other) == []
-
-    twin.start()
-    other.start()
-    await_in_sync(twin)
-    assign(twin, [other, twin])
-    election = ("--election-type", "preferred", "--all-topic-partitions")
-    twin.tool("org.apache.kafka.tools.LeaderElectionCommand", *election)
-    assert {leader_of(twin, *key) for key in PARTITIONS} == {other.node_id}
-    other.await_idle()
-    assert served(other) == cluster.records
-    assert tier(twin) == before
-    other.stop()
-
-
-def await_in_sync(broker: Broker) -> None:
-    broker.wait_for("replicas in sync", lambda: all(in_sync(broker, topic) == 2 for topic in TOPICS), 120)

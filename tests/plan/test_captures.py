@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.errors import SafetyRefusal
 from tierctl.locallog import read_log_dirs, read_topic_configs
 from tierctl.model import (
     EpochEntry,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
-    RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
     TopicConfig,
     TopicPartition,
 )
@@ -23,13 +20,10 @@ from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.limits import check_limits
-from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
-from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.record_batch import batches
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
 
 from tests.state.captures import read_state
@@ -75,64 +69,6 @@ def times_of_deletion(folder: Path, topic_ids: set[str]) -> list[int]:
         and event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
         and event.topic_id in topic_ids
     ]
-
-
-def test_copies_exactly_what_the_broker_copied(capture: Capture) -> None:
-    root = capture("untiered-broker")
-    copied = segments_of(read_state(root / "tiered-metadata"))
-    logs = read_log_dirs([root / "local"])
-    plan = plan_copy(TierState(), logs, enabled_configs(logs))
-
-    def facts(s: Any) -> tuple[Any, ...]:
-        return (s["topic_id"], s["partition"], s["start_offset"], s["end_offset"], s["segment_leader_epochs"])
-
-    wanted = {
-        (
-            *(s.topic_id, s.partition, s.start_offset, s.end_offset, s.segment_size_in_bytes),
-            *(s.max_timestamp_ms, s.txn_index_empty, s.segment_leader_epochs),
-        )
-        for s in copied.values()
-    }
-    found = {
-        (
-            *(s.topic_id, s.partition, s.start_offset, s.end_offset, s.details["segment_size_in_bytes"]),
-            *(s.details["max_timestamp_ms"], s.details["txn_index_empty"]),
-            tuple(tuple(pair) for pair in s.details["segment_leader_epochs"]),
-        )
-        for s in plan.steps
-    }
-    assert len(plan.steps) == len(copied) == 14
-    assert found == wanted
-    # The open transaction of `ledger` delays the segments above it, and the plan states that.
-    assert [(skip.topic, "last stable offset" in skip.reason) for skip in plan.skipped] == [("ledger", True)]
-
-
-def test_the_files_of_a_copy_are_those_the_broker_stored(capture: Capture) -> None:
-    root = capture("untiered-broker")
-    copied = {
-        (s.topic_id, s.partition, s.start_offset): s
-        for s in segments_of(read_state(root / "tiered-metadata")).values()
-    }
-    files = {
-        "log": ".log",
-        "offset_index": ".index",
-        "time_index": ".timeindex",
-        "transaction_index": ".txnindex",
-        "producer_snapshot": ".snapshot",
-    }
-    logs = read_log_dirs([root / "local"])
-    for step in plan_copy(TierState(), logs, enabled_configs(logs)).steps:
-        s = copied[step.topic_id, step.partition, step.start_offset or 0]
-        folder = root / "tiered-remote/kafka-tiered-storage" / f"{s.topic}-{s.partition}-{s.topic_id}"
-        stem = f"{s.start_offset:020d}-{s.segment_id}"
-        for key, suffix in files.items():
-            stored, local = folder / f"{stem}{suffix}", step.details[key]
-            assert stored.exists() == (local is not None), (key, step)
-            assert local is None or stored.read_bytes() == Path(local).read_bytes(), (key, step)
-        checkpoint = write_leader_epoch_checkpoint(
-            EpochEntry(*pair) for pair in step.details["leader_epoch_checkpoint"]
-        )
-        assert (folder / f"{stem}.leader_epoch_checkpoint").read_bytes() == checkpoint
 
 
 @pytest.mark.parametrize(
@@ -207,12 +143,6 @@ def test_sweeps_nothing_more_after_the_broker_did(capture: Capture) -> None:
     now_ms = max(s.event_timestamp_ms for s in segments_of(state).values()) + 60_000
     plan = plan_retention(state, read_log_dirs([root / "after"]), CLUSTER_CONFIGS, now_ms=now_ms)
     assert plan.steps == ()
-
-
-def test_a_clock_behind_the_events_is_refused(capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    with pytest.raises(SafetyRefusal, match="the clock is at 1970-01-01T00:00:01Z,"):
-        plan_retention(read_state(root / "before"), [], {}, now_ms=1000)
 
 
 LOSERS = {"vYb3dxNaR5eobyDFHg903A", "YKjh5jBvR9ebdjZhpxTgaA"}
@@ -310,31 +240,6 @@ def test_a_missing_checkpoint_of_log_starts_deletes_nothing_more(
     by_size = {s.segment_id for s in with_checkpoint.steps if s.details["breach"] == "retention.bytes"}
     assert by_size <= planned(without)
     assert by_size
-
-
-def test_removes_a_deleted_topic_and_nothing_else(capture: Capture) -> None:
-    root = capture("tiered-cluster")
-    state = read_state(root / "before")
-    [topic_id] = {p.topic_id_partition.topic_id for p in state if p.topic_id_partition.topic == "shortlived"}
-    marks = plan_mark(state, [topic_id], DeletionEvidence(overridden=frozenset({topic_id})))
-    assert [(s.topic, s.partition) for s in marks.steps] == [("shortlived", 0), ("shortlived", 1)]
-    for offset, step in enumerate(marks.steps):
-        event = RemotePartitionDeleteMetadata(
-            topic=step.topic,
-            topic_id=step.topic_id,
-            partition=step.partition,
-            broker_id=-1,
-            event_timestamp_ms=1,
-            state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
-        )
-        at = step.details["metadata_partition"]
-        fold_event(event, state, metadata_partition=at, metadata_offset=1000 + offset)
-    plan = plan_removal(state)
-    deleted = deleted_between(read_state(root / "before"), read_state(root / "after"))
-    assert {s.segment_id for s in plan.steps if s.segment_id} == {
-        key for key, s in deleted.items() if s.topic == "shortlived"
-    }
-    assert {s.topic for s in plan.steps} == {"shortlived"}
 
 
 def _lines(file: Path) -> dict[str, str]:

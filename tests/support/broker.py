@@ -351,7 +351,7 @@ class Brokers:
         """Stop the brokers of the module's tests, and delete their folders of up to 400 MB."""
         for broker in self._own:
             broker.stop(kill=True)
-            shutil.rmtree(broker.folder)
+            shutil.rmtree(broker.folder, ignore_errors=True)
         self._own.clear()
 
     def stop(self) -> None:
