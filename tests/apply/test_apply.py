@@ -256,7 +256,7 @@ def test_files_that_cannot_be_read_and_parts_of_a_plan(
 def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -> None:
     forge(swept, lambda raw: raw.update(command="rewind"))
     ran = tierctl(*apply(tiered, swept, "--apply"))
-    known = "expected one of copy, delete, materialise, rebuild, restore, restore_new_ids, sweep"
+    known = "expected one of copy, delete, rebuild, restore into, restore log, restore new-ids, sweep"
     assert (ran.code, known in ran.err) == (2, True)
     forge(swept, lambda raw: raw.update(command="copy"))
     refused(tierctl(*apply(tiered, swept)), "options")

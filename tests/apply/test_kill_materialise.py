@@ -1,4 +1,4 @@
-"""kill -9 around every side effect of `restore --materialise`: a broker loads no log or the whole log.
+"""kill -9 around every side effect of `restore log`: a broker loads no log or the whole log.
 
 The run erases the records of some keys. It has every side effect of a plain run, and also writes the signed
 list.
@@ -34,7 +34,7 @@ def new_broker(folder: Path) -> Path:
 
 
 def command(world: World, log_dir: Path) -> tuple[object, ...]:
-    return ("restore", "--materialise", *world.where, "--topic", "bills", "--log-dir", log_dir, "--apply")
+    return ("restore", "log", *world.where, "--topic", "bills", "--log-dir", log_dir, "--apply")
 
 
 @pytest.fixture

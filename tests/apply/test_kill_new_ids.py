@@ -1,4 +1,4 @@
-"""kill -9 around every side effect of `restore --new-ids`: the next run reaches the undisturbed result."""
+"""kill -9 around every side effect of `restore new-ids`: the next run reaches the undisturbed result."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def with_new_topic(world: World, target: Path, epochs: str = "1\n99 0\n") -> Wor
 
 def command(world: World, *more: object) -> tuple[object, ...]:
     return (
-        *("restore", "--new-ids", *world.where, "--log-dir", world.metadata, "--topic", "bills"),
+        *("restore", "new-ids", *world.where, "--log-dir", world.metadata, "--topic", "bills"),
         *("--assume-enabled", "--apply", *more),
     )
 

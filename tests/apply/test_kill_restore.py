@@ -1,4 +1,4 @@
-"""kill -9 around every side effect of `restore --into`: the node has no topic, or a complete one."""
+"""kill -9 around every side effect of `restore into`: the node has no topic, or a complete one."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def command(world: World, node: Path) -> tuple[object, ...]:
     configs = node.parent / "configs"
     configs.write_text("bills.retention.ms=-1\n")
     return (
-        *("restore", "--into", node, "--log-dir", node, "--remote", world.remote, "--topic-configs", configs),
+        *("restore", "into", node, "--log-dir", node, "--remote", world.remote, "--topic-configs", configs),
         *("--topic", "bills", "--deletes-are-denied", "--apply"),
     )
 

@@ -22,7 +22,7 @@ LINES = {
     "--broker-config": ("explain", "orders", "0", "--metadata={root}", "--remote={tier}"),
     "--command-config": ("segments", "--metadata={root}"),
     "--topic-configs": ("explain", "orders", "0", "--metadata={root}", "--remote={tier}"),
-    "--topics-file": ("restore", "--into={tmp}", "--log-dir={tmp}", "--remote={tier}"),
+    "--topics-file": ("restore", "into", "{tmp}", "--log-dir={tmp}", "--remote={tier}"),
     "--config-file": ("segments", "--metadata={root}"),
 }
 """A command line that takes each option."""

@@ -30,6 +30,27 @@ def test_help_lists_every_command() -> None:
     assert ran.code == 0
     for name in COMMANDS:
         assert f" {name} " in ran.out
+    first = ["status", "explain", "segments", "verify", "report", "doctor", "format", "delete"]
+    assert [word for word in re.findall(r"^│ (\S+) ", ran.out, re.MULTILINE) if word in COMMANDS][:8] == first
+    assert "(RemotePartitionRemover); --find" in " ".join(ran.out.replace("│", "").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("restore --into node --log-dir node", ["into"]),
+        ("restore --remote tier --new-ids", ["new-ids"]),
+        ("restore --materialise --apply", ["log"]),
+        ("restore --check", ["check"]),
+        ("restore --remote tier", ["check", "into", "log", "new-ids"]),
+    ],
+)
+def test_an_option_before_the_command_of_restore(words: str, named: list[str]) -> None:
+    ran = tierctl(*words.split())
+    option = words.split()[1]
+    assert ran.code == 2
+    hint = " or ".join(f"'tierctl restore {name}'" for name in named)
+    assert ran.err == f"error: No such option: {option}\nhint: did you mean {hint}?\n"
 
 
 @pytest.mark.parametrize(

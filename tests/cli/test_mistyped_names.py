@@ -45,7 +45,7 @@ BASES = {
 }
 """A command line of each command that finds all its names."""
 
-BESIDE_BROKERS = {"backup-config", "restore"}
+BESIDE_BROKERS = {"backup-config", "restore into", "restore new-ids", "restore log", "restore check"}
 """Commands that need a cluster or a node, so that tests/live and tests/apply try them."""
 
 BAD_FILES = ("{tmp}/missing", "{tmp}/unknown-setting")

@@ -59,7 +59,11 @@ READ: list[Line] = [
         "explanations",
     ),
     ("doctor", f"doctor {TIER} --log-dir {{root}}/before --state-dir {{tmp}}/state", "checks"),
-    ("restore", "restore --check --metadata {root}/before --remote {root}/before-remote", "restore-checks"),
+    (
+        "restore check",
+        "restore check --metadata {root}/before --remote {root}/before-remote",
+        "restore-checks",
+    ),
     ("format", "format --metadata {root}/after", "events"),
     ("fetch", f"fetch {TIER} --limit 5", "records"),
     ("fetch", f"fetch {TIER} --erase-report 1", "key-occurrences"),
@@ -93,7 +97,7 @@ PLANS = {
     "copy": "copy --metadata {tmp}/metadata --remote {tmp}/tier --log-dir {untiered} --assume-enabled "
     "--topic 'ledger'",
     "rebuild": "rebuild --metadata {tmp}/rebuilt --remote {tmp}/before-remote",
-    "restore": "restore --materialise --remote {tmp}/before-remote --topic orders --log-dir {tmp}/new "
+    "restore log": "restore log --remote {tmp}/before-remote --topic orders --log-dir {tmp}/new "
     "--as-id AAAAAAAAAAAAAAAAAAAAAQ",
     "apply": "apply {tmp}/plan.json --metadata {tmp}/before --remote {tmp}/before-remote",
 }
@@ -173,7 +177,7 @@ def test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal(
         for row in tierctl(*args, "--output", "jsonl").lines:
             check(json.loads(row), "steps")
     check(json.loads((tmp_path / "plan.json").read_text()), "plan")
-    for command in ("apply", "delete", "copy", "rebuild", "restore"):
+    for command in ("apply", "delete", "copy", "rebuild", "restore log"):
         args = PLANS[command].replace("'", "").format(**paths).split()
         applied = json.loads(tierctl(*args, "--apply", "--output", "json").out)
         check(applied, "plan")

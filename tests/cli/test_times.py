@@ -10,7 +10,7 @@ from tierctl.cli.docs.tree import command_tree
 from tests.cli.shell import tierctl
 
 TIMES = {"--now", "--time", "--from-time", "--to-time", "--until"}
-RESTORE = "restore --materialise --topic orders --as-id AAAAAAAAAAAAAAAAAAAAAQ --log-dir {tmp}"
+RESTORE = "restore log --topic orders --as-id AAAAAAAAAAAAAAAAAAAAAQ --log-dir {tmp}"
 
 
 @pytest.mark.parametrize("time", ["2026-11-21T10:30:00Z", "1795257000000", "-1h", "3000d", "now"])
@@ -68,7 +68,7 @@ def test_every_option_of_a_time_says_what_it_accepts() -> None:
 
 
 DURATIONS = [
-    ("--election-timeout", "restore --check"),
+    ("--election-timeout", "restore check"),
     ("--interval", "delete"),
     ("--interval", "format"),
     ("--interval", "pipeline run"),

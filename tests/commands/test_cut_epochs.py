@@ -177,7 +177,7 @@ def test_without_a_log_no_set_is_left_out_for_what_an_index_lacks(
     assert len(spans) != 4 or newest.name[21:43] in ran.err
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
     into = ("--log-dir", tmp_path, "--as", "new", "--as-id", "AAAAAAAAAAAAAAAAAAAAAQ")
-    restore = tierctl("restore", "--materialise", *where, *into)
+    restore = tierctl("restore", "log", *where, *into)
     if spans:
         assert _spans(restore) == [("materialise_partition", 0, spans[-1][1])]
     else:

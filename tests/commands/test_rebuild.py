@@ -401,7 +401,7 @@ def test_rebuild_and_a_metadata_topic_contradict(capture: Capture) -> None:
 
 
 def test_segments_that_were_copied_under_another_topic_id(writable: Writable, tmp_path: Path) -> None:
-    """Both topics have objects in the tier with the same segment ids, as after restore --new-ids."""
+    """Both topics have objects in the tier with the same segment ids, as after restore new-ids."""
     remote = writable("untiered-broker/tiered-remote")
     once = len(rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote))
     for folder in list((remote / "kafka-tiered-storage").iterdir()):

@@ -23,7 +23,7 @@ class Command:
     @property
     def asks_cluster(self) -> bool:
         """Return whether the command line needs a broker."""
-        return any(word in self.line for word in ("broker1:9092", "restore --check", "delete --find"))
+        return any(word in self.line for word in ("broker1:9092", "restore check", "delete --find"))
 
     @property
     def runs_spark(self) -> bool:

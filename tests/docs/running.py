@@ -17,13 +17,13 @@ _VARIES = (
 _OTHER_CODES = {
     "--detailed-exitcode": 9,
     "tierctl doctor": 3,
-    "tierctl restore --check": 3,
+    "tierctl restore check": 3,
     "tierctl delete --mark --topic-id ID": 4,
     "tierctl copy --quiet": 4,
 }
 """Expected exit codes other than 0, by a part of the command line.
 
-doctor has warnings about captured data; restore --check finds that the broker of these tests has tiered no
+doctor has warnings about captured data; restore check finds that the broker of these tests has tiered no
 segment; delete --mark refuses a topic of which the captured log directory has a folder;
 copy has no topic to copy, because a broker without tiered storage lets no topic enable it.
 """

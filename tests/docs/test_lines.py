@@ -117,13 +117,13 @@ def test_lines_in_plain_text(text: str, expected: list[str]) -> None:
 
 
 def test_openssl_verifies_a_list_of_erased_records(run: Callable[[str], None], tmp_path: Path) -> None:
-    """Run the lines of tierctl-restore(1), ERASURE, in their order."""
+    """Run the lines of tierctl-restore-log(1), ERASURE, in their order."""
     (made,) = re.findall(r"\((openssl [^)]+)\)", " ".join(" ".join(ERASURE).split()))
     shell = partial(subprocess.run, cwd=tmp_path, check=True, env=environment(), capture_output=True)
     shell(shlex.split(made))
     (tmp_path / "keys").write_text("k\n")
     run(
-        "tierctl restore --materialise --topic orders --partition 0 --log-dir new-broker "
+        "tierctl restore log --topic orders --partition 0 --log-dir new-broker "
         "--as-id AAAAAAAAAAAAAAAAAAAAAQ --without-keys keys --left-out . --sign-with key.pem --apply"
     )
     for line in VERIFY_LIST:

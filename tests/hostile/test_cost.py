@@ -287,7 +287,7 @@ def test_aliases_in_a_file_of_topics_are_refused(tmp_path: Path) -> None:
     (tmp_path / "remote").mkdir()
     cost = measured(
         tmp_path,
-        *("restore", "--into", node, "--log-dir", node, "--remote", tmp_path / "remote"),
+        *("restore", "into", node, "--log-dir", node, "--remote", tmp_path / "remote"),
         *("--topics-file", file),
     )
     assert_cheap(cost)

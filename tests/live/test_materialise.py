@@ -40,7 +40,7 @@ def lost(brokers: Brokers) -> tuple[Cluster, dict[tuple[str, int], int]]:
 
 
 def restore(broker: Broker, *more: object) -> tuple[object, ...]:
-    return ("restore", "--materialise", "--log-dir", broker.log_dir, *more)
+    return ("restore", "log", "--log-dir", broker.log_dir, *more)
 
 
 def open_transaction(topic: str, end: int) -> int | None:
@@ -184,7 +184,7 @@ def test_every_replica_gets_the_same_log(
         node.stop(kill=True)
     dirs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
     tier = ("--remote", cluster.broker.remote_dir, "--topic", "tx")
-    done = plan("restore", "--materialise", *dirs, *tier, "--apply")
+    done = plan("restore", "log", *dirs, *tier, "--apply")
     assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
     logs = [{path.name: path.read_bytes() for path in (node.log_dir / "tx-0").iterdir()} for node in nodes]
     assert logs[0] == logs[1] == logs[2]

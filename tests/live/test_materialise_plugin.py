@@ -53,7 +53,7 @@ def test_a_broker_serves_what_the_plugin_stored(
     keys = [word for key in root.glob("keys/private*") for word in ("--aiven-private-key", key)]
     topics = [word for topic in TOPICS for word in ("--topic", topic)]
     tier = ("--remote", root / "bucket", *keys, *topics)
-    done = plan("restore", "--materialise", "--log-dir", broker.log_dir, *tier, "--apply")
+    done = plan("restore", "log", "--log-dir", broker.log_dir, *tier, "--apply")
     assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
 
     broker.start()

@@ -64,7 +64,7 @@ def new_node(lost: Lost, brokers: Brokers) -> Broker:
 
 def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:
     return (
-        *("restore", "--into", node.log_dir, "--log-dir", node.log_dir, "--remote", node.remote_dir),
+        *("restore", "into", node.log_dir, "--log-dir", node.log_dir, "--remote", node.remote_dir),
         *("--topics-file", lost.topics_file, "--broker-config", node.properties, *more),
     )
 

@@ -1,4 +1,4 @@
-"""`restore --check` with brokers: no problem after a rebuild or restore, and every fatal fault is found."""
+"""`restore check` with brokers: no problem after a rebuild or restore, and every fatal fault is found."""
 
 import json
 import shutil
@@ -87,7 +87,7 @@ class Checked:
 def where(broker: Broker) -> tuple[object, ...]:
     """Return the options of a check with a running broker."""
     return (
-        *("restore", "--check", "--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir),
+        *("restore", "check", "--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir),
         *("--log-dir", broker.log_dir, "--output", "jsonl"),
     )
 
@@ -128,7 +128,7 @@ def check_over_election(broker: Broker, elect: Callable[[], object], *more: obje
 def listing(broker: Broker) -> Path:
     """Write the listing of the tier before the broker starts."""
     path = broker.folder / "before.listing"
-    ran = tierctl("restore", "--check", "--remote", broker.remote_dir, "--listing-out", path)
+    ran = tierctl("restore", "check", "--remote", broker.remote_dir, "--listing-out", path)
     assert ran.code == 0, ran.err
     return path
 
@@ -178,7 +178,7 @@ def test_a_rebuilt_cluster_is_clean(twin: Broker) -> None:
         **{name: {(None, None)} for name in ("objects", "restarts")},
     }
     assert found.found("not_checked") == {"broker_logs": {(None, None)}}
-    assert twin.records("plain")[-1][3] == b"written by tierctl restore --check"
+    assert twin.records("plain")[-1][3] == b"written by tierctl restore check"
 
 
 def cut_epochs(broker: Broker, topic: str) -> None:
@@ -270,17 +270,17 @@ def test_d0_a_materialised_topic_is_compared_with_the_old_one(twin: Broker, brok
     broker.create_topic("then", 1, tiered=True)
     broker.stop()
     chosen = ("--topic", "plain", "--partition", 0, "--as", "then", *remote)
-    plan("restore", "--materialise", "--log-dir", broker.log_dir, *chosen, "--apply")
+    plan("restore", "log", "--log-dir", broker.log_dir, *chosen, "--apply")
     broker.start()
     broker.wait_for("the first copy", lambda: base_offsets(broker, "then") != [])
     broker.await_idle()
     cluster = ("--metadata", f"kafka://{broker.bootstrap}", "--output", "jsonl")
-    found = Checked.of(tierctl("restore", "--check", *chosen, *cluster, "--produce", "then"))
+    found = Checked.of(tierctl("restore", "check", *chosen, *cluster, "--produce", "then"))
     assert found.code == 0, (found.rows, found.err)
     then = {("then", 0)}
     names = ("deletions", "offsets", "leader_epochs", "records", "seeks", "next_copy", "producers")
     assert found.found("ok") == {**dict.fromkeys(names, then), "objects": {(None, None)}}
-    missing = Checked.of(tierctl("restore", "--check", "--topic", "tx", *remote, *cluster))
+    missing = Checked.of(tierctl("restore", "check", "--topic", "tx", *remote, *cluster))
     assert (missing.code, missing.found("failed")) == (3, {"offsets": {("tx", 0)}})
     assert "the cluster has no topic tx" in missing.text("offsets")
     broker.stop()

@@ -84,7 +84,7 @@ def into(run: Run, capture: Capture, folder: Path) -> Any:
 def _into(capture: Capture, folder: Path) -> tuple[tuple[object, ...], Path]:
     remote, node = tier_of(capture, "kafka"), formatted_node(folder / "node")
     (folder / "topics.yaml").write_text(saved_topics(remote))
-    where = ("--into", node, "--log-dir", node, "--remote", remote, "--topics-file", folder / "topics.yaml")
+    where = ("into", node, "--log-dir", node, "--remote", remote, "--topics-file", folder / "topics.yaml")
     return (*where, "--deletes-are-denied"), node
 
 
@@ -104,7 +104,7 @@ def new_ids(run: Run, capture: Capture, folder: Path) -> Any:
     config.write_text(f"rlmm.config.remote.log.metadata.topic.num.partitions={partitions}\n")
     where = (*world.where, "--log-dir", world.metadata, "--topic", "payments", "--assume-enabled")
     where = (*where, "--broker-config", config)
-    ran = run("restore", "--new-ids", *where, "--apply", "-o", "jsonl")
+    ran = run("restore", "new-ids", *where, "--apply", "-o", "jsonl")
     assert ran.code == 0, ran.err
     objects = world.objects()
     assert any(NEW_ID in name for name in objects)
@@ -115,7 +115,7 @@ def checks(run: Run, capture: Capture, folder: Path) -> Any:
     """Compare the logs of stopped brokers with those that are derived from the tier."""
     root, listing = capture("tiered-cluster"), folder / "listing"
     where = ("--remote", root / "before-remote", "--log-dir", root / "before")
-    ran = run("restore", "--check", *where, "--listing-out", listing, "-o", "json")
+    ran = run("restore", "check", *where, "--listing-out", listing, "-o", "json")
     assert "leader_epochs" in {row["check"] for row in ran.json if row["verdict"] == "ok"}
     return ran, listing.read_bytes()
 
@@ -130,7 +130,7 @@ def applies_rebuild(run: Run, capture: Capture, folder: Path) -> Any:
 
 
 def applies_restore(run: Run, capture: Capture, folder: Path) -> Any:
-    """Carry out a plan of `restore --into`."""
+    """Carry out a plan of `restore into`."""
     words, node = _into(capture, folder)
     planned = tierctl("restore", *words, "--plan-out", folder / "plan")
     assert planned.code == 0, planned.err
@@ -155,9 +155,9 @@ def plans_repairs(run: Run, capture: Capture, folder: Path) -> Any:
 SCENES: dict[str, Scene] = {
     **{f"rebuild --metadata, {tier}": rebuilds(tier) for tier in TIERS},
     "rebuild --aiven-private-key": rebuilds("encrypted", with_key=True),
-    "restore --into": into,
-    "restore --new-ids": new_ids,
-    "restore --check": checks,
+    "restore into": into,
+    "restore new-ids": new_ids,
+    "restore check": checks,
     "apply --plan of rebuild": applies_rebuild,
     "apply --plan of restore": applies_restore,
     "verify --plan-out": plans_repairs,

@@ -168,7 +168,7 @@ def restores(run: Run, capture: Capture, folder: Path) -> Any:
         ("orders", "AAAAAAAAAAAAAAAAAAAAAQ", ("--without-keys", folder / "keys", *lists)),
         ("payments", "AAAAAAAAAAAAAAAAAAAAAg", ("--until", "payments-0=1234")),
     ):
-        where = ("--materialise", "--remote", remote, "--topic", topic, "--log-dir", broker)
+        where = ("log", "--remote", remote, "--topic", topic, "--log-dir", broker)
         ran.append(run("restore", *where, "--as-id", new_id, *more, "--apply", "-o", "jsonl"))
         assert ran[-1].code == 0, ran[-1].err
     rows = [
@@ -198,7 +198,7 @@ SCENES: dict[str, Scene] = {
     "sweep": sweeps,
     "delete": deletes,
     "apply": applies,
-    "restore --materialise": restores,
+    "restore log": restores,
     "format": reading("format", _METADATA, "--style", "json"),
     "segments": reading("segments", *_TIER, "-o", "json"),
     "fetch": reading("fetch", *_TIER, "--topic=payments", "--partition=0", "-o", "jsonl"),

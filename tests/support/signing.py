@@ -11,7 +11,7 @@ def signing_key(path: Path) -> Path:
 
 
 def is_signed(key: Path, data: Path, signature: Path) -> bool:
-    """Verify a signature with the public key, by the commands of tierctl-restore(1)."""
+    """Verify a signature with the public key, by the commands of tierctl-restore-log(1)."""
     public = key.with_suffix(".pub")
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     words = ("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", data, "-sigfile", signature)

@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
-    "Ask about a tier; nothing is changed": {
+    "Ask about a tier; only delete changes it, with --apply": {
         "status": Entry(
             "status", "Show the state of a tier: its topics, the copy lag, problems and the last runs."
         ),
@@ -45,14 +45,15 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "report": Entry("report.command", "Report sizes by age, growth by day and the next expirations."),
         "doctor": Entry("doctor", "Find conditions that would make tiering fail."),
         "format": Entry("format", "Print the records of the metadata topic, one per line."),
+        "delete": Entry(
+            "delete",
+            "Delete the segments of deleted topics (RemotePartitionRemover); --find lists them.",
+        ),
         "fetch": Entry(
             "fetch", "Print records from the tier, and with --log-dir from the local log above it."
         ),
     },
     "Change a tier; without --apply only the plan is printed": {
-        "delete": Entry(
-            "delete", "Delete the segments of deleted topics (RemotePartitionRemover); --find lists them."
-        ),
         "copy": Entry(
             "copy", "Copy rolled segments below the last stable offset to the tier, as a broker does."
         ),
@@ -78,7 +79,10 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "offsets": Entry("offsets", "Show, check and repair _rlmm_committed_offsets."),
     },
 }
-"""The commands by the title under which `tierctl --help` lists them."""
+"""The commands by the title under which `tierctl --help` lists them.
+
+The first eight answer most questions.
+"""
 
 COMMANDS: Final[Mapping[str, Entry]] = dict(chain.from_iterable(each.items() for each in GROUPS.values()))
 

@@ -80,11 +80,11 @@ if TYPE_CHECKING:
     from tierctl.commands.recovery.check.restored import (
         RestoreCheckRequest,
         RestoreCheckResults,
-        check_restored,
+        restore_check,
     )
-    from tierctl.commands.recovery.fresh_node.restore import RestoreRequest, restore
-    from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
-    from tierctl.commands.recovery.new_ids.restore import NewIdsRequest, restore_new_ids
+    from tierctl.commands.recovery.fresh_node.restore import RestoreIntoRequest, restore_into
+    from tierctl.commands.recovery.materialise import RestoreLogRequest, restore_log
+    from tierctl.commands.recovery.new_ids.restore import RestoreNewIdsRequest, restore_new_ids
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
     from tierctl.commands.segments import (
         PartitionOffsets,
@@ -126,11 +126,9 @@ __all__ = [
     "KeyOccurrences",
     "LeakedTopic",
     "LeakedTopics",
-    "MaterialiseRequest",
     "MutationResult",
     "NamesRequest",
     "NamesResult",
-    "NewIdsRequest",
     "ObjectBytes",
     "OffsetStep",
     "OffsetsCheck",
@@ -147,7 +145,9 @@ __all__ = [
     "ReportRequest",
     "RestoreCheckRequest",
     "RestoreCheckResults",
-    "RestoreRequest",
+    "RestoreIntoRequest",
+    "RestoreLogRequest",
+    "RestoreNewIdsRequest",
     "RowLines",
     "RunPipelineRequest",
     "SegmentsRequest",
@@ -172,7 +172,6 @@ __all__ = [
     "check_config",
     "check_names",
     "check_offsets",
-    "check_restored",
     "compact_cache",
     "copy",
     "delete",
@@ -184,11 +183,12 @@ __all__ = [
     "find_leaked_topics",
     "finding_kinds",
     "format_records",
-    "materialise",
     "rebuild",
     "repair_offsets",
     "report",
-    "restore",
+    "restore_check",
+    "restore_into",
+    "restore_log",
     "restore_new_ids",
     "run_pipeline",
     "segments",
@@ -231,11 +231,11 @@ _MODULE_OF = {
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
-    "MaterialiseRequest": "recovery.materialise",
+    "RestoreLogRequest": "recovery.materialise",
     "MutationResult": "plans",
     "NamesRequest": "insight.names",
     "NamesResult": "insight.names",
-    "NewIdsRequest": "recovery.new_ids.restore",
+    "RestoreNewIdsRequest": "recovery.new_ids.restore",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
     "OffsetsCheck": "offsets",
@@ -252,8 +252,13 @@ _MODULE_OF = {
     "ReportRequest": "insight.report.gather",
     "RestoreCheckRequest": "recovery.check.restored",
     "RestoreCheckResults": "recovery.check.restored",
+<<<<<<< HEAD
     "RestoreRequest": "recovery.fresh_node.restore",
     "RowLines": ".report.results",
+=======
+    "RestoreIntoRequest": "recovery.fresh_node.restore",
+    "RowLines": "streams",
+>>>>>>> 5883cf69 (restore is a group: restore into, new-ids, log and check; the help begins with the eight commands that answer most questions)
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
     "SegmentsResult": "segments",
@@ -277,7 +282,7 @@ _MODULE_OF = {
     "check_config": "insight.config",
     "check_names": "insight.names",
     "check_offsets": "offsets",
-    "check_restored": "recovery.check.restored",
+    "restore_check": "recovery.check.restored",
     "compact_cache": "cache",
     "copy": "copy",
     "delete": "delete",
@@ -289,11 +294,11 @@ _MODULE_OF = {
     "find_leaked_topics": "delete",
     "format_records": "format",
     "finding_kinds": "verify",
-    "materialise": "recovery.materialise",
+    "restore_log": "recovery.materialise",
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",
     "report": "insight.report.build",
-    "restore": "recovery.fresh_node.restore",
+    "restore_into": "recovery.fresh_node.restore",
     "restore_new_ids": "recovery.new_ids.restore",
     "run_pipeline": "pipeline",
     "segments": "segments",

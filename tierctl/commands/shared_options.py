@@ -592,8 +592,7 @@ RestoredMetadata = Annotated[
         "--metadata",
         metavar="URI",
         help="The metadata topic of the tier, as for fetch. Without this option, or with the value none, the "
-        "metadata is derived from the objects of the tier. With --check: the metadata topic of the brokers "
-        "that are checked.",
+        "metadata is derived from the objects of the tier.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -123,8 +123,8 @@ def read_formatted_node(metadata_log_dir: Path, log_dirs: Sequence[Path]) -> For
             raise SafetyRefusal(
                 f"{folder} is of node {facts.node_id} of cluster {facts.cluster_id}, expected is node "
                 f"{first.node_id} of cluster {controller.cluster_id}",
-                hint="--log-dir takes the log directories of one broker, --into the metadata log directory "
-                "of a controller of its cluster",
+                hint="--log-dir takes the log directories of one broker, DIR the metadata log directory of a "
+                "controller of its cluster",
             )
     for folder in distinct_dirs([metadata_log_dir, *log_dirs]):
         _require_never_started(folder)
@@ -176,7 +176,7 @@ def _require_never_started(folder: Path) -> None:
         raise SafetyRefusal(
             f"{sign} shows that a node was started on {folder}",
             hint="a controller reads the records that are written here only before its first start: use "
-            "newly formatted directories, or restore --materialise",
+            "newly formatted directories, or restore log",
         )
 
 
@@ -208,7 +208,7 @@ def _bootstrap(folder: Path) -> tuple[Path, BootstrapFile]:
         both = " and ".join(map(str, found)) or "neither of its bootstrap files"
         raise SafetyRefusal(
             f"{both} states {METADATA_VERSION} in {folder}, expected is one file",
-            hint=f"--into takes metadata.log.dir of a controller, or its first log.dirs entry; {_FORMAT}",
+            hint=f"DIR takes metadata.log.dir of a controller, or its first log.dirs entry; {_FORMAT}",
         )
     return next(iter(found.items()))
 

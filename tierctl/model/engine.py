@@ -27,8 +27,10 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "apply": "all that they do for the command that made the plan; store or delete segments",
     "backup-config": None,
     "rebuild": "read the metadata topic; list the tier and derive metadata from its objects",
-    "restore": "list the tier and derive metadata from its objects; fetch and write segments "
-    "(--materialise); copy objects (--new-ids)",
+    "restore into": "list the tier and derive metadata from its objects",
+    "restore new-ids": "list the tier and derive metadata from its objects; copy objects",
+    "restore log": "read the metadata topic, or derive metadata from objects; read segments and write logs",
+    "restore check": "list the tier and derive metadata from its objects",
     "schedule": None,
     "submit": None,
     "pipeline run": "read the metadata topic; write the tables' files",

@@ -12,7 +12,7 @@ from tierctl.model.times import parse_time_ms
 from tierctl.plan.steps import LOG_DIR, Action, Basis, Plan, Skip, Step
 from tierctl.state.lineage import SegmentSpan
 
-MATERIALISE = "materialise"
+MATERIALISE = "restore log"
 """The command of these plans."""
 AS_TOPIC, AS_TOPIC_ID = "as_topic", "as_topic_id"
 """Details: name and id of the new topic."""

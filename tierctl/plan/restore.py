@@ -162,7 +162,7 @@ class NewTopic:
         ]
 
 
-RESTORE = "restore"
+RESTORE = "restore into"
 """The command name in these plans."""
 
 
@@ -423,7 +423,7 @@ def _create(source: TopicSource, new: NewTopic) -> Step:
     )
 
 
-NEW_IDS = "restore_new_ids"
+NEW_IDS = "restore new-ids"
 """The command name in these plans."""
 SOURCE_TOPIC_ID = "source_topic_id"
 """Detail: the id of the topic whose objects are copied."""

@@ -190,7 +190,7 @@ def test_a_hole_is_no_damage(world: Path, log_dir: Path, hole: str) -> None:
     for source in ((), ("--metadata", world / "logs")):
         remote = ("--remote", world / "remote", "--topic", "mid", *source)
         ran = tierctl(
-            *("restore", "--materialise", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID),
+            *("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID),
             "--apply",
         )
         assert ran.code == 0, ran.err
@@ -201,7 +201,7 @@ def test_a_hole_is_no_damage(world: Path, log_dir: Path, hole: str) -> None:
 @pytest.mark.parametrize("end", [1, 1050, 1125, 1300, 1601])
 def test_a_restored_log_ends_in_a_hole(world: Path, log_dir: Path, end: int) -> None:
     remote = ("--remote", world / "remote", "--topic", "mid")
-    command = ("restore", "--materialise", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID)
+    command = ("restore", "log", "--log-dir", log_dir, *remote, "--as", "new", "--as-id", NEW_ID)
     ran = tierctl(*command, "--until", f"mid-0={end}", "--apply")
     assert ran.code == 0, ran.err
     everything = records("--remote", world / "remote", "--rebuild")

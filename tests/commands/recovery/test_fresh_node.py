@@ -1,4 +1,4 @@
-"""`restore --into` a formatted node: the files written for captured tiers, and refused cases."""
+"""`restore into` a formatted node: the files written for captured tiers, and refused cases."""
 
 import shutil
 from collections.abc import Callable
@@ -98,7 +98,7 @@ class Scene:
             "deletes_are_denied": True,
             "apply": True,
         }
-        return commands.restore(commands.RestoreRequest(**fields | more), progress)
+        return commands.restore_into(commands.RestoreIntoRequest(**fields | more), progress)
 
     def topics(self) -> dict[str, str]:
         values = BootstrapFile.decode(self.bootstrap.read_bytes()).values

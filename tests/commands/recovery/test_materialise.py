@@ -58,7 +58,7 @@ def restored(log_dir: Path, topic: str, isolation: str) -> list[tuple[object, ..
 
 
 def restore(log_dir: Path, *args: object) -> Any:
-    return tierctl("restore", "--materialise", "--log-dir", log_dir, *args)
+    return tierctl("restore", "log", "--log-dir", log_dir, *args)
 
 
 @pytest.mark.parametrize("with_metadata", [True, False])

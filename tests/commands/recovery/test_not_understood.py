@@ -162,7 +162,7 @@ SERVER_REFUSALS = {
     "DEEP_ARCHIVE": ("archived", ExitCode.CORRUPT),
 }
 """Refusals of a server: the setting of the server, and the exit code if it refuses all objects."""
-SERVED = ["rebuild", "restore --materialise", "restore --into", "verify --plan-out", "fetch --rebuild"]
+SERVED = ["rebuild", "restore log", "restore into", "verify --plan-out", "fetch --rebuild"]
 
 
 @pytest.mark.parametrize("command", SERVED)

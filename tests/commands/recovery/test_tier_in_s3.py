@@ -54,7 +54,7 @@ def test_a_topic_is_materialised_from_the_bucket(
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
     chosen = ("--topic", "payments", "--as-id", new_id("payments"))
     tier = ("--remote", uploaded(remote, s3_server))
-    ran = tierctl("restore", "--materialise", "--log-dir", log_dir, *tier, *chosen, "--apply")
+    ran = tierctl("restore", "log", "--log-dir", log_dir, *tier, *chosen, "--apply")
     assert ran.code == 0, ran.err
     wanted = records("--rebuild", "--remote", remote, "--topic", "payments")
     assert restored(log_dir, "payments", "read_uncommitted") == wanted

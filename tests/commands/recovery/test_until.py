@@ -1,4 +1,4 @@
-"""`restore --materialise --until` at every offset of logs in each codec, also within batches."""
+"""`restore log --until` at every offset of logs in each codec, also within batches."""
 
 from pathlib import Path
 

@@ -43,18 +43,18 @@ def command_of(name: str, remote: Path, tmp_path: Path) -> list[object]:
             ids = ["--topic", "payouts", "--as", "new", "--as-id", "AAAAAAAAAAAAAAAAAAAAAQ"]
             source = ["--metadata", metadata] if "with metadata" in name else []
             log_dir = formatted_dir(target)
-            return ["restore", "--materialise", "--remote", remote, *source, "--log-dir", log_dir, *ids]
+            return ["restore", "log", "--remote", remote, *source, "--log-dir", log_dir, *ids]
         case "into":
             node = formatted_node(target)
             file = tmp_path / "topics.yaml"
             file.write_text(saved_topics(remote))
             later = ["--publish-later"] if "later" in name else []
             words = ["--topics-file", file, "--deletes-are-denied", *later]
-            return ["restore", "--into", node, "--log-dir", node, "--remote", remote, *words]
+            return ["restore", "into", node, "--log-dir", node, "--remote", remote, *words]
         case "new ids":
             node = node_with_new_topic(remote, metadata, "payouts")
             words = ["--topic", "payouts", "--assume-enabled"]
-            return ["restore", "--new-ids", "--metadata", node, "--log-dir", node, "--remote", remote, *words]
+            return ["restore", "new-ids", "--metadata", node, "--log-dir", node, "--remote", remote, *words]
         case _:
             raise ValueError(name)
 

@@ -1,4 +1,4 @@
-"""`restore --materialise --without-keys`: the remaining records and batches, and the signed lists."""
+"""`restore log --without-keys`: the remaining records and batches, and the signed lists."""
 
 import hashlib
 import json

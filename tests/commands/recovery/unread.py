@@ -243,23 +243,21 @@ def commands(tier: Tier) -> dict[str, Callable[[], tuple[Ran, Plan]]]:
 
     def planned(*words: object) -> Callable[[], tuple[Ran, Plan]]:
         def run() -> tuple[Ran, Plan]:
-            ran = tierctl(*words, *(whole if "--into" in words else where), *quick)
+            ran = tierctl(*words, *(whole if "into" in words else where), *quick)
             return ran, json.loads(ran.out) if ran.out else {"steps": [], "skipped": []}
 
         return run
 
     rebuild = ("rebuild", "--metadata", folder / "new")
-    node = ("--into", folder / "node", "--log-dir", folder / "node", "--topics-file", folder / "topics.yaml")
+    node = ("into", folder / "node", "--log-dir", folder / "node", "--topics-file", folder / "topics.yaml")
     again = ("--metadata", folder / "again", "--log-dir", folder / "again", "--assume-enabled")
     return {
         "rebuild": planned(*rebuild),
         "rebuild with logs": planned(*rebuild, *logs),
-        "restore --materialise": planned(
-            *("restore", "--materialise", "--log-dir", folder / "stopped", "--as-id", NEW_ID)
-        ),
-        "restore --into": planned("restore", *node, "--deletes-are-denied"),
-        "restore --new-ids": planned(
-            "restore", "--new-ids", *again, "--broker-config", folder / "server.properties"
+        "restore log": planned(*("restore", "log", "--log-dir", folder / "stopped", "--as-id", NEW_ID)),
+        "restore into": planned("restore", *node, "--deletes-are-denied"),
+        "restore new-ids": planned(
+            "restore", "new-ids", *again, "--broker-config", folder / "server.properties"
         ),
         "verify --plan-out": lambda: verify(tier, "metadata"),
         "verify --plan-out, orphan": lambda: verify(tier, "whole"),
@@ -404,9 +402,9 @@ def mutations(tier: Tier, turn: int) -> list[Mutation]:
 COMMANDS = [
     "rebuild",
     "rebuild with logs",
-    "restore --materialise",
-    "restore --into",
-    "restore --new-ids",
+    "restore log",
+    "restore into",
+    "restore new-ids",
     "verify --plan-out",
     "verify --plan-out, orphan",
     "fetch --rebuild",

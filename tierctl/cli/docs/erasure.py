@@ -1,4 +1,4 @@
-"""The text of tierctl-restore(1) about --without-keys."""
+"""The text of tierctl-restore-log(1) about --without-keys."""
 
 from tierctl.read.record_rows import KEY_FORMS
 
@@ -11,16 +11,16 @@ ERASURE = (
     so consumers read a record with null key and null value. This includes records of aborted transactions.
     The batch of the record is compressed again with the same codec, and gets a new length and a new CRC; its
     other fields and records do not change. A batch without any of the keys keeps its bytes. The new topic
-    must not be compacted, because compaction needs keys. restore --check reports these records as different
+    must not be compacted, because compaction needs keys. restore check reports these records as different
     from the tier.""",
-    """For each new partition, restore writes TOPIC-PARTITION.jsonl to --left-out DIR, also if the partition
-    has none of the keys. The first line of this list names the log, with the sizes of the segments and the
-    SHA-256 of the set of keys. Each other line has topic, partition, offset, timestamp, segment id and
-    object of an erased record, and the SHA-256 of its key, never the key itself. A short key can be guessed
-    from its SHA-256, so protect the lists like the keys. The list is written before the log is renamed to
-    its final name. After a killed run, the next run takes a log for finished only if a list with the same
-    keys and a valid signature names it. Keys that no restored record has are reported at the end of the run,
-    by the numbers of their lines.""",
+    """For each new partition, restore log writes TOPIC-PARTITION.jsonl to --left-out DIR, also if it has none
+    of the keys. The first line of this list names the log, with the sizes of the segments and the SHA-256 of
+    the set of keys. Each other line has topic, partition, offset, timestamp, segment id and object of an
+    erased record, and the SHA-256 of its key, never the key itself. A short key can be guessed from its
+    SHA-256, so protect the lists like the keys. The list is written before the log is renamed to its final
+    name. After a killed run, the next run takes a log for finished only if a list with the same keys and a
+    valid signature names it. Keys that no restored record has are reported at the end of the run, by the
+    numbers of their lines.""",
     """The objects of the tier still contain the records: delete the old topic to erase them. tierctl fetch
     --erase-report KEY names the objects. --sign-with FILE is an Ed25519 private key in PEM (openssl genpkey
     -algorithm ed25519 -out key.pem). The signature is in TOPIC-PARTITION.jsonl.sig: 64 bytes over the whole

@@ -24,8 +24,10 @@ def page(node: Node) -> str:
         lines += _setting_problems()
     if node.path == ("doctor",):
         lines += [*_checks(), *_conflicts()]
-    if node.path == ("restore",):
-        lines += [*_erasure(), *_restore_checks()]
+    if node.path == ("restore", "log"):
+        lines += _erasure()
+    if node.path == ("restore", "check"):
+        lines += _restore_checks()
     lines += [*_messages(node), *_examples(node), *_settings(), *_exit_status(), *_see_also(node)]
     return "\n".join(lines) + "\n"
 
@@ -109,7 +111,7 @@ def _checks() -> Iterator[str]:
 
 
 def _erasure() -> Iterator[str]:
-    """Yield the section about `restore --materialise --without-keys`."""
+    """Yield the section about `restore log --without-keys`."""
     yield ".SH ERASURE"
     for i, paragraph in enumerate(ERASURE):
         if i:
@@ -123,7 +125,7 @@ def _erasure() -> Iterator[str]:
 
 
 def _restore_checks() -> Iterator[str]:
-    """Yield the section that lists every check of `restore --check`."""
+    """Yield the section that lists every check of `restore check`."""
     yield ".SH CHECKS"
     for check in RestoreCheck:
         row = check.row

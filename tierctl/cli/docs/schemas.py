@@ -108,7 +108,12 @@ def _plan() -> Schema:
     )
     skipped = {"reason": _TEXT, "topic": _TEXT, "topic_id": _TEXT, "partition": _NUMBER}
     properties: dict[str, Schema] = {
-        "command": {"enum": ["copy", "delete", "materialise", "rebuild", "sweep"]},
+        "command": {
+            "enum": [
+                *("copy", "delete", "rebuild", "sweep", "verify"),
+                *("restore into", "restore log", "restore new-ids"),
+            ]
+        },
         "steps": {"type": "array", "items": _row(STEPS)},
         "skipped": {"type": "array", "items": _object(skipped | {"segment_id": _TEXT_OR_NULL})},
         "read": _map_of(_NUMBER),
@@ -122,8 +127,9 @@ def _plan() -> Schema:
         "conclusion": _TEXT,
     }
     description = (
-        "Printed by: copy, sweep, delete, rebuild, restore and apply with --output json; written by "
-        "--plan-out. With --apply it has outcomes, and a conclusion if the operator must do something first. "
+        "Printed by: copy, sweep, delete, rebuild, restore into, new-ids and log, and apply with --output "
+        "json; written by --plan-out. With --apply it has outcomes, and a conclusion if the operator must do "
+        "something first. "
         "`read` has the next offset of each metadata partition. `hosts` is what each of several hosts writes "
         "into its metadata partitions: a rebuild for brokers whose log directories are on different hosts."
     )

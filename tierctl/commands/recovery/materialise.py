@@ -1,4 +1,4 @@
-"""`restore --materialise`: write records of the tier to the local log of a new topic on stopped brokers."""
+"""`restore log`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -233,7 +233,7 @@ def _absolute(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaterialiseRequest(MutationRequest):
+class RestoreLogRequest(MutationRequest):
     """A request to write topics of the tier as local logs of stopped brokers.
 
     Without `metadata`, the metadata are derived from the objects of the tier. `log_dir` names the log
@@ -259,7 +259,7 @@ class MaterialiseRequest(MutationRequest):
             "--without-keys",
             metavar="FILE",
             parser=_absolute,
-            help="With --materialise: write the records with these keys without key, value and headers, at "
+            help="Write the records with these keys without key, value and headers, at "
             f"their offsets. The file has one key per line: {KEY_FORMS}, as for fetch --erase-report. Needs "
             "--left-out and --sign-with.",
             rich_help_panel=DECIDE,
@@ -314,7 +314,7 @@ class MaterialiseRequest(MutationRequest):
         return WithoutKeys.read(self.without_keys, self.left_out, self.sign_with)
 
 
-def materialise(request: MaterialiseRequest, progress: Progress | None = None) -> MutationResult:
+def restore_log(request: RestoreLogRequest, progress: Progress | None = None) -> MutationResult:
     """Plan the logs to write; with `apply`, write them.
 
     Neither the tier nor its metadata are changed. Every batch keeps its offsets, timestamps, producer and
@@ -330,7 +330,7 @@ def _reader(resources: Resources) -> RemoteLogMetadataManager:
     return DerivedMetadata(resources) if resources.request.metadata is None else resources.metadata()
 
 
-def _decide(run: Mutation, request: MaterialiseRequest) -> Decision:
+def _decide(run: Mutation, request: RestoreLogRequest) -> Decision:
     partitions = _partitions(run)
     topics = {each.topic_id_partition.topic for each in partitions}
     if len(topics) > 1 and (request.as_topic is not None or request.as_id is not None):
@@ -356,7 +356,7 @@ def _decide(run: Mutation, request: MaterialiseRequest) -> Decision:
 
 PLANNER = Planner(
     command=MATERIALISE,
-    request=MaterialiseRequest,
+    request=RestoreLogRequest,
     decide=_decide,
     options=("as_topic", "as_id", "until", "after_hole", "without_keys", "left_out", "sign_with"),
     writes_logs=True,
@@ -397,7 +397,7 @@ def _require_known(until: Until, partitions: Sequence[ReadablePartition]) -> Non
 
 def _source(
     run: Mutation,
-    request: MaterialiseRequest,
+    request: RestoreLogRequest,
     found: ReadablePartition,
     until: Until,
     keys: WithoutKeys | None,
@@ -441,7 +441,7 @@ def until_offset(resources: Resources, log: ReadableLog, until: Until) -> int | 
 
 
 def _undecided(
-    run: Mutation, request: MaterialiseRequest, partition: TopicIdPartition, end: int | None
+    run: Mutation, request: RestoreLogRequest, partition: TopicIdPartition, end: int | None
 ) -> str | None:
     """Return why the log's records below offset `end` can't be determined; None if they can."""
     metadata = run.metadata
@@ -497,7 +497,7 @@ def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
     return None
 
 
-def _targets(request: MaterialiseRequest, partition: TopicPartition) -> list[Target]:
+def _targets(request: RestoreLogRequest, partition: TopicPartition) -> list[Target]:
     """Return the log directories with a folder of the new partition; the only directory if none has one."""
     dirs = dict.fromkeys(Path(folder).resolve() for folder in request.log_dir)
     folders = {each: former_folder(each, str(partition)) for each in dirs}
@@ -516,7 +516,7 @@ def _target(log_dir: Path, folder: Path) -> Target:
     return Target(log_dir=log_dir, topic_id=topic_id, segments=segments)
 
 
-def _check(run: Mutation, request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> None:
+def _check(run: Mutation, request: RestoreLogRequest, plan: Plan, found: MaterialisePlan) -> None:
     """Raise SafetyRefusal if the plan may not be applied."""
     if found.refused:
         hint = "leave these partitions out with --topic and --partition, or do what the reason says"

@@ -89,7 +89,7 @@ def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> str | None:
     if run.cluster is None or not run.resources.is_on_cluster:
         if run.request.log_dir:
             run.progress.say(
-                "start the brokers, then compare what they serve with the tier: tierctl restore --check "
+                "start the brokers, then compare what they serve with the tier: tierctl restore check "
                 "--metadata kafka://..."
             )
         return None

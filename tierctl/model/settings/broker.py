@@ -96,7 +96,7 @@ ADVERTISED_LISTENERS = TABLE.names(
     "advertised.listeners",
     acted_on="the address of the metadata manager's listener; it takes precedence over listeners",
 )
-_CONTROLLERS = "if it names several controllers, restore --into states which file each of them needs"
+_CONTROLLERS = "if it names several controllers, restore into states which file each of them needs"
 CONTROLLER_QUORUM_VOTERS = TABLE.names("controller.quorum.voters", (), acted_on=_CONTROLLERS)
 CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = TABLE.names(
     "controller.quorum.bootstrap.servers", (), since="3.9", acted_on=_CONTROLLERS

@@ -1,4 +1,4 @@
-"""Define the checks of `restore --check`; the man page is generated from this table."""
+"""Define the checks of `restore check`; the man page is generated from this table."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`restore --check`: run the checks for which the request names the inputs."""
+"""`restore check`: run the checks for which the request names the inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import AsTopic, RestoredMetadata, RestoreUntil
+from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, WHERE, AsTopic, RestoreUntil
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
@@ -193,7 +193,7 @@ def _is_fault(line: str, expendable: frozenset[Uuid]) -> bool:
     return bool(_LOGGED.search(line)) and not any(each in expendable for each in _SEGMENT_ID.findall(line))
 
 
-VALUE = b"written by tierctl restore --check"
+VALUE = b"written by tierctl restore check"
 _READABLE_S = 30
 _PAUSE_S = 0.5
 
@@ -240,7 +240,6 @@ def _faults(cluster: Cluster, partition: TopicPartition, offset: int, kind: str)
 
 
 _C = RestoreCheck
-CHECK = "With --check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +250,16 @@ class RestoreCheckRequest(Request):
     from the objects of the tier alone.
     """
 
-    metadata: RestoredMetadata = None
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            "--metadata",
+            metavar="URI",
+            help="The metadata topic of the brokers that are checked. Without this option, or with the value "
+            "none, its events are not checked.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
     as_topic: AsTopic = None
     until: RestoreUntil = ()
     before: Annotated[
@@ -261,7 +269,7 @@ class RestoreCheckRequest(Request):
             metavar="FILE",
             help="A listing of the tier that --listing-out wrote before the brokers started. Each of its "
             "objects must still exist.",
-            rich_help_panel=CHECK,
+            rich_help_panel=DECIDE,
         ),
     ] = None
     listing_out: Annotated[
@@ -271,7 +279,7 @@ class RestoreCheckRequest(Request):
             metavar="FILE",
             help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster, "
             "only the listing is written.",
-            rich_help_panel=CHECK,
+            rich_help_panel=DECIDE,
         ),
     ] = None
     broker_log: Annotated[
@@ -281,7 +289,7 @@ class RestoreCheckRequest(Request):
             metavar="FILE",
             help="The server.log of a broker since its start, which must not contain a deletion of a "
             "segment. Repeatable.",
-            rich_help_panel=CHECK,
+            rich_help_panel=DECIDE,
         ),
     ] = ()
     election_timeout_ms: Annotated[
@@ -295,7 +303,7 @@ class RestoreCheckRequest(Request):
             "new leaders of all partitions, and then continue to read. tierctl elects no leader itself. "
             "The time "
             f"is written as {DURATION_FORMS}.",
-            rich_help_panel=CHECK,
+            rich_help_panel=DECIDE,
         ),
     ] = None
     produce: Annotated[
@@ -305,11 +313,20 @@ class RestoreCheckRequest(Request):
             metavar="TOPIC",
             help="Write two records with new producers to each checked partition of TOPIC, one of them in a "
             "transaction. Consumers of the topic receive these records.",
-            rich_help_panel=CHECK,
+            rich_help_panel=DECIDE,
         ),
     ] = None
-    broker_id: int = NOT_A_BROKER_ID
-    """Broker id in the events that `rebuild` or `restore` published."""
+    broker_id: Annotated[
+        int,
+        typer.Option(
+            "--broker-id",
+            metavar="ID",
+            min=-1,
+            help="Broker id in the events that rebuild or restore published.",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = NOT_A_BROKER_ID
 
     def validate(self) -> None:
         """Raise UsageError for fields that contradict each other."""
@@ -339,7 +356,7 @@ class RestoreCheckResults(TableResult):
         return [check for check in RestoreCheck if check in found]
 
 
-def check_restored(request: RestoreCheckRequest, progress: Progress | None = None) -> RestoreCheckResults:
+def restore_check(request: RestoreCheckRequest, progress: Progress | None = None) -> RestoreCheckResults:
     """Return one result for each check, including the checks that could not be made.
 
     Nothing is changed, except that records are written if `produce` is given, and a file if `listing_out` is

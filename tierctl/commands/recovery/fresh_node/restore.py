@@ -1,4 +1,4 @@
-"""`restore --into`: give a formatted node that was never started the topics of a lost cluster."""
+"""`restore into`: give a formatted node that was never started the topics of a lost cluster."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole, RestoredMetadata
+from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import AuthenticationError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import FormattedNode, ensure_stopped, list_partitions, read_formatted_node
@@ -292,23 +292,20 @@ def _require_copy(run: Mutation, uri: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest(MutationRequest):
+class RestoreIntoRequest(MutationRequest):
     """A request to restore topics of a tier, under their old ids, into a node that was formatted only.
 
     `log_dir` names the broker's log directories; the metadata topic is created in the first one.
     """
 
-    metadata: RestoredMetadata = None
     into: Annotated[
         str,
-        typer.Option(
-            "--into",
+        typer.Argument(
             metavar="DIR",
-            help="Restore the topics, under their old ids, on a node that was formatted and never started. "
-            "DIR is the metadata log directory (metadata.log.dir) of its controller; --log-dir names the log "
-            "directories of its broker. If the server.properties in --broker-config names several "
-            "controllers, the output states which file each of them needs.",
-            rich_help_panel=DECIDE,
+            help="The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir "
+            "names the log directories of its broker. If the server.properties in --broker-config names "
+            "several controllers, the output states which file each of them needs.",
+            show_default=False,
         ),
     ]
     topics_file: Annotated[
@@ -316,7 +313,7 @@ class RestoreRequest(MutationRequest):
         typer.Option(
             "--topics-file",
             metavar="FILE",
-            help="With --into: the YAML file that backup-config wrote, with topic ids, numbers of partitions "
+            help="The YAML file that backup-config wrote, with topic ids, numbers of partitions "
             "and settings. Settings in --topic-configs take precedence.",
             rich_help_panel=DECIDE,
         ),
@@ -325,7 +322,7 @@ class RestoreRequest(MutationRequest):
         bool,
         typer.Option(
             "--deletes-are-denied",
-            help="With --into: assume that nobody, brokers included, can delete objects of the tier now. "
+            help="Assume that nobody, brokers included, can delete objects of the tier now. "
             "Without this option tierctl requires that the bucket has versioning, or that it denies the "
             "deletion of a test object that tierctl writes.",
             rich_help_panel=APPLY,
@@ -337,8 +334,7 @@ class RestoreRequest(MutationRequest):
         typer.Option(
             "--copy-of-objects",
             metavar="URI",
-            help="With --into: a copy of the tier. tierctl requires that it has every object, with the same "
-            "size.",
+            help="A copy of the tier. tierctl requires that it has every object, with the same size.",
             rich_help_panel=APPLY,
         ),
         TYPED_ONLY,
@@ -347,7 +343,7 @@ class RestoreRequest(MutationRequest):
         bool,
         typer.Option(
             "--publish-later",
-            help="With --into, from Kafka 3.9 on: do not write the metadata topic. Publish the events with "
+            help="From Kafka 3.9 on: do not write the metadata topic. Publish the events with "
             "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
             rich_help_panel=DECIDE,
         ),
@@ -360,7 +356,7 @@ class RestoreRequest(MutationRequest):
             raise UsageError("--log-dir is missing", hint="name the log directories of the formatted broker")
         if self.partition:
             raise UsageError(
-                "--partition can't be used with --into: a topic is created with all its partitions",
+                "--partition can't be used with restore into: a topic is created with all its partitions",
                 hint="name topics with --topic",
             )
         if self.topics_file is None and self.topic_configs is None:
@@ -371,7 +367,7 @@ class RestoreRequest(MutationRequest):
             )
 
 
-def restore(request: RestoreRequest, progress: Progress | None = None) -> MutationResult:
+def restore_into(request: RestoreIntoRequest, progress: Progress | None = None) -> MutationResult:
     """Plan logs, checkpoints, metadata events and topics of the node; with `apply`, write them.
 
     No object of the tier is changed. Raise SafetyRefusal if the node was started or is not formatted, if
@@ -390,7 +386,7 @@ class _Restore:
     """The plan of one run with its request, the node, and the topics to restore."""
 
     run: Mutation
-    request: RestoreRequest
+    request: RestoreIntoRequest
     node: FormattedNode
     topics: Sequence[TopicSource]
     found: RestorePlan
@@ -499,7 +495,7 @@ class _Restore:
                 "that starts before a controller knows the topics sets their logs aside as strays"
             )
         self.run.progress.say(
-            f"now start the node, {publish}and check it with tierctl restore --check. Each partition has one "
+            f"now start the node, {publish}and check it with tierctl restore check. Each partition has one "
             "replica; add others by reassignment"
         )
         for source in self.topics if self._broker.start_settings else ():
@@ -529,7 +525,7 @@ def _broker_of(node: FormattedNode) -> NewBroker:
     )
 
 
-def _decide(run: Mutation, request: RestoreRequest) -> Decision:
+def _decide(run: Mutation, request: RestoreIntoRequest) -> Decision:
     saved, configs = read_saved_topics(request.topics_file), run.resources.topic_configs()
     for folder in request.log_dir:
         ensure_stopped(Path(folder))
@@ -560,7 +556,7 @@ def _decide(run: Mutation, request: RestoreRequest) -> Decision:
 
 PLANNER = Planner(
     command=RESTORE,
-    request=RestoreRequest,
+    request=RestoreIntoRequest,
     decide=_decide,
     options=("into", "topics_file", "deletes_are_denied", "copy_of_objects", "publish_later", "after_hole"),
     writes_logs=True,

@@ -1,4 +1,4 @@
-"""`restore --new-ids`: give topics of an existing cluster the records of a lost one, under their new ids."""
+"""`restore new-ids`: give topics of an existing cluster the records of a lost one, under their new ids."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
-from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole, RestoredMetadata
+from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
@@ -156,20 +156,19 @@ def _read(path: Path, decode: Callable[[bytes], T]) -> T | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewIdsRequest(MutationRequest):
+class RestoreNewIdsRequest(MutationRequest):
     """A request to restore lost topics into topics of the same names that were created again with new ids.
 
     `log_dir` names the log directories of the stopped brokers of these topics. `metadata` names the log
     directory that has the metadata topic.
     """
 
-    metadata: RestoredMetadata = None
     from_id: Annotated[
         Sequence[str],
         typer.Option(
             "--from-id",
             metavar="ID",
-            help="With --new-ids: the id of the lost topic, if the tier has objects of several topics with "
+            help="The id of the lost topic, if the tier has objects of several topics with "
             "its name. Repeatable.",
             rich_help_panel=DECIDE,
         ),
@@ -178,8 +177,7 @@ class NewIdsRequest(MutationRequest):
         bool,
         typer.Option(
             "--assume-enabled",
-            help="With --new-ids: assume remote.storage.enable=true for the new topics if there is no "
-            "--topic-configs.",
+            help="Assume remote.storage.enable=true for the new topics if there is no --topic-configs.",
             rich_help_panel=DECIDE,
         ),
         TYPED_ONLY,
@@ -209,7 +207,7 @@ class NewIdsRequest(MutationRequest):
         return [Uuid.parse(text) for text in self.from_id]
 
 
-def restore_new_ids(request: NewIdsRequest, progress: Progress | None = None) -> MutationResult:
+def restore_new_ids(request: RestoreNewIdsRequest, progress: Progress | None = None) -> MutationResult:
     """Plan the copies of objects, the empty logs and the metadata events; with `apply`, carry the plan out.
 
     The store copies the objects of the lost topics; the originals are not changed. Raise SafetyRefusal if a
@@ -220,7 +218,7 @@ def restore_new_ids(request: NewIdsRequest, progress: Progress | None = None) ->
     return PLANNER.run(request, progress)
 
 
-def _decide(run: Mutation, request: NewIdsRequest) -> Decision:
+def _decide(run: Mutation, request: RestoreNewIdsRequest) -> Decision:
     configs = run.resources.topic_configs()
     finder = SourceFinder(
         run=run,
@@ -240,7 +238,7 @@ def _decide(run: Mutation, request: NewIdsRequest) -> Decision:
 
 PLANNER = Planner(
     command=NEW_IDS,
-    request=NewIdsRequest,
+    request=RestoreNewIdsRequest,
     decide=_decide,
     options=("from_id", "assume_enabled", "after_hole"),
     writes_logs=True,
@@ -258,7 +256,9 @@ def _options(sources: Sequence[NewIdSource], found: NewIdPlan) -> RunOptions:
     return RunOptions(new_node=NewLogs(logs=found.logs), object_copies=ObjectCopies(segments=segments))
 
 
-def _check(request: NewIdsRequest, plan: Plan, found: NewIdPlan, configs: Mapping[str, TopicConfig]) -> None:
+def _check(
+    request: RestoreNewIdsRequest, plan: Plan, found: NewIdPlan, configs: Mapping[str, TopicConfig]
+) -> None:
     """Raise SafetyRefusal if the plan may not be applied."""
     if found.refused:
         hint = "leave these partitions out with --topic and --partition, or do what the reason says"
@@ -282,7 +282,7 @@ def _conclude(run: Mutation, found: NewIdPlan, outcomes: Sequence[Outcome]) -> N
     if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
         return
     run.progress.say(
-        "now start the brokers, and verify with tierctl restore --check, naming the new ids with --topic-id. "
+        "now start the brokers, and verify with tierctl restore check, naming the new ids with --topic-id. "
         f"Timestamps are kept: if the records are older than {topic.RETENTION_MS.name} of the new topic, set "
         "that to -1 first. Add replicas by reassignment. The objects of the lost topic stay until you delete "
         "them"
