@@ -252,13 +252,8 @@ _MODULE_OF = {
     "ReportRequest": "insight.report.gather",
     "RestoreCheckRequest": "recovery.check.restored",
     "RestoreCheckResults": "recovery.check.restored",
-<<<<<<< HEAD
-    "RestoreRequest": "recovery.fresh_node.restore",
-    "RowLines": ".report.results",
-=======
     "RestoreIntoRequest": "recovery.fresh_node.restore",
-    "RowLines": "streams",
->>>>>>> 5883cf69 (restore is a group: restore into, new-ids, log and check; the help begins with the eight commands that answer most questions)
+    "RowLines": ".report.results",
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
     "SegmentsResult": "segments",

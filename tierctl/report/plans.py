@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tierctl.plan.saved import SavedPlan
     from tierctl.plan.steps import Plan, Step
 
-<<<<<<< HEAD
 
 class StepRow(TypedDict):
     """A step of a plan; each action has its own details."""
@@ -159,11 +158,7 @@ PLAN_ROWS: Final = (STEPS, OUTCOMES)
 """The kinds of rows of a command that makes plans."""
 _FIXED = 8
 """The number of columns that every step has."""
-_RECOVERY = {"rebuild", "restore", "restore_new_ids", "materialise"}
-=======
-_FIXED = STEPS.names[:8]
 _RECOVERY = {"rebuild", "restore into", "restore new-ids", "restore log"}
->>>>>>> 5883cf69 (restore is a group: restore into, new-ids, log and check; the help begins with the eight commands that answer most questions)
 _OUTCOME = ("status", "error", "why")
 
 

@@ -6,35 +6,13 @@ from typing import Any, Final, TypeVar
 import typer
 
 from tierctl import commands
-<<<<<<< HEAD
-from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Display, Rows, console_of, show_mutation
-from tierctl.cli.options import (
-    ENGINE,
-    PRIVATE_KEYS,
-    PUBLISHING,
-    SELECTION,
-    STATE,
-    WHERE,
-    Fields,
-    request_of,
-    typed_option,
-    with_options,
-)
-from tierctl.cli.recovery import check as after
-from tierctl.commands.recovery.check.results import RESTORE_CHECKS
-from tierctl.commands.shared_options import DECIDE
-from tierctl.errors import UsageError
-from tierctl.model.location import DERIVED
-from tierctl.report.plans import PLAN_ROWS
-=======
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Display, Printer, Rows, console_of, show_mutation
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, PUBLISHING, SELECTION, STATE, WHERE, with_options
+from tierctl.commands.recovery.check.results import RESTORE_CHECKS
 from tierctl.errors import ExitCode
 from tierctl.model.location import DERIVED
-from tierctl.report.tier_tables import RESTORE_CHECKS
->>>>>>> 5883cf69 (restore is a group: restore into, new-ids, log and check; the help begins with the eight commands that answer most questions)
+from tierctl.report.plans import PLAN_ROWS
 
 _R = TypeVar("_R", commands.RestoreLogRequest, commands.RestoreCheckRequest)
 _TIER: Final = ("broker_config", "remote", "layout", "log_dir")
@@ -86,7 +64,7 @@ def restore() -> None:
     Display,
     ENGINE,
     "throttle_fetch",
-    rows=(*PLAN_ROWS, RESTORE_CHECKS),
+    rows=PLAN_ROWS,
 )
 def into(ctx: typer.Context, request: commands.RestoreIntoRequest) -> int:
     """Restore topics, under their old ids, on a node that was formatted and never started.
@@ -119,6 +97,7 @@ def into(ctx: typer.Context, request: commands.RestoreIntoRequest) -> int:
     Display,
     ENGINE,
     "throttle_fetch",
+    rows=PLAN_ROWS,
 )
 def new_ids(ctx: typer.Context, request: commands.RestoreNewIdsRequest) -> int:
     """Restore topics that were created again in a cluster whose brokers are stopped.
@@ -150,6 +129,7 @@ def new_ids(ctx: typer.Context, request: commands.RestoreNewIdsRequest) -> int:
     Display,
     ENGINE,
     "throttle_fetch",
+    rows=PLAN_ROWS,
 )
 def log(ctx: typer.Context, request: commands.RestoreLogRequest) -> int:
     """Restore records as the local log of a new topic with the same partitions, on stopped brokers.
@@ -172,7 +152,15 @@ def log(ctx: typer.Context, request: commands.RestoreLogRequest) -> int:
 
 @app.command("check", cls=Command)
 @with_options(
-    commands.RestoreCheckRequest, WHERE, PRIVATE_KEYS, SELECTION, ..., Rows, ENGINE, "throttle_fetch"
+    commands.RestoreCheckRequest,
+    WHERE,
+    PRIVATE_KEYS,
+    SELECTION,
+    ...,
+    Rows,
+    ENGINE,
+    "throttle_fetch",
+    rows=(RESTORE_CHECKS,),
 )
 def check(ctx: typer.Context, request: commands.RestoreCheckRequest) -> ExitCode:
     """Verify what brokers serve after a restore or a rebuild, once they have started.

@@ -43,7 +43,7 @@ RESTORE_CHECKS = Columns(
     CheckResult,
     name="restore-checks",
     title="Results of the checks after a restore",
-    commands="restore --check",
+    commands="restore check",
     noun="result",
     word="verdict",
     below=("found", "why", "fix"),
