@@ -52,8 +52,8 @@ def test_reading_commands(
     (tiered.logs / "bills-0.1f-future").mkdir()
     ran = tierctl("verify", *tiered.where, *twice(1), "-o", "jsonl")
     [finding] = [json.loads(line) for line in ran.out.splitlines()]
-    assert (ran.code, finding["kind"], finding["topic"]) == (7, "unreadable_log", "bills")
-    assert "one folder on broker 1" in finding["message"]
+    assert (ran.code, finding["check"], finding["topic"]) == (7, "unreadable_log", "bills")
+    assert "one folder on broker 1" in finding["found"]
     assert "note: left out 1 folder of kind -future" in ran.err
     fetched = tierctl("fetch", *tiered.where, *twice(1), "--topic", "bills", "--partition", 0)
     assert (fetched.code, fetched.out, "one folder on broker 1" in fetched.err) == (7, "", True)

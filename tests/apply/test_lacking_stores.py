@@ -187,7 +187,7 @@ def test_archived_objects_are_findings_with_the_way_out(
         sent = len(world.store.requests)
         ran = tierctl("verify", *world.where, *deep, "--output", "json")
         assert ran.code == ExitCode.PARTIAL, ran.err
-        found = [each["kind"] for each in json.loads(ran.out)]
+        found = [each["check"] for each in json.loads(ran.out)]
         assert found == ["archived_object"] * 3
         assert len(world.store.requests) - sent < 60
         fetched = tierctl("fetch", *world.where)

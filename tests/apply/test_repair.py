@@ -77,7 +77,7 @@ def test_what_is_found_is_repaired(case: Repairable, tier: Spoilt) -> None:
     case.damage(tier)
     before = served(tier)
     plan, found = planned(tier)
-    assert {finding["kind"] for finding in problems(found)} == case.kinds, found.out
+    assert {finding["check"] for finding in problems(found)} == case.kinds, found.out
     own = [(step["action"], step["reason"]) for step in steps(plan)]
     assert {(action, reason) for action, reason in own if not _is_of(action, reason, case)} == set(), own
     assert all(any(_matches(each, wanted) for each in own) for wanted in case.steps), (own, found.err)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from tierctl.apply.repair.indexes import derive_indexes, finished_segments, neighbours_of
+from tierctl.checks.bytes import check_segment_bytes
+from tierctl.checks.findings import FindingKind
 from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
@@ -15,8 +17,6 @@ from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spooled
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.verify.findings import FindingKind
-from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 
@@ -183,7 +183,7 @@ def test_each_kind_of_finding_about_an_index_is_repaired(kind: str, tier: Spoilt
     index, damage = OF_A_KIND[kind]
     damage(tier.object(tier.segments(CLICKS)[1], SUFFIX[index]))
     plan, found = planned(tier, "--deep", seen_before=False)
-    assert {finding["kind"] for finding in problems(found)} == {kind}
+    assert {finding["check"] for finding in problems(found)} == {kind}
     ran = tierctl("apply", plan, *where(tier), "--apply")
     assert ran.code == 0, ran.err
     plan, again = planned(tier, "--deep", seen_before=False)

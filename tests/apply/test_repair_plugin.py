@@ -130,7 +130,7 @@ def test_what_is_found_is_repaired(case: Case, tier: Spoilt, keys: tuple[object,
     finished = len(tier.segments(TOPIC))
     case.damage(tier)
     plan, found = planned(tier, *keys)
-    assert {finding["kind"] for finding in problems(found)} == case.kinds, found.out
+    assert {finding["check"] for finding in problems(found)} == case.kinds, found.out
     assert [step["action"] for step in steps(plan)] == [case.action], found.err
     ran = tierctl("apply", plan, *where(tier), *keys, "--apply", "-o", "json")
     assert (ran.code, [each["status"] for each in ran.json["outcomes"]]) == (0, ["done"]), ran.err

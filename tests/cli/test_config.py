@@ -1,4 +1,4 @@
-"""`tierctl config`: every setting with its origin, and every problem of the files that state settings."""
+"""`tierctl config`: every setting with its origin; `tierctl doctor`: every problem of files of settings."""
 
 import json
 from pathlib import Path
@@ -21,6 +21,9 @@ def folder(tmp_path: Path) -> Path:
         f'remote = "s3://archive/tier"\ncommand-config = "client.properties"\n'
         'topic-configs = "topics.properties"\ntopic = "orders"\nthreads = 3\n'
         f'spark-conf = ["spark.hadoop.fs.s3a.secret.key={SECRET}"]\n'
+        '[profiles.none]\n[profiles.files]\nbroker-config = "server.properties"\n'
+        'command-config = "client.properties"\n'
+        'topic-configs = "topics.properties"\n'
     )
     (tmp_path / "server.properties").write_text(
         f"log.local.retention.ms=7\nrsm.config.chunk.size=100\nrsm.config.azure.account.key={SECRET}\n"
@@ -90,10 +93,10 @@ def test_the_settings_of_one_command_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("output", FORMATS)
-@pytest.mark.parametrize("command", ["show", "check"])
-def test_no_format_shows_a_secret(command: str, output: str, folder: Path) -> None:
-    ran = tierctl("config", command, "--output", output, cwd=folder)
-    assert ran.out or command == "check"
+@pytest.mark.parametrize("command", [("config", "show"), ("doctor",)])
+def test_no_format_shows_a_secret(command: tuple[str, ...], output: str, folder: Path) -> None:
+    ran = tierctl(*command, "--output", output, "--profile", "files", cwd=folder)
+    assert ran.out
     assert SECRET not in ran.out + ran.raw_err
 
 
@@ -117,17 +120,33 @@ def test_which_values_are_hidden(name: str, value: str, expected: str) -> None:
     assert shown(name, value) == expected
 
 
-def test_a_check_reads_every_file_that_a_profile_names(folder: Path) -> None:
-    ran = tierctl("config", "check", cwd=folder)
-    assert (ran.code, ran.lines[1:]) == (0, []), ran.out
-    for name in ("tierctl.toml", "server.properties", "client.properties", "topics.properties"):
-        assert name in ran.summary
+FILES = {
+    "tierctl.toml": "tierctl_settings",
+    "server.properties": "broker_file",
+    "client.properties": "client_file",
+    "topics.properties": "topic_file",
+}
+
+
+def checked(*args: object, code: int, **options: Any) -> list[dict[str, Any]]:
+    """Run doctor with the profile `files`, and return its results about files of settings."""
+    ran = tierctl("doctor", "--output", "json", *args, **options)
+    assert ran.code == code, ran.raw_err
+    return [each for each in json.loads(ran.out) if each["check"] in FILES.values()]
+
+
+def test_doctor_reads_every_file_that_a_profile_names(folder: Path) -> None:
+    """The profile in use names no files; others do."""
+    found = checked("--profile", "none", cwd=folder, code=0)
+    assert {each["subject"]: (each["check"], each["severity"]) for each in found} == {
+        name: (check, "ok") for name, check in FILES.items()
+    }
+    for name, check in FILES.items():
         text = (folder / name).read_text()
         (folder / name).unlink()
-        missing = tierctl("config", "check", "--config-file", "tierctl.toml", "--output", "json", cwd=folder)
-        assert missing.code == 2
-        assert [(each["kind"], each["file"]) for each in missing.json] == [("unreadable", name)]
-        assert name not in missing.summary.partition(": ")[2].replace(" no file", "")
+        missing = checked("--config-file", "tierctl.toml", "--profile", "none", cwd=folder, code=3)
+        (problem,) = [each for each in missing if each["severity"] == "error"]
+        assert (problem["check"], problem["subject"]) == (check, name)
         (folder / name).write_text(text)
         (folder / name).chmod(0o600)
 
@@ -141,53 +160,53 @@ def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "hint"),
+    ("line", "words", "hint"),
     [
-        ("attempts = 0", "wrong_value", "--attempts"),
-        ('attempts = ["1", "2"]', "wrong_value", "--attempts"),
-        ('output = "tabel"', "wrong_value", "--output"),
-        ("metdata = 1", "unknown_setting", "'metadata'"),
-        ("apply = true", "wrong_value", "--apply"),
-        ("max_deletes = 1", "wrong_value", "--max-deletes"),
-        ("plan-out = \n", "malformed", "quotes"),
-        ("no-header = {a = 1}", "wrong_value", "command line"),
-        ("[profils.x]", "unknown_setting", "'profiles'"),
-        ("[profiles.staging]\n", "duplicate", "remove"),
-        ('no_header = true\n"no-header" = true', "duplicate", "remove"),
+        ("attempts = 0", "attempts: ", "--attempts"),
+        ('attempts = ["1", "2"]', "takes one value", "--attempts"),
+        ('output = "tabel"', "'tabel'", "--output"),
+        ("metdata = 1", "no option 'metdata'", "'metadata'"),
+        ("apply = true", "apply = true: ", "--apply"),
+        ("max_deletes = 1", "max-deletes = 1: ", "--max-deletes"),
+        ("plan-out = \n", "not TOML", "quotes"),
+        ("no-header = {a = 1}", "no_header: expected text", "command line"),
+        ("[profils.x]", "no key 'profils'", "'profiles'"),
+        ("[profiles.staging]\n", "staging", "remove"),
+        ('no_header = true\n"no-header" = true', "no-header", "remove"),
     ],
 )
 def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
-    line: str, kind: str, hint: str, folder: Path
+    line: str, words: str, hint: str, folder: Path
 ) -> None:
     file = folder / "tierctl.toml"
-    before = file.read_text().count("\n")
+    before, none = file.read_text().count("\n"), ("--profile", "none")
     file.write_text(f'{file.read_text()}{line}\n[profiles.other]\nthread = 1\nbroker-config = "none"\n')
-    ran = tierctl("config", "check", "--output", "json", "--columns", "kind,line,file,hint", cwd=folder)
-    assert ran.code == 2
-    found = {(each["kind"], each["line"]): each for each in json.loads(ran.out)}
-    at = next(each for each in found if each[0] == kind and each[1] in {before + 1, before + 2})
-    assert hint in found[at]["hint"]
-    assert sum(each["file"] == "none" for each in found.values()) == 1
-    assert any(each["kind"] == "unknown_setting" and "thread" in each["hint"] for each in found.values())
+    found = {
+        each["subject"]: each for each in checked(*none, cwd=folder, code=3) if each["severity"] == "error"
+    }
+    lines = [f"tierctl.toml, line {before + more}" for more in (1, 2)]
+    at = next(found[each] for each in lines if each in found and words in found[each]["found"])
+    assert hint in at["fix"]
+    assert {each["check"] for each in found.values()} == {"tierctl_settings", "broker_file"}
+    assert "none" in found
+    assert any("thread" in each["fix"] for each in found.values())
     assert len(found) == 3
     # Every other command ends with the problem, unless it concerns another profile.
-    if kind != "wrong_value" or "apply" in line or "max_deletes" in line:
+    if "apply" in line or "max_deletes" in line or "TOML" in words or "profils" in line:
         assert tierctl("segments", "--metadata", folder, cwd=folder).code == 2
-
-
-def test_warnings_alone_are_exit_code_3(folder: Path) -> None:
-    (folder / "client.properties").chmod(0o604)
-    assert tierctl("config", "check", cwd=folder).code == 3
 
 
 def test_the_environment_is_checked(folder: Path) -> None:
     env = environment(TIERCTL_METDATA="/x", TIERCTL_APPLY="1")
-    ran = tierctl("config", "check", "--output", "json", cwd=folder, env=env)
-    assert (ran.code, {each["setting"] for each in ran.json}) == (2, {"TIERCTL_METDATA", "TIERCTL_APPLY"})
+    found = checked("--profile", "none", cwd=folder, env=env, code=3)
+    assert {each["subject"] for each in found if each["severity"] == "error"} == {
+        "TIERCTL_METDATA",
+        "TIERCTL_APPLY",
+    }
 
 
 def test_nothing_to_check_is_an_error(tmp_path: Path) -> None:
-    ran = tierctl("config", "check", cwd=tmp_path, env=environment(HOME=str(tmp_path)))
+    ran = tierctl("doctor", cwd=tmp_path, env=environment(HOME=str(tmp_path)))
     assert (ran.code, ran.out) == (2, "")
     assert "nothing to check" in ran.err
 

@@ -46,7 +46,7 @@ def test_a_file_for_another_option_is_refused(option: str, other: str, words: di
 
 
 @pytest.mark.parametrize("option", ["--broker-config", "--command-config", "--topic-configs"])
-@pytest.mark.parametrize("command", ["doctor", "config show", "config check"])
+@pytest.mark.parametrize("command", ["doctor", "config show"])
 def test_commands_about_settings_refuse_it_too(option: str, command: str, words: dict[str, str]) -> None:
     for other in FILES.keys() - {option}:
         ran = tierctl(*command.split(), f"{option}={words['tmp']}/{other}")

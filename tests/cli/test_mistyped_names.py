@@ -34,7 +34,6 @@ BASES = {
     "submit": ("--master=yarn", "--submit-dir={tmp}/submit", "sweep", *ALL),
     "pipeline run": (METADATA, "--warehouse={tmp}/tables"),
     "config show": (CONFIGS,),
-    "config check": (CONFIGS,),
     "cache show": (STATE,),
     "cache verify": (STATE,),
     "cache build": (METADATA, "--out={tmp}/flat"),
@@ -101,11 +100,10 @@ NOT_KNOWABLE = {
     # A rebuild makes the metadata; settings alone state no topics.
     ("rebuild", "metadata", "{root}/befor"),
     ("config show", "topic_configs", "{tmp}/unknown-topic"),
-    ("config check", "topic_configs", "{tmp}/unknown-topic"),
     # The file in --state-dir is read.
     *((f"offsets {name}", "log_dir", "{tmp}") for name in ("show", "check", "repair")),
 }
-LISTING_PROBLEMS = {"doctor", "config check"}
+LISTING_PROBLEMS = {"doctor"}
 """Commands whose rows are the problems."""
 ALWAYS_TRIED = ("topic", "remote", "topic_configs", "override")
 """The options of which `make test` tries the first value; `make matrix` tries all."""

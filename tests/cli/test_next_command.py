@@ -46,7 +46,7 @@ def following(ran: Ran) -> list[str]:
         ),
         (
             "config show --broker-config {tmp}/server.properties",
-            "config check --broker-config {tmp}/server.properties",
+            "doctor --broker-config {tmp}/server.properties",
         ),
     ],
 )

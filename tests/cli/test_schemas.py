@@ -62,7 +62,7 @@ READ: list[Line] = [
     (
         "restore check",
         "restore check --metadata {root}/before --remote {root}/before-remote",
-        "restore-checks",
+        "checks",
     ),
     ("format", "format --metadata {root}/after", "events"),
     ("fetch", f"fetch {TIER} --limit 5", "records"),
@@ -78,11 +78,6 @@ READ: list[Line] = [
     ("offsets repair", "offsets repair {tmp}/high --metadata {root}/before", "offset-repairs"),
     ("offsets repair", "offsets repair {tmp}/bad --metadata {root}/before", "offset-repairs"),
     ("config show", "config show --topic-configs {tmp}/configs", "settings"),
-    (
-        "config check",
-        "config check --broker-config {tmp}/missing --topic-configs {tmp}/bad",
-        "setting-problems",
-    ),
     (
         "pipeline run",
         "pipeline run --engine local --metadata {root}/before --warehouse {tmp}/warehouse",

@@ -162,11 +162,11 @@ def test_check_names_the_doubled_segment_and_the_divergent_ones(
     more = with_logs(capture, stage) if with_store else []
     assert run([*unclean(capture, stage), "--check", *more]) == 3
     found = rows(capsys)
-    doubled = {r["topic"]: r["segment_id"] for r in found if r["kind"] == "doubled_segment"}
+    doubled = {r["topic"]: r["segment_id"] for r in found if r["check"] == "doubled_segment"}
     assert doubled == DOUBLED
     for topic, expected in DIVERGENT.items():
         divergent = {
-            r["segment_id"][:4] for r in found if (r["topic"], r["kind"]) == (topic, "divergent_segment")
+            r["segment_id"][:4] for r in found if (r["topic"], r["check"]) == (topic, "divergent_segment")
         }
         # In the later stage the brokers had deleted these segments, and leaked the duplicate one.
         assert divergent == (expected if stage == "before" else set())
@@ -211,9 +211,9 @@ def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path
     checkpoint.write_text(checkpoint.read_text().replace("clicks 0 5500", "clicks 0 4600"))
     more = [f"--log-dir={tmp_path / 'log'}", "--topic", "clicks"]
     assert run([*of(root, "before"), "--check", *more]) == 3
-    found = [r for r in rows(capsys) if r["kind"] == "offsets"]
+    found = [r for r in rows(capsys) if r["check"] == "offsets"]
     assert [(r["partition"], r["severity"]) for r in found] == [(0, "error"), (0, "error")]
-    assert "Ly (last stable offset) 4600 is below Ry (remote log end) 4800" in found[1]["message"]
+    assert "Ly (last stable offset) 4600 is below Ry (remote log end) 4800" in found[1]["found"]
 
 
 def test_a_metadata_record_that_can_not_be_read_is_reported(

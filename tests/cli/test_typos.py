@@ -305,5 +305,5 @@ def test_sweep_says_once_that_no_age_is_stated(words: dict[str, str], tmp_path: 
 def test_the_default_that_sweep_does_not_assume_is_marked(tmp_path: Path) -> None:
     file = tmp_path / "topics"
     file.write_text("orders.remote.storage.enable=true\n")
-    ran = tierctl("config", "check", "--topic-configs", file, "--output", "jsonl")
+    ran = tierctl("doctor", "--topic-configs", file, "--output", "jsonl")
     assert "retention.ms=604800000 (brokers' default; sweep assumes -1)" in ran.out

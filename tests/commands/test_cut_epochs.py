@@ -49,7 +49,7 @@ def _rows(ran: Ran) -> list[dict[str, Any]]:
 
 
 def _found(ran: Ran, kind: str) -> list[dict[str, Any]]:
-    return [row for row in _rows(ran) if row["kind"] == kind]
+    return [row for row in _rows(ran) if row["check"] == kind]
 
 
 @pytest.mark.parametrize(("stage", "entries", "lost"), CUTS)
@@ -61,8 +61,8 @@ def test_verify_names_the_replica_and_no_segment_diverged(
     ran = tier.run("verify", "--topic", "orders")
     [found] = _found(ran, "cut_epochs")
     assert (found["severity"], found["start_offset"], found["end_offset"]) == ("error", *lost)
-    assert str(tier.logs) in found["message"]
-    assert {row["kind"] for row in _rows(ran)} == {"cut_epochs"}
+    assert str(tier.logs) in found["found"]
+    assert {row["check"] for row in _rows(ran)} == {"cut_epochs"}
     assert "rebuild --log-start tier" in ran.summary
     assert _found(tier.run("segments", "--check", "--topic", "orders"), "divergent_segment") == []
 
@@ -105,7 +105,7 @@ def test_explain_predicts_what_a_broker_deletes_that_leads_with_the_cut_checkpoi
     assert all("once it leads with the cut leader epochs" in reason for reason in deleted.values())
     assert all(str(where) in reason for reason in deleted.values()) or not stale
     [found] = _found(tier.run("verify", "--topic", "orders", *more), "cut_epochs")
-    assert str(where) in found["message"]
+    assert str(where) in found["found"]
 
 
 def test_doctor_names_the_replica(writable: Callable[[str], Path], tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_doctor_names_the_replica(writable: Callable[[str], Path], tmp_path: Pat
     follower = shutil.copytree(tier.logs, tmp_path / "a-follower")
     tier.cut([(4, 3667)], follower)
     rows = _rows(tier.run("doctor", "--log-dir", follower))
-    found = {row["subject"]: row["outcome"] for row in rows if row["check"] == "leader_epochs"}
-    assert found == {str(tier.logs): "ok", str(follower / "orders-0"): "problem"}
+    found = {row["subject"]: row["severity"] for row in rows if row["check"] == "leader_epochs"}
+    assert found == {str(tier.logs): "ok", str(follower / "orders-0"): "error"}
 
 
 def test_retention_waits_for_the_repair(writable: Callable[[str], Path], tmp_path: Path) -> None:

@@ -199,6 +199,6 @@ def test_a_flipped_bit_costs_one_entry(
     assert shown(found) == [row for row in EXPECTED if not first <= int(str(row["offset"])) <= last]
     verified = tierctl("verify", *tier, "--deep", "--output", "json")
     (finding,) = json.loads(verified.out)
-    assert (finding["kind"], finding["start_offset"]) == ("corrupt_log", start)
-    assert "CRC-32" in finding["message"]
-    assert "at byte" in finding["message"]
+    assert (finding["check"], finding["start_offset"]) == ("corrupt_log", start)
+    assert "CRC-32" in finding["found"]
+    assert "at byte" in finding["found"]

@@ -99,10 +99,6 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         lambda w: c.doctor(c.DoctorRequest(metadata=w.metadata, remote=w.remote)),
         "doctor --metadata {metadata} --remote {remote}",
     ),
-    "setting-problems": (
-        lambda w: c.check_config(c.ConfigRequest(topic_configs=w.folder / "wrong"), c.FilesToCheck()),
-        "config check --topic-configs {folder}/wrong",
-    ),
     "events": (
         lambda w: c.format_records(c.FormatRequest(metadata=w.metadata, style="json")),
         "format --metadata {metadata}",

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from tierctl import commands
+from tierctl.checks.findings import Finding
 from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
 from tierctl.spark.sources.remote_log import LogOptions, plan_tasks
-from tierctl.verify.findings import Finding
 
 Capture = Callable[..., Path]
 
@@ -177,10 +177,10 @@ def test_verify_distinguishes_leaked_objects_from_damage(root: Path) -> None:
     findings, exit_code = verified(root, "after")
     lines = (root / "facts.txt").read_text().splitlines()
     leaked = {line.split()[-1] for line in lines if line.startswith("object without events")}
-    assert {str(f.segment_id) for f in findings if f.kind.value == "leaked"} == leaked
-    others = {(f.kind.value, f.severity.value) for f in findings if f.kind.value != "leaked"}
+    assert {str(f.segment_id) for f in findings if f.check.value == "leaked"} == leaked
+    others = {(f.check.value, f.severity.value) for f in findings if f.check.value != "leaked"}
     assert others == {("dropped_event", "info")}
-    dropped = [f for f in findings if f.kind.value == "dropped_event"]
+    dropped = [f for f in findings if f.check.value == "dropped_event"]
     assert len(dropped) == sum(line.startswith("orphan event") for line in lines)
     assert exit_code == ExitCode.PARTIAL
 
@@ -196,10 +196,10 @@ def test_verify_and_status_know_what_a_state_directory_knows(root: Path, tmp_pat
 
 def test_verify_states_the_offsets_that_are_missing(root: Path) -> None:
     findings, exit_code = verified(root, "cut")
-    found = {f"{f.topic}-{f.partition}": f for f in findings if f.kind.value == "incomplete_history"}
+    found = {f"{f.topic}-{f.partition}": f for f in findings if f.check.value == "incomplete_history"}
     ends = {name: None if f.end_offset is None else str(f.end_offset) for name, f in found.items()}
     assert ends == CUT_OFF
-    assert not [f for f in findings if f.kind.value == "gap"]
+    assert not [f for f in findings if f.check.value == "gap"]
     assert exit_code == ExitCode.CORRUPT
 
 
@@ -227,7 +227,7 @@ def test_without_any_event_the_metadata_partitions_are_named(gone: Path) -> None
     assert [problem.hint is None for problem in progress.problems] == [True, True, False]
     with commands.verify(commands.VerifyRequest(metadata=str(gone))) as found:
         findings = list(found)
-    assert [(f.kind.value, f.partition, f.end_offset) for f in findings] == [
+    assert [(f.check.value, f.partition, f.end_offset) for f in findings] == [
         ("incomplete_history", number, end) for number, end in ((0, 19), (1, 3), (2, 47))
     ]
     assert found.exit_code == ExitCode.CORRUPT
@@ -335,7 +335,7 @@ def test_partition_deletes_wait_for_a_complete_history(own: dict[str, Any]) -> N
 def test_a_tier_whose_events_are_all_gone_is_no_foreign_one(root: Path, gone: Path) -> None:
     remote = root / "before-remote"
     with commands.verify(commands.VerifyRequest(metadata=str(gone), remote=str(remote))) as found:
-        kinds = {finding.kind.value for finding in found}
+        kinds = {finding.check.value for finding in found}
     assert (kinds, found.exit_code) == ({"leaked", "incomplete_history"}, ExitCode.CORRUPT)
     request = commands.SweepRequest(metadata=str(gone), remote=str(remote), log_dir=[root / "before"])
     assert commands.sweep(request).exit_code == ExitCode.CORRUPT

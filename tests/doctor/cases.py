@@ -3,24 +3,24 @@
 from collections.abc import Iterable
 from typing import Any
 
+from tierctl.checks.check import Result
+from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.doctor.checks import Check
-from tierctl.doctor.examination import Result
-from tierctl.doctor.result import Outcome
+from tierctl.model.engine import Severity
 
-OK, WARNING, PROBLEM, NOT_CHECKED = Outcome.OK, Outcome.WARNING, Outcome.PROBLEM, Outcome.NOT_CHECKED
+OK, WARNING, PROBLEM, NOT_CHECKED = Severity.OK, Severity.WARNING, Severity.ERROR, Severity.NOT_CHECKED
 
 
-def worst(results: Iterable[Result], check: Check) -> Result:
+def worst(results: Iterable[Result], check: DoctorCheck) -> Result:
     """Return the worst result of a check."""
-    order = list(Outcome)
-    return min((each for each in results if each.check is check), key=lambda each: order.index(each.outcome))
+    order = list(Severity)
+    return min((each for each in results if each.check is check), key=lambda each: order.index(each.severity))
 
 
-def examined(check: Check, **request: Any) -> Result:
+def examined(check: DoctorCheck, **request: Any) -> Result:
     """Return the worst result of one check of a request."""
     found = worst(doctor(DoctorRequest(**request)).results, check)
-    if found.outcome in {PROBLEM, WARNING}:
+    if found.severity in {PROBLEM, WARNING}:
         assert found.found, check
         assert found.why, check
         assert found.fix, check

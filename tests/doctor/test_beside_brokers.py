@@ -5,15 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tierctl.commands import Diagnosis, DoctorRequest, doctor
+from tierctl.checks import settings
+from tierctl.checks.check import CheckResults
+from tierctl.checks.registry import DoctorCheck
+from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import doctor as doctor_checks
-from tierctl.doctor import brokers as broker_checks
-from tierctl.doctor.checks import Check
-from tierctl.doctor.result import Outcome
 from tierctl.errors import ExitCode, MetadataError
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
+from tierctl.model.engine import Severity
 from tierctl.model.local import PartitionFacts, TopicFacts
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
@@ -26,13 +27,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "doctor"
 
 
-def outcomes(diagnosis: Diagnosis, checks: Iterable[Check]) -> dict[Check, Outcome]:
-    return {check: worst(diagnosis.results, check).outcome for check in checks}
+def outcomes(diagnosis: CheckResults, checks: Iterable[DoctorCheck]) -> dict[DoctorCheck, Severity]:
+    return {check: worst(diagnosis.results, check).severity for check in checks}
 
 
-def kinds(diagnosis: Diagnosis, check: Check) -> set[str]:
+def kinds(diagnosis: CheckResults, check: DoctorCheck) -> set[str]:
     faults = (
-        each for each in diagnosis.results if each.check is check and each.outcome in {PROBLEM, WARNING}
+        each for each in diagnosis.results if each.check is check and each.severity in {PROBLEM, WARNING}
     )
     return {each.found.partition(":")[0] for each in faults}
 
@@ -48,54 +49,70 @@ def test_settings_of_a_broker_and_its_topics(wrong: Broker) -> None:
     wrong.create_topic(TOPIC, tiered=True, cleanup_policy="delete")
     wrong.create_topic("plain")
     found = doctor(where)
-    assert kinds(found, Check.BROKER_CONFLICTS) == {"test_storage_manager", "tiering_default_compacted"}
-    assert kinds(found, Check.METADATA_SETTINGS) == {"metadata_few_replicas", "metadata_unclean_election"}
+    assert kinds(found, DoctorCheck.BROKER_CONFLICTS) == {"test_storage_manager", "tiering_default_compacted"}
+    assert kinds(found, DoctorCheck.METADATA_SETTINGS) == {
+        "metadata_few_replicas",
+        "metadata_unclean_election",
+    }
     # Before Kafka 4.0, topics accept timestamps in the future by default (KIP-1030).
     by_default = {"future_timestamps"} if wrong.release.number < (4, 0) else set()
-    assert kinds(found, Check.TOPIC_CONFLICTS) == {"unclean_leader_election"} | by_default
+    assert kinds(found, DoctorCheck.TOPIC_CONFLICTS) == {"unclean_leader_election"} | by_default
     assert found.exit_code is ExitCode.PARTIAL
-    fine = (Check.BROKERS_AGREE, Check.METADATA_REPLICAS, Check.TIERED_TOPICS, Check.CONTROLLER_CLOCK)
-    fine += (Check.CLUSTER_RIGHTS, Check.METADATA_RIGHTS, Check.TOPIC_RIGHTS, Check.EVENT_CLOCK)
+    fine = (
+        DoctorCheck.BROKERS_AGREE,
+        DoctorCheck.METADATA_REPLICAS,
+        DoctorCheck.TIERED_TOPICS,
+        DoctorCheck.CONTROLLER_CLOCK,
+    )
+    fine += (
+        DoctorCheck.CLUSTER_RIGHTS,
+        DoctorCheck.METADATA_RIGHTS,
+        DoctorCheck.TOPIC_RIGHTS,
+        DoctorCheck.EVENT_CLOCK,
+    )
     assert outcomes(found, fine) == dict.fromkeys(fine, OK)
 
     wrong.alter_topic(METADATA_TOPIC, retention_ms="60000", unclean_leader_election_enable="false")
     wrong.alter_topic(TOPIC, unclean_leader_election_enable="false", local_retention_bytes="-2")
     found = doctor(where)
-    assert kinds(found, Check.METADATA_SETTINGS) == {"metadata_few_replicas", "metadata_retention"}
-    assert kinds(found, Check.TOPIC_CONFLICTS) == {"local_retention_equals_retention"} | by_default
+    assert kinds(found, DoctorCheck.METADATA_SETTINGS) == {"metadata_few_replicas", "metadata_retention"}
+    assert kinds(found, DoctorCheck.TOPIC_CONFLICTS) == {"local_retention_equals_retention"} | by_default
     wrong.alter_topic(TOPIC, unclean_leader_election_enable="false", local_retention_bytes="1")
-    assert kinds(doctor(where), Check.TOPIC_CONFLICTS) == by_default
+    assert kinds(doctor(where), DoctorCheck.TOPIC_CONFLICTS) == by_default
 
 
 def test_the_clock_of_the_controller(wrong: Broker) -> None:
-    for ahead_ms, outcome in ((60_000, WARNING), (-3_600_000, PROBLEM)):
+    for ahead_ms, severity in ((60_000, WARNING), (-3_600_000, PROBLEM)):
         request = DoctorRequest(
             bootstrap_server=wrong.bootstrap, clock_ms=lambda ahead=ahead_ms: system_clock_ms() - ahead
         )
-        assert outcomes(doctor(request), [Check.CONTROLLER_CLOCK]) == {Check.CONTROLLER_CLOCK: outcome}
+        assert outcomes(doctor(request), [DoctorCheck.CONTROLLER_CLOCK]) == {
+            DoctorCheck.CONTROLLER_CLOCK: severity
+        }
 
 
 def test_versions_of_brokers(wrong: Broker) -> None:
     asked = DoctorRequest(bootstrap_server=wrong.bootstrap)
-    found = worst(doctor(asked).results, Check.BROKER_VERSION)
+    found = worst(doctor(asked).results, DoctorCheck.BROKER_VERSION)
     assert found.subject.startswith("Kafka ")
     given = DoctorRequest(bootstrap_server=wrong.bootstrap, kafka_version=KafkaVersion.parse("4.3.1"))
-    assert outcomes(doctor(given), [Check.BROKER_VERSION]) == {Check.BROKER_VERSION: PROBLEM}
+    assert outcomes(doctor(given), [DoctorCheck.BROKER_VERSION]) == {DoctorCheck.BROKER_VERSION: PROBLEM}
 
 
 def test_a_topic_that_does_not_exist(wrong: Broker) -> None:
     found = worst(
-        doctor(DoctorRequest(bootstrap_server=wrong.bootstrap, topic=["none"])).results, Check.TOPIC_CONFLICTS
+        doctor(DoctorRequest(bootstrap_server=wrong.bootstrap, topic=["none"])).results,
+        DoctorCheck.TOPIC_CONFLICTS,
     )
-    assert (found.outcome, found.error) == (NOT_CHECKED, ExitCode.NOT_FOUND)
+    assert (found.severity, found.error) == (NOT_CHECKED, ExitCode.NOT_FOUND)
 
 
 NEEDED = (
-    (Right("DescribeConfigs"), Check.CLUSTER_RIGHTS, WARNING),
-    (Right("Read", METADATA_TOPIC), Check.METADATA_RIGHTS, PROBLEM),
-    (Right("Write", METADATA_TOPIC), Check.METADATA_RIGHTS, WARNING),
-    (Right("Read", TOPIC), Check.TOPIC_RIGHTS, WARNING),
-    (Right("Delete", TOPIC), Check.TOPIC_RIGHTS, WARNING),
+    (Right("DescribeConfigs"), DoctorCheck.CLUSTER_RIGHTS, WARNING),
+    (Right("Read", METADATA_TOPIC), DoctorCheck.METADATA_RIGHTS, PROBLEM),
+    (Right("Write", METADATA_TOPIC), DoctorCheck.METADATA_RIGHTS, WARNING),
+    (Right("Read", TOPIC), DoctorCheck.TOPIC_RIGHTS, WARNING),
+    (Right("Delete", TOPIC), DoctorCheck.TOPIC_RIGHTS, WARNING),
 )
 
 
@@ -112,16 +129,21 @@ def test_rights(brokers: Brokers, tmp_path: Path) -> None:
         for operation in ("Describe", "DescribeConfigs", "Read", "Write", "Delete")
     }
     everything = of_topics | {Right("DescribeConfigs"), Right("Describe")}
-    rights = (Check.CLUSTER_RIGHTS, Check.METADATA_RIGHTS, Check.TOPIC_RIGHTS, Check.CONTROLLER_CLOCK)
+    rights = (
+        DoctorCheck.CLUSTER_RIGHTS,
+        DoctorCheck.METADATA_RIGHTS,
+        DoctorCheck.TOPIC_RIGHTS,
+        DoctorCheck.CONTROLLER_CLOCK,
+    )
     allow(guarded, everything)
     assert outcomes(doctor(request), rights) == dict.fromkeys(rights, OK)
-    for right, check, outcome in NEEDED:
+    for right, check, severity in NEEDED:
         allow(guarded, everything - {right})
         found = worst(doctor(request).results, check)
-        assert (found.outcome, found.fix) == (outcome, right.hint), right
+        assert (found.severity, found.fix) == (severity, right.hint), right
     # Tiered topics need brokers that tier.
     allow(guarded, everything)
-    assert outcomes(doctor(request), [Check.TIERED_TOPICS])[Check.TIERED_TOPICS] is OK
+    assert outcomes(doctor(request), [DoctorCheck.TIERED_TOPICS])[DoctorCheck.TIERED_TOPICS] is OK
 
 
 def test_brokers_that_do_not_answer(tmp_path: Path) -> None:
@@ -129,7 +151,7 @@ def test_brokers_that_do_not_answer(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         servers = f"127.0.0.1:{taken.getsockname()[1]}"
         alone = doctor(DoctorRequest(bootstrap_server=servers))
-        assert (alone.exit_code, {each.outcome for each in alone.results}) == (
+        assert (alone.exit_code, {each.severity for each in alone.results}) == (
             ExitCode.RETRYABLE,
             {NOT_CHECKED},
         )
@@ -141,7 +163,7 @@ SAME = {"remote.log.storage.system.enable": "true", "remote.log.manager.task.int
 
 
 @pytest.mark.parametrize(
-    ("other", "outcome"),
+    ("other", "severity"),
     [
         (SAME, OK),
         (SAME | {"remote.log.storage.system.enable": "false"}, PROBLEM),
@@ -149,21 +171,21 @@ SAME = {"remote.log.storage.system.enable": "true", "remote.log.manager.task.int
         (MetadataError("no answer"), NOT_CHECKED),
     ],
 )
-def test_brokers_that_differ(other: dict[str, str] | MetadataError, outcome: Outcome) -> None:
+def test_brokers_that_differ(other: dict[str, str] | MetadataError, severity: Severity) -> None:
     """Use a fake cluster, because starting a second broker takes ten seconds."""
     both = [
-        broker_checks.Broker(name="broker 1", settings=SAME),
-        broker_checks.Broker(name="broker 2", settings=other),
+        settings.Broker(name="broker 1", settings=SAME),
+        settings.Broker(name="broker 2", settings=other),
     ]
-    assert worst(broker_checks.check_agreement(both), Check.BROKERS_AGREE).outcome is outcome
+    assert worst(settings.check_agreement(both), DoctorCheck.BROKERS_AGREE).severity is severity
 
 
 @pytest.mark.parametrize(
-    ("leader", "in_sync", "outcome"),
+    ("leader", "in_sync", "severity"),
     [(1, (1, 2, 3), OK), (1, (1, 2), WARNING), (1, (1,), PROBLEM), (None, (), PROBLEM)],
 )
 def test_replicas_of_the_metadata_topic(
-    leader: int | None, in_sync: tuple[int, ...], outcome: Outcome
+    leader: int | None, in_sync: tuple[int, ...], severity: Severity
 ) -> None:
     """Use a fake cluster, because the check needs three brokers, some of them down."""
     whole = PartitionFacts(partition=0, leader=1, replicas=(1, 2, 3), in_sync=(1, 2, 3))
@@ -171,9 +193,9 @@ def test_replicas_of_the_metadata_topic(
     facts = TopicFacts(
         topic=METADATA_TOPIC, topic_id=Uuid.from_bytes(bytes(16)), partitions=(whole, other), is_internal=True
     )
-    assert worst(doctor_checks.check_replicas(facts, 2), Check.METADATA_REPLICAS).outcome is outcome
+    assert worst(doctor_checks.check_replicas(facts, 2), DoctorCheck.METADATA_REPLICAS).severity is severity
 
 
-@pytest.mark.parametrize(("is_tiering", "outcome"), [(True, PROBLEM), (False, OK), (None, OK)])
-def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, outcome: Outcome) -> None:
-    assert worst(doctor_checks.missing(is_tiering), Check.METADATA_SETTINGS).outcome is outcome
+@pytest.mark.parametrize(("is_tiering", "severity"), [(True, PROBLEM), (False, OK), (None, OK)])
+def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, severity: Severity) -> None:
+    assert worst(doctor_checks.missing(is_tiering), DoctorCheck.METADATA_SETTINGS).severity is severity

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.doctor.checks import Check
-from tierctl.doctor.executors import (
+from tierctl.checks.environment import (
     SEGMENT_BYTES,
     ExecutorFacts,
     Versions,
@@ -16,9 +15,10 @@ from tierctl.doctor.executors import (
     check_scratch,
     check_versions,
 )
-from tierctl.doctor.result import Outcome
+from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.topic import open_topic
+from tierctl.model.engine import Severity
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import decoded_result, dumps
 from tierctl.spark.inspection import Sources, executor_facts, reach_sources
@@ -31,7 +31,7 @@ GOOD = ExecutorFacts(versions=OWN, scratch="/tmp", free_bytes=SEGMENT_BYTES * 8)
 
 
 @pytest.mark.parametrize(
-    ("versions", "outcome"),
+    ("versions", "severity"),
     [
         (OWN, OK),
         (replace(OWN, python="3.12"), PROBLEM),
@@ -39,11 +39,11 @@ GOOD = ExecutorFacts(versions=OWN, scratch="/tmp", free_bytes=SEGMENT_BYTES * 8)
         (replace(OWN, pyarrow="25.0"), WARNING),
     ],
 )
-def test_versions_of_executors(versions: Versions, outcome: Outcome) -> None:
+def test_versions_of_executors(versions: Versions, severity: Severity) -> None:
     found = list(check_versions({"a": [GOOD], "b": [replace(GOOD, versions=versions)]}, OWN))
-    assert {each.outcome for each in found} == {OK, outcome}
+    assert {each.severity for each in found} == {OK, severity}
     worst = found[-1]
-    if outcome is OK:
+    if severity is OK:
         assert worst.subject == "executors on 2 hosts: a, b"
         return
     assert worst.subject == "executor b"
@@ -53,7 +53,7 @@ def test_versions_of_executors(versions: Versions, outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "outcome", "found"),
+    ("tasks", "severity", "found"),
     [
         ([GOOD] * 8, OK, "room for segments of 8 tasks"),
         ([GOOD] * 9, WARNING, "8.0 GiB free for segments of 9 tasks"),
@@ -67,9 +67,9 @@ def test_versions_of_executors(versions: Versions, outcome: Outcome) -> None:
         ([GOOD] * 8 + [replace(GOOD, scratch="/mnt")] * 8, OK, "/mnt has room for segments of 8 tasks"),
     ],
 )
-def test_space_of_executors(tasks: list[ExecutorFacts], outcome: Outcome, found: str) -> None:
+def test_space_of_executors(tasks: list[ExecutorFacts], severity: Severity, found: str) -> None:
     results = list(check_scratch({"a": tasks}))
-    assert {each.outcome for each in results} == {outcome}
+    assert {each.severity for each in results} == {severity}
     assert any(found in each.found for each in results)
 
 
@@ -85,9 +85,9 @@ def test_this_process_as_an_executor(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_findings_of_hosts_are_joined() -> None:
     failed = EngineError("refused", hint="grant it")
     found = [("a", "read it"), ("b", failed), ("c", "read it"), ("a", "read it")]
-    good, bad = check_reached(Check.SPARK_STORE, found)
-    assert (good.outcome, good.subject) == (OK, "executors on 2 hosts: a, c")
-    assert (bad.outcome, bad.subject, bad.found, bad.fix) == (PROBLEM, "executor b", "refused", "grant it")
+    good, bad = check_reached(DoctorCheck.SPARK_STORE, found)
+    assert (good.severity, good.subject) == (OK, "executors on 2 hosts: a, c")
+    assert (bad.severity, bad.subject, bad.found, bad.fix) == (PROBLEM, "executor b", "refused", "grant it")
 
 
 def cut_short(folder: Path) -> Path:
@@ -113,7 +113,9 @@ def test_metadata_that_an_executor_sees(
     shutil.copytree(own, other)
     ends = open_topic(TopicLocation(uri=own.as_uri())).end_offsets()
     there = TopicLocation(uri=change(other).as_uri())
-    found = reach_sources(Sources(metadata=there, end_offsets=ends), str(tmp_path))[Check.SPARK_METADATA]
+    found = reach_sources(Sources(metadata=there, end_offsets=ends), str(tmp_path))[
+        DoctorCheck.SPARK_METADATA
+    ]
     require(found, message, "read the last record")
 
 
@@ -133,7 +135,7 @@ def test_a_store_that_an_executor_sees(
     key = next(each for each in sorted((root / "before-remote").rglob("*.log")))
     spec = TierSpec.from_settings((root / part).as_uri(), {}, layout="kafka")
     sources = Sources(tier=spec, key=key.relative_to(root / "before-remote").as_posix() + suffix)
-    found = reach_sources(sources, str(tmp_path))[Check.SPARK_STORE]
+    found = reach_sources(sources, str(tmp_path))[DoctorCheck.SPARK_STORE]
     require(found, message, "read the first byte")
 
 

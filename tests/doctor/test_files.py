@@ -8,12 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tierctl.commands import DoctorRequest, doctor
-from tierctl.doctor import log_dirs, state_dir
-from tierctl.doctor.checks import Check
-from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, ok, prevented
-from tierctl.doctor.result import Outcome
+from tierctl.checks import environment
+from tierctl.checks.check import Examination, Result, exit_code_of, fault, not_checked, ok, prevented
+from tierctl.checks.registry import DoctorCheck
+from tierctl.commands import DoctorRequest, OwnSettings, doctor
 from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
+from tierctl.model.engine import Severity
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
@@ -47,9 +47,9 @@ def test_nothing_to_check_is_an_error() -> None:
 
 def test_every_check_has_a_result_and_none_is_ok_without_a_look(tmp_path: Path) -> None:
     results = doctor(DoctorRequest(state_dir=tmp_path)).results
-    made = {Check.STATE_DIR_ACCESS, Check.STATE_DIR_SPACE}
-    assert {each.check for each in results if each.outcome is OK} == made
-    assert {each.check for each in results if each.outcome is NOT_CHECKED} == set(Check) - made
+    made = {DoctorCheck.STATE_DIR_ACCESS, DoctorCheck.STATE_DIR_SPACE}
+    assert {each.check for each in results if each.severity is OK} == made
+    assert {each.check for each in results if each.severity is NOT_CHECKED} == set(DoctorCheck) - made
     assert all(each.found for each in results)
 
 
@@ -58,47 +58,54 @@ BROKER += "listeners=PLAINTEXT://:9092\nremote.log.metadata.manager.listener.nam
 
 
 @pytest.mark.parametrize(
-    ("check", "option", "text", "outcome"),
+    ("check", "option", "text", "severity"),
     [
-        (Check.BROKER_FILE, "broker_config", BROKER, OK),
-        (Check.BROKER_FILE, "broker_config", BROKER + "log.retention.ms=x\n", PROBLEM),
-        (Check.BROKER_FILE, "broker_config", BROKER + "log.retention.mss=1\n", WARNING),
+        (DoctorCheck.BROKER_FILE, "broker_config", BROKER, OK),
+        (DoctorCheck.BROKER_FILE, "broker_config", BROKER + "log.retention.ms=x\n", PROBLEM),
+        (DoctorCheck.BROKER_FILE, "broker_config", BROKER + "log.retention.mss=1\n", WARNING),
         (
-            Check.BROKER_FILE,
+            DoctorCheck.BROKER_FILE,
             "broker_config",
             BROKER + "log.local.retention.ms=9\nlog.retention.ms=5\n",
             PROBLEM,
         ),
         (
-            Check.BROKER_FILE,
+            DoctorCheck.BROKER_FILE,
             "broker_config",
             BROKER + "rlmm.config.remote.log.metadata.topic.retention.ms=5\n",
             PROBLEM,
         ),
-        (Check.TOPIC_FILE, "topic_configs", "a.remote.storage.enable=true\na.local.retention.ms=1\n", OK),
-        (Check.TOPIC_FILE, "topic_configs", "a.remote.storage.enable=true\n", WARNING),
         (
-            Check.TOPIC_FILE,
+            DoctorCheck.TOPIC_FILE,
+            "topic_configs",
+            "a.remote.storage.enable=true\na.local.retention.ms=1\n",
+            OK,
+        ),
+        (DoctorCheck.TOPIC_FILE, "topic_configs", "a.remote.storage.enable=true\n", WARNING),
+        (
+            DoctorCheck.TOPIC_FILE,
             "topic_configs",
             "a.remote.storage.enable=true\na.cleanup.policy=compact\n",
             PROBLEM,
         ),
-        (Check.TOPIC_FILE, "topic_configs", "a.retention.byts=1\n", PROBLEM),
-        (Check.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=-1\n", OK),
-        (Check.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=5\n", PROBLEM),
-        (Check.METADATA_SETTINGS, "topic_configs", "a.retention.ms=5\n", NOT_CHECKED),
-        (Check.CLIENT_FILE, "command_config", "security.protocol=PLAINTEXT\n", OK),
-        (Check.CLIENT_FILE, "command_config", "security.protocol=SASL\n", PROBLEM),
+        (DoctorCheck.TOPIC_FILE, "topic_configs", "a.retention.byts=1\n", PROBLEM),
+        (DoctorCheck.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=-1\n", OK),
+        (DoctorCheck.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=5\n", PROBLEM),
+        (DoctorCheck.METADATA_SETTINGS, "topic_configs", "a.retention.ms=5\n", NOT_CHECKED),
+        (DoctorCheck.CLIENT_FILE, "command_config", "security.protocol=PLAINTEXT\n", OK),
+        (DoctorCheck.CLIENT_FILE, "command_config", "security.protocol=SASL\n", PROBLEM),
     ],
 )
-def test_files_of_settings(check: Check, option: str, text: str, outcome: Outcome, tmp_path: Path) -> None:
+def test_files_of_settings(
+    check: DoctorCheck, option: str, text: str, severity: Severity, tmp_path: Path
+) -> None:
     file = written(tmp_path / "file.properties", text)
-    assert examined(check, **{option: file}).outcome is outcome
+    assert examined(check, **{option: file}).severity is severity
 
 
 def test_contradictions_name_line_meaning_and_fix(tmp_path: Path) -> None:
     file = written(tmp_path / "topics", "a.remote.storage.enable=true\na.cleanup.policy=compact\n")
-    found = examined(Check.TOPIC_FILE, topic_configs=file)
+    found = examined(DoctorCheck.TOPIC_FILE, topic_configs=file)
     assert found.subject.startswith(f"{file}, line ")
     assert found.found == "topic a: remote.storage.enable=true, cleanup.policy=compact"
     assert found.why == "Kafka does not tier compacted topics: it refuses the settings."
@@ -107,24 +114,24 @@ def test_contradictions_name_line_meaning_and_fix(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_a_problem_and_not_fine(tmp_path: Path) -> None:
     diagnosis = doctor(DoctorRequest(broker_config=tmp_path / "none", remote=str(tmp_path)))
-    assert worst(diagnosis.results, Check.BROKER_FILE).outcome is PROBLEM
+    assert worst(diagnosis.results, DoctorCheck.BROKER_FILE).severity is PROBLEM
     assert diagnosis.exit_code is ExitCode.PARTIAL
     # What needs no settings is checked nevertheless.
-    assert worst(diagnosis.results, Check.STORE_LIST).outcome is not NOT_CHECKED
+    assert worst(diagnosis.results, DoctorCheck.STORE_LIST).severity is not NOT_CHECKED
 
 
 @pytest.mark.parametrize(
-    ("topic", "outcome"), [("a" * 10, OK), ("a" * 40, OK), ("a" * 60, PROBLEM), ("a" * 249, PROBLEM)]
+    ("topic", "severity"), [("a" * 10, OK), ("a" * 40, OK), ("a" * 60, PROBLEM), ("a" * 249, PROBLEM)]
 )
-def test_custom_metadata_of_long_names(topic: str, outcome: Outcome, tmp_path: Path) -> None:
+def test_custom_metadata_of_long_names(topic: str, severity: Severity, tmp_path: Path) -> None:
     fields = "rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_KEY\n"
     request = {
         "broker_config": written(tmp_path / "broker", BROKER + fields),
         "topic_configs": written(tmp_path / "topics", f"{topic}.retention.ms=-1\n"),
     }
-    assert examined(Check.CUSTOM_METADATA, **request).outcome is outcome
+    assert examined(DoctorCheck.CUSTOM_METADATA, **request).severity is severity
     written(tmp_path / "broker", BROKER + fields + "remote.log.metadata.custom.metadata.max.bytes=1000\n")
-    assert examined(Check.CUSTOM_METADATA, **request).outcome is OK
+    assert examined(DoctorCheck.CUSTOM_METADATA, **request).severity is OK
 
 
 @pytest.mark.parametrize(
@@ -143,14 +150,14 @@ def test_custom_metadata_of_long_names(topic: str, outcome: Outcome, tmp_path: P
 )
 def test_faults_of_releases(version: str, faults: list[str], unknown: list[str]) -> None:
     results = doctor(DoctorRequest(kafka_version=KafkaVersion.parse(version))).results
-    found = [each for each in results if each.check is Check.BROKER_VERSION]
-    assert [each.found for each in found if each.outcome is PROBLEM] == faults
-    assert [each.found.partition(":")[0] for each in found if each.outcome is NOT_CHECKED] == unknown
-    assert [each.outcome for each in found if not (faults or unknown)] == ([] if faults or unknown else [OK])
+    found = [each for each in results if each.check is DoctorCheck.BROKER_VERSION]
+    assert [each.found for each in found if each.severity is PROBLEM] == faults
+    assert [each.found.partition(":")[0] for each in found if each.severity is NOT_CHECKED] == unknown
+    assert [each.severity for each in found if not (faults or unknown)] == ([] if faults or unknown else [OK])
 
 
 @pytest.mark.parametrize(
-    ("mode", "text", "outcome"),
+    ("mode", "text", "severity"),
     [
         (0o600, "sasl.jaas.config=password\n", OK),
         (0o640, "sasl.jaas.config=password\n", OK),
@@ -161,54 +168,59 @@ def test_faults_of_releases(version: str, faults: list[str], unknown: list[str])
         (0o644, "ssl.key.password=${file:/f:key}\n", OK),
     ],
 )
-def test_secrets_in_settings(mode: int, text: str, outcome: Outcome, folder: Path) -> None:
+def test_secrets_in_settings(mode: int, text: str, severity: Severity, folder: Path) -> None:
     file = written(folder / "client.properties", text, mode)
-    assert examined(Check.SECRETS, command_config=file).outcome is outcome
+    assert examined(DoctorCheck.SECRETS, command_config=file).severity is severity
 
 
 def test_what_other_users_can_not_reach_is_safe(folder: Path) -> None:
     file = written(folder / "client.properties", "ssl.key.password=x\n", 0o644)
-    assert examined(Check.SECRETS, command_config=file).outcome is PROBLEM
+    assert examined(DoctorCheck.SECRETS, command_config=file).severity is PROBLEM
     folder.chmod(0o700)
-    assert examined(Check.SECRETS, command_config=file).outcome is OK
+    assert examined(DoctorCheck.SECRETS, command_config=file).severity is OK
     file.chmod(0o600)
     folder.chmod(0o777)
-    found = examined(Check.SECRETS, command_config=file)
-    assert (found.outcome, "replace" in found.found) == (PROBLEM, True)
+    found = examined(DoctorCheck.SECRETS, command_config=file)
+    assert (found.severity, "replace" in found.found) == (PROBLEM, True)
     folder.chmod(0o1777)
-    assert examined(Check.SECRETS, command_config=file).outcome is OK
+    assert examined(DoctorCheck.SECRETS, command_config=file).severity is OK
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
 @pytest.mark.parametrize("what", ["file", "folder", "group of the folder"])
 def test_a_file_that_another_owner_can_change_is_a_warning(what: str, folder: Path) -> None:
     file = written(folder / "client.properties", "ssl.key.password=x\n")
-    assert examined(Check.SECRETS, command_config=file).outcome is OK
+    assert examined(DoctorCheck.SECRETS, command_config=file).severity is OK
     if what == "group of the folder":
         folder.chmod(0o775)
         os.chown(folder, 0, 12345)
     else:
         os.chown(file if what == "file" else folder, 12345, 0)
-    found = examined(Check.SECRETS, command_config=file)
-    assert (found.outcome, "others may change it" in found.found) == (WARNING, True)
+    found = examined(DoctorCheck.SECRETS, command_config=file)
+    assert (found.severity, "others may change it" in found.found) == (WARNING, True)
 
 
 def test_key_files_and_the_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = written(folder / "key.pem", "x", 0o644)
-    assert examined(Check.SECRETS, aiven_private_key=[f"a={key}"], state_dir=folder).outcome is PROBLEM
+    assert examined(DoctorCheck.SECRETS, aiven_private_key=[f"a={key}"], state_dir=folder).severity is PROBLEM
     store = written(folder / "client.properties", f"ssl.keystore.location={key}\n")
-    assert examined(Check.SECRETS, command_config=store).outcome is PROBLEM
+    assert examined(DoctorCheck.SECRETS, command_config=store).severity is PROBLEM
     key.chmod(0o600)
-    assert examined(Check.SECRETS, aiven_private_key=[f"a={key}"], command_config=store).outcome is OK
+    assert examined(DoctorCheck.SECRETS, aiven_private_key=[f"a={key}"], command_config=store).severity is OK
     uri = '[profiles.a]\nremote = "s3://me:pass@bucket/t"\n'
     profile = written(folder / "tierctl.toml", uri, 0o644)
-    assert examined(Check.SECRETS, profile_file=profile, state_dir=folder).outcome is PROBLEM
+    assert (
+        examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity
+        is PROBLEM
+    )
     written(profile, uri.replace("me:pass@", ""), 0o644)
-    assert examined(Check.SECRETS, profile_file=profile, state_dir=folder).outcome is OK
+    assert (
+        examined(DoctorCheck.SECRETS, own_settings=OwnSettings(file=profile), state_dir=folder).severity is OK
+    )
     aws = written(folder / "credentials", "[default]\n", 0o644)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(aws))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
-    assert examined(Check.SECRETS, remote="s3://bucket/t").outcome is PROBLEM
+    assert examined(DoctorCheck.SECRETS, remote="s3://bucket/t").severity is PROBLEM
 
 
 def test_no_secret_is_printed(folder: Path) -> None:
@@ -219,78 +231,83 @@ def test_no_secret_is_printed(folder: Path) -> None:
 def test_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "state"
 
-    def outcome(check: Check = Check.STATE_DIR_ACCESS) -> Outcome:
-        return examined(check, state_dir=own).outcome
+    def severity(check: DoctorCheck = DoctorCheck.STATE_DIR_ACCESS) -> Severity:
+        return examined(check, state_dir=own).severity
 
-    assert outcome() is OK
+    assert severity() is OK
     own.mkdir(0o700)
     written(own / "file", "x")
-    assert (outcome(), outcome(Check.STATE_DIR_SPACE)) == (OK, OK)
+    assert (severity(), severity(DoctorCheck.STATE_DIR_SPACE)) == (OK, OK)
     own.chmod(0o770)
-    assert outcome() is WARNING
+    assert severity() is WARNING
     own.chmod(0o777)
-    assert outcome() is PROBLEM
+    assert severity() is PROBLEM
     own.chmod(0o700)
     # root may read and write everything: os.access stands for another user here.
     for unreadable in (own, own / "file"):
-        monkeypatch.setattr(state_dir.os, "access", lambda path, _, own=unreadable: Path(path) != own)
-        assert outcome() is PROBLEM
+        monkeypatch.setattr(environment.os, "access", lambda path, _, own=unreadable: Path(path) != own)
+        assert severity() is PROBLEM
     monkeypatch.undo()
     (own / "file").rename(tmp_path / "plain")
     own.rmdir()
     (tmp_path / "plain").rename(own)
-    assert outcome() is PROBLEM
+    assert severity() is PROBLEM
 
 
 @pytest.mark.parametrize(
-    ("free", "files", "outcome"),
+    ("free", "files", "severity"),
     [(1 << 30, 10_000, OK), (1 << 20, 10_000, WARNING), (1 << 30, 10, WARNING), (1 << 30, 0, OK)],
 )
 def test_space_of_the_state_directory(
-    free: int, files: int, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    free: int, files: int, severity: Severity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SimpleNamespace(f_bavail=free, f_frsize=1, f_files=files, f_favail=files)
-    monkeypatch.setattr(state_dir.os, "statvfs", lambda _: disk)
-    assert examined(Check.STATE_DIR_SPACE, state_dir=tmp_path).outcome is outcome
+    monkeypatch.setattr(environment.os, "statvfs", lambda _: disk)
+    assert examined(DoctorCheck.STATE_DIR_SPACE, state_dir=tmp_path).severity is severity
 
 
 def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = tmp_path / "logs"
     shutil.copytree(capture("untiered-broker") / "local", logs)
 
-    def outcome(check: Check, **more: object) -> Outcome:
-        return examined(check, log_dir=[logs], **more).outcome
+    def severity(check: DoctorCheck, **more: object) -> Severity:
+        return examined(check, log_dir=[logs], **more).severity
 
-    assert (outcome(Check.LOG_DIR_ACCESS), outcome(Check.LOG_SNAPSHOTS)) == (OK, OK)
+    assert (severity(DoctorCheck.LOG_DIR_ACCESS), severity(DoctorCheck.LOG_SNAPSHOTS)) == (OK, OK)
     snapshots = sorted(logs.glob("ledger-0/*.snapshot"))
     snapshots[0].unlink()
-    assert outcome(Check.LOG_SNAPSHOTS) is PROBLEM
-    assert outcome(Check.LOG_SNAPSHOTS, topic=["events"]) is OK
-    monkeypatch.setattr(log_dirs.os, "access", lambda path, _: "ledger-0" not in str(path))
-    assert outcome(Check.LOG_DIR_ACCESS) is PROBLEM
+    assert severity(DoctorCheck.LOG_SNAPSHOTS) is PROBLEM
+    assert severity(DoctorCheck.LOG_SNAPSHOTS, topic=["events"]) is OK
+    monkeypatch.setattr(environment.os, "access", lambda path, _: "ledger-0" not in str(path))
+    assert severity(DoctorCheck.LOG_DIR_ACCESS) is PROBLEM
     monkeypatch.undo()
-    assert examined(Check.LOG_DIR_ACCESS, log_dir=[tmp_path / "none"]).outcome is PROBLEM
+    assert examined(DoctorCheck.LOG_DIR_ACCESS, log_dir=[tmp_path / "none"]).severity is PROBLEM
 
 
 def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> None:
     metadata = str(capture("tiered-cluster") / "before")
     number = "rlmm.config.remote.log.metadata.topic.num.partitions"
-    for count, outcome in ((5, OK), (50, PROBLEM)):
+    for count, severity in ((5, OK), (50, PROBLEM)):
         config = written(tmp_path / "broker", f"{BROKER}{number}={count}\n")
-        assert examined(Check.METADATA_PARTITIONS, metadata=metadata, broker_config=config).outcome is outcome
-    assert examined(Check.METADATA_PARTITIONS, metadata=metadata).outcome is NOT_CHECKED
-    assert examined(Check.EVENT_CLOCK, metadata=metadata).outcome is OK
+        assert (
+            examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata, broker_config=config).severity
+            is severity
+        )
+    assert examined(DoctorCheck.METADATA_PARTITIONS, metadata=metadata).severity is NOT_CHECKED
+    assert examined(DoctorCheck.EVENT_CLOCK, metadata=metadata).severity is OK
     # A mistyped folder: the check was asked for, so the exit code is not 0.
-    assert examined(Check.EVENT_CLOCK, metadata=str(tmp_path / "typo")).error is not None
+    assert examined(DoctorCheck.EVENT_CLOCK, metadata=str(tmp_path / "typo")).error is not None
     # A clock of a year before the events: they are in its future.
     year_ms = 365 * 24 * 3600 * 1000
-    found = examined(Check.EVENT_CLOCK, metadata=metadata, clock_ms=lambda: 1795257000000 - year_ms)
-    assert found.outcome is PROBLEM
+    found = examined(DoctorCheck.EVENT_CLOCK, metadata=metadata, clock_ms=lambda: 1795257000000 - year_ms)
+    assert found.severity is PROBLEM
 
 
-def result(outcome: Outcome) -> Result:
-    made = {OK: ok, NOT_CHECKED: not_checked}.get(outcome)
-    return made(Check.SECRETS, "", "x") if made else fault(Check.SECRETS, "", "x", outcome=outcome)
+def result(severity: Severity) -> Result:
+    made = {OK: ok, NOT_CHECKED: not_checked}.get(severity)
+    return (
+        made(DoctorCheck.SECRETS, "", "x") if made else fault(DoctorCheck.SECRETS, "", "x", severity=severity)
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,26 +323,26 @@ def result(outcome: Outcome) -> Result:
         ([NOT_CHECKED], [AuthenticationError("no")], ExitCode.AUTHENTICATION),
     ],
 )
-def test_exit_codes(outcomes: list[Outcome], errors: list[MetadataError], code: ExitCode) -> None:
-    results = [*map(result, outcomes), *(prevented(Check.SECRETS, "", error) for error in errors)]
+def test_exit_codes(outcomes: list[Severity], errors: list[MetadataError], code: ExitCode) -> None:
+    results = [*map(result, outcomes), *(prevented(DoctorCheck.SECRETS, "", error) for error in errors)]
     assert exit_code_of(results) is code
 
 
 def test_an_error_prevents_its_checks_only() -> None:
-    examination = Examination(skipped=[Check.SECRETS])
+    examination = Examination(DoctorCheck, skipped=[DoctorCheck.SECRETS])
 
     def failing() -> Iterator[Result]:
-        yield ok(Check.STORE_LIST, "s", "listed")
+        yield ok(DoctorCheck.STORE_LIST, "s", "listed")
         raise MetadataError("down", hint="start it")
 
-    examination.make([Check.STORE_LIST, Check.STORE_READ], "s", failing)
-    examination.make([Check.SECRETS], "", lambda: pytest.fail("skipped"))
-    found = {each.check: each for each in examination.complete()}
-    assert (found[Check.STORE_LIST].outcome, found[Check.STORE_LIST].error) == (OK, None)
-    assert (found[Check.STORE_READ].outcome, found[Check.STORE_READ].error) == (
+    examination.make([DoctorCheck.STORE_LIST, DoctorCheck.STORE_READ], "s", failing)
+    examination.make([DoctorCheck.SECRETS], "", lambda: pytest.fail("skipped"))
+    found = {each.check: each for each in examination.complete().results}
+    assert (found[DoctorCheck.STORE_LIST].severity, found[DoctorCheck.STORE_LIST].error) == (OK, None)
+    assert (found[DoctorCheck.STORE_READ].severity, found[DoctorCheck.STORE_READ].error) == (
         NOT_CHECKED,
         ExitCode.RETRYABLE,
     )
-    assert (found[Check.STORE_READ].found, found[Check.STORE_READ].fix) == ("down", "start it")
-    assert "skipped" in found[Check.SECRETS].found
-    assert set(found) == set(Check)
+    assert (found[DoctorCheck.STORE_READ].found, found[DoctorCheck.STORE_READ].fix) == ("down", "start it")
+    assert "skipped" in found[DoctorCheck.SECRETS].found
+    assert set(found) == set(DoctorCheck)

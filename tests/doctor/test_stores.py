@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from tierctl.checks import store
+from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.doctor import store as store_checks
-from tierctl.doctor.checks import Check
-from tierctl.doctor.result import Outcome
 from tierctl.errors import ExitCode
+from tierctl.model.engine import Severity
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.stores.s3 import store as s3_store
 from tierctl.storage.stores.s3.client import s3_client
@@ -21,8 +21,18 @@ from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, wors
 from tests.support.servers import S3Server, found, s3_running
 
 _HOUR_MS = 3_600_000
-PROBED = (Check.STORE_WRITE, Check.STORE_DELETE, Check.STORE_CONDITIONS, Check.STORE_LEASE)
-READ_ONLY = (Check.STORE_LIST, Check.STORE_CLOCK, Check.STORE_VERSIONING, Check.STORE_UPLOADS)
+PROBED = (
+    DoctorCheck.STORE_WRITE,
+    DoctorCheck.STORE_DELETE,
+    DoctorCheck.STORE_CONDITIONS,
+    DoctorCheck.STORE_LEASE,
+)
+READ_ONLY = (
+    DoctorCheck.STORE_LIST,
+    DoctorCheck.STORE_CLOCK,
+    DoctorCheck.STORE_VERSIONING,
+    DoctorCheck.STORE_UPLOADS,
+)
 
 
 class Answer(BytesIO):
@@ -75,27 +85,27 @@ def test_s3_without_faults(server: S3Server) -> None:
     bucket = server.bucket()
     remote = f"s3://{bucket}/tier"
     results = doctor(DoctorRequest(remote=remote, probe_writes=True)).results
-    for check in (*PROBED, *READ_ONLY, Check.STORE_READ):
-        assert worst(results, check).outcome is OK, check
+    for check in (*PROBED, *READ_ONLY, DoctorCheck.STORE_READ):
+        assert worst(results, check).severity is OK, check
     assert keys(bucket) == []
     # Features that the server does not implement, and checks that need an object, do not count as ok.
-    assert worst(results, Check.STORE_LIFECYCLE).outcome is NOT_CHECKED
+    assert worst(results, DoctorCheck.STORE_LIFECYCLE).severity is NOT_CHECKED
     results = doctor(DoctorRequest(remote=remote)).results
-    for check in (*PROBED, Check.STORE_READ):
-        assert worst(results, check).outcome is NOT_CHECKED, check
+    for check in (*PROBED, DoctorCheck.STORE_READ):
+        assert worst(results, check).severity is NOT_CHECKED, check
     s3 = s3_client()
     s3.put_object(Bucket=bucket, Key="tier/topic/object", Body=b"x")
     s3.close()
-    assert examined(Check.STORE_READ, remote=remote).outcome is OK
+    assert examined(DoctorCheck.STORE_READ, remote=remote).severity is OK
 
 
 def test_versions(server: S3Server) -> None:
     bucket = server.bucket()
     s3 = s3_client()
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    assert examined(Check.STORE_VERSIONING, remote=f"s3://{bucket}/tier").outcome is WARNING
+    assert examined(DoctorCheck.STORE_VERSIONING, remote=f"s3://{bucket}/tier").severity is WARNING
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
-    assert examined(Check.STORE_VERSIONING, remote=f"s3://{bucket}/tier").outcome is OK
+    assert examined(DoctorCheck.STORE_VERSIONING, remote=f"s3://{bucket}/tier").severity is OK
     s3.close()
 
 
@@ -105,24 +115,24 @@ def test_unfinished_uploads(s3_server: S3Server) -> None:
     s3.create_multipart_upload(Bucket=bucket, Key="tier/a")
     s3.close()
 
-    def outcome(folder: str, later_ms: int) -> Outcome:
+    def severity(folder: str, later_ms: int) -> Severity:
         remote = f"s3://{bucket}/{folder}"
         clock = lambda: system_clock_ms() + later_ms  # noqa: E731
-        return examined(Check.STORE_UPLOADS, remote=remote, clock_ms=clock).outcome
+        return examined(DoctorCheck.STORE_UPLOADS, remote=remote, clock_ms=clock).severity
 
-    assert outcome("tier", 0) is OK
-    assert outcome("tier", 25 * _HOUR_MS) is WARNING
-    assert outcome("other", 25 * _HOUR_MS) is OK
+    assert severity("tier", 0) is OK
+    assert severity("tier", 25 * _HOUR_MS) is WARNING
+    assert severity("other", 25 * _HOUR_MS) is OK
 
 
 @pytest.mark.parametrize(
-    ("ahead_ms", "outcome"),
+    ("ahead_ms", "severity"),
     [(0, OK), (60_000, WARNING), (-60_000, WARNING), (_HOUR_MS, PROBLEM), (-_HOUR_MS, PROBLEM)],
 )
-def test_the_clock_of_s3(ahead_ms: int, outcome: Outcome, s3_server: S3Server) -> None:
+def test_the_clock_of_s3(ahead_ms: int, severity: Severity, s3_server: S3Server) -> None:
     remote = f"s3://{s3_server.bucket()}/tier"
     clock = lambda: system_clock_ms() - ahead_ms  # noqa: E731
-    assert examined(Check.STORE_CLOCK, remote=remote, clock_ms=clock).outcome is outcome
+    assert examined(DoctorCheck.STORE_CLOCK, remote=remote, clock_ms=clock).severity is severity
 
 
 DELETES = "<Expiration><Days>30</Days></Expiration>"
@@ -152,7 +162,7 @@ def moves(storage_class: str) -> str:
     ],
 )
 def test_lifecycle_rules(
-    rule: str, lifecycle: Outcome, versioning: Outcome, server: S3Server, answering: Callable[..., None]
+    rule: str, lifecycle: Severity, versioning: Severity, server: S3Server, answering: Callable[..., None]
 ) -> None:
     bucket = server.bucket()
     s3 = s3_client()
@@ -165,8 +175,8 @@ def test_lifecycle_rules(
         answering("GetBucketLifecycleConfiguration", 200, text)
         results = doctor(DoctorRequest(remote=remote)).results
         found_outcomes = (
-            worst(results, Check.STORE_LIFECYCLE).outcome,
-            worst(results, Check.STORE_VERSIONING).outcome,
+            worst(results, DoctorCheck.STORE_LIFECYCLE).severity,
+            worst(results, DoctorCheck.STORE_VERSIONING).severity,
         )
         assert found_outcomes == outcomes, status
 
@@ -177,24 +187,24 @@ def test_a_bucket_without_rules(s3_server: S3Server, answering: Callable[..., No
         404,
         "<Error><Code>NoSuchLifecycleConfiguration</Code><Message>none</Message></Error>",
     )
-    assert examined(Check.STORE_LIFECYCLE, remote=f"s3://{s3_server.bucket()}/tier").outcome is OK
+    assert examined(DoctorCheck.STORE_LIFECYCLE, remote=f"s3://{s3_server.bucket()}/tier").severity is OK
 
 
 @pytest.mark.parametrize(
     ("operation", "check"),
     [
-        ("ListObjectsV2", Check.STORE_LIST),
-        ("PutObject", Check.STORE_WRITE),
-        ("DeleteObjects", Check.STORE_DELETE),
+        ("ListObjectsV2", DoctorCheck.STORE_LIST),
+        ("PutObject", DoctorCheck.STORE_WRITE),
+        ("DeleteObjects", DoctorCheck.STORE_DELETE),
     ],
 )
 def test_missing_rights(
-    operation: str, check: Check, s3_server: S3Server, answering: Callable[..., None]
+    operation: str, check: DoctorCheck, s3_server: S3Server, answering: Callable[..., None]
 ) -> None:
     bucket = s3_server.bucket()
     answering(*denied(operation))
     result = examined(check, remote=f"s3://{bucket}/tier", probe_writes=True)
-    assert (result.outcome, "AccessDenied" in result.found) == (PROBLEM, True)
+    assert (result.severity, "AccessDenied" in result.found) == (PROBLEM, True)
     assert bool(keys(bucket)) is (operation == "DeleteObjects")
 
 
@@ -204,7 +214,7 @@ def test_a_right_to_read_that_is_missing(s3_server: S3Server, answering: Callabl
     s3.put_object(Bucket=bucket, Key="tier/object", Body=b"x")
     s3.close()
     answering(*denied("GetObject"))
-    assert examined(Check.STORE_READ, remote=f"s3://{bucket}/tier").outcome is PROBLEM
+    assert examined(DoctorCheck.STORE_READ, remote=f"s3://{bucket}/tier").severity is PROBLEM
 
 
 def test_settings_that_may_not_be_seen_are_not_checked_and_exit_with_3(
@@ -212,8 +222,8 @@ def test_settings_that_may_not_be_seen_are_not_checked_and_exit_with_3(
 ) -> None:
     answering(*denied("GetBucketLifecycleConfiguration"))
     diagnosis = doctor(DoctorRequest(remote=f"s3://{s3_server.bucket()}/tier"))
-    result = worst(diagnosis.results, Check.STORE_LIFECYCLE)
-    assert (result.outcome, result.error) == (NOT_CHECKED, ExitCode.AUTHENTICATION)
+    result = worst(diagnosis.results, DoctorCheck.STORE_LIFECYCLE)
+    assert (result.severity, result.error) == (NOT_CHECKED, ExitCode.AUTHENTICATION)
     assert diagnosis.exit_code is ExitCode.PARTIAL
 
 
@@ -231,15 +241,15 @@ def test_a_store_that_ignores_conditions(
 
     monkeypatch.setattr(s3_store, "s3_client", made)
     results = doctor(DoctorRequest(remote=f"s3://{bucket}/tier", probe_writes=True)).results
-    for check in (Check.STORE_CONDITIONS, Check.STORE_LEASE):
-        assert worst(results, check).outcome is PROBLEM
-    assert worst(results, Check.STORE_DELETE).outcome is OK
+    for check in (DoctorCheck.STORE_CONDITIONS, DoctorCheck.STORE_LEASE):
+        assert worst(results, check).severity is PROBLEM
+    assert worst(results, DoctorCheck.STORE_DELETE).severity is OK
     assert keys(bucket) == []
 
 
 def test_a_bucket_that_does_not_exist(s3_server: S3Server) -> None:
     diagnosis = doctor(DoctorRequest(remote="s3://tier-that-is-not-there/tier"))
-    assert worst(diagnosis.results, Check.STORE_LIST).outcome is PROBLEM
+    assert worst(diagnosis.results, DoctorCheck.STORE_LIST).severity is PROBLEM
     assert diagnosis.exit_code is ExitCode.PARTIAL
 
 
@@ -247,7 +257,7 @@ def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch, s3_server: S3Ser
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     diagnosis = doctor(DoctorRequest(remote="s3://bucket/tier"))
     assert diagnosis.exit_code is ExitCode.RETRYABLE
-    assert all(each.outcome is NOT_CHECKED for each in diagnosis.results)
+    assert all(each.severity is NOT_CHECKED for each in diagnosis.results)
     assert doctor(DoctorRequest(remote="s3://bucket/tier", state_dir=tmp_path)).exit_code is ExitCode.PARTIAL
 
 
@@ -263,41 +273,46 @@ def tier(tmp_path: Path) -> Path:
 def test_a_folder_without_faults(tier: Path) -> None:
     for probe_writes in (False, True):
         results = doctor(DoctorRequest(remote=str(tier), probe_writes=probe_writes)).results
-        for check in (*PROBED, Check.STORE_LIST, Check.STORE_READ):
-            is_unknown = check is Check.STORE_CONDITIONS and not probe_writes
-            assert worst(results, check).outcome is (NOT_CHECKED if is_unknown else OK), check
+        for check in (*PROBED, DoctorCheck.STORE_LIST, DoctorCheck.STORE_READ):
+            is_unknown = check is DoctorCheck.STORE_CONDITIONS and not probe_writes
+            assert worst(results, check).severity is (NOT_CHECKED if is_unknown else OK), check
     assert [each.name for each in tier.iterdir()] == ["kafka-tiered-storage"]
 
 
 def test_a_folder_with_faults(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # root may write everywhere, and all disks here support locks, so these cases use fakes.
-    monkeypatch.setattr(store_checks.os, "access", lambda path, _: "t-0" not in str(path))
-    assert examined(Check.STORE_WRITE, remote=str(tier)).outcome is PROBLEM
-    assert examined(Check.STORE_DELETE, remote=str(tier)).outcome is PROBLEM
+    monkeypatch.setattr(store.os, "access", lambda path, _: "t-0" not in str(path))
+    assert examined(DoctorCheck.STORE_WRITE, remote=str(tier)).severity is PROBLEM
+    assert examined(DoctorCheck.STORE_DELETE, remote=str(tier)).severity is PROBLEM
 
     def no_locks(_fd: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(store_checks.fcntl, "flock", no_locks)
-    assert examined(Check.STORE_LEASE, remote=str(tier)).outcome is PROBLEM
+    monkeypatch.setattr(store.fcntl, "flock", no_locks)
+    assert examined(DoctorCheck.STORE_LEASE, remote=str(tier)).severity is PROBLEM
 
 
 def test_a_folder_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "none"
     for probe_writes in (False, True):
         diagnosis = doctor(DoctorRequest(remote=str(missing), probe_writes=probe_writes))
-        assert worst(diagnosis.results, Check.STORE_LIST).outcome is PROBLEM
-        assert worst(diagnosis.results, Check.STORE_WRITE).outcome is NOT_CHECKED
+        assert worst(diagnosis.results, DoctorCheck.STORE_LIST).severity is PROBLEM
+        assert worst(diagnosis.results, DoctorCheck.STORE_WRITE).severity is NOT_CHECKED
         assert not missing.exists()
 
 
 def test_hdfs(hdfs: str) -> None:
     results = doctor(DoctorRequest(remote=hdfs, probe_writes=True)).results
-    for check in (*PROBED, Check.STORE_LIST, Check.STORE_READ, Check.STORE_CLOCK):
-        assert worst(results, check).outcome is OK, (check, worst(results, check))
+    for check in (*PROBED, DoctorCheck.STORE_LIST, DoctorCheck.STORE_READ, DoctorCheck.STORE_CLOCK):
+        assert worst(results, check).severity is OK, (check, worst(results, check))
     from tierctl.storage.stores.base import open_store
 
     assert open_store(hdfs).list_folder("").objects == ()
-    assert examined(Check.STORE_LIST, remote=f"{hdfs}/none").outcome is PROBLEM
-    for check in (Check.STORE_VERSIONING, Check.STORE_LIFECYCLE, Check.STORE_UPLOADS, *PROBED):
-        assert examined(check, remote=hdfs).outcome is NOT_CHECKED
+    assert examined(DoctorCheck.STORE_LIST, remote=f"{hdfs}/none").severity is PROBLEM
+    for check in (
+        DoctorCheck.STORE_VERSIONING,
+        DoctorCheck.STORE_LIFECYCLE,
+        DoctorCheck.STORE_UPLOADS,
+        *PROBED,
+    ):
+        assert examined(check, remote=hdfs).severity is NOT_CHECKED

@@ -58,13 +58,13 @@ def predicted(broker: Broker) -> list[int]:
 
 def named_by_doctor(broker: Broker) -> list[str]:
     found = [json.loads(line) for line in asked(broker, "doctor").lines]
-    return [row["subject"] for row in found if (row["check"], row["outcome"]) == ("leader_epochs", "problem")]
+    return [row["subject"] for row in found if (row["check"], row["severity"]) == ("leader_epochs", "error")]
 
 
 def check_named(broker: Broker) -> None:
     """Every command names the cut, none a divergence, and no sweep deletes anything of the partition."""
     verified = asked(broker, "verify")
-    assert [row["kind"] for row in of_plain(verified)] == ["cut_epochs"]
+    assert [row["check"] for row in of_plain(verified)] == ["cut_epochs"]
     assert "divergent_segment" not in verified.out
     assert "rebuild --log-start tier" in verified.summary
     status = tierctl("status", "--metadata", broker.log_dir, "--log-dir", broker.log_dir)

@@ -87,7 +87,7 @@ def found_by_verify(broker: Broker, topic: str) -> set[str]:
     """Return the kinds of findings about whole partitions."""
     ran = tierctl("verify", *where(broker), "--topic", topic, "--output", "jsonl")
     assert ran.code == 3
-    return {f["kind"] for f in map(json.loads, ran.lines) if f["segment_id"] is None}
+    return {f["check"] for f in map(json.loads, ran.lines) if f["segment_id"] is None}
 
 
 def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:

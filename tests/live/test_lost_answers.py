@@ -146,7 +146,7 @@ class Disturbed:
         # An event whose acknowledgement was lost is published again by the next run, as brokers do.
         assert max(times.values()) <= (1 if self.survives else 2)
         said = tierctl("verify", *self.where[:4], "--topic", self.topic, "--output", "jsonl")
-        kinds = {json.loads(line)["kind"] for line in said.lines}
+        kinds = {json.loads(line)["check"] for line in said.lines}
         assert kinds <= {"dangling_copy", "unknown_topic", "temp_leftover"}, said.out
 
 

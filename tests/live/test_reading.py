@@ -118,8 +118,8 @@ def test_a_leader_that_knows_more_than_the_metadata(brokers: Brokers, tmp_path: 
                 shutil.copytree(folder, tmp_path / folder.name)
     old = ("--metadata", tmp_path, "--bootstrap-server", broker.bootstrap, "--remote", broker.remote_dir)
     ran = tierctl("verify", *old, "--topic", topic, "--output", "jsonl")
-    findings = {f["kind"]: f for f in map(json.loads, ran.lines) if f["severity"] == "error"}
+    findings = {f["check"]: f for f in map(json.loads, ran.lines) if f["severity"] == "error"}
     tiered = broker.offsets("latest-tiered", topic)[topic, 0]
     assert (ran.code, findings.keys()) == (3, {"offsets", "gap"}), ran.err
-    assert f"offsets up to {tiered} for copied" in findings["offsets"]["message"]
+    assert f"offsets up to {tiered} for copied" in findings["offsets"]["found"]
     assert findings["gap"]["end_offset"] == broker.offsets("earliest-local", topic)[topic, 0] - 1

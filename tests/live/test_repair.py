@@ -89,7 +89,7 @@ def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: 
     plan = tmp_path / "plan.json"
     verify(broker, plan, *offline(broker), "--now", ago_ms(25 / 24))
     found = verify(broker, plan, *offline(broker))
-    assert {"dangling_copy", "orphan", "stuck_delete"} <= {finding["kind"] for finding in found}
+    assert {"dangling_copy", "orphan", "stuck_delete"} <= {finding["check"] for finding in found}
     assert actions(plan) == [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
     ran = tierctl("apply", plan, *offline(broker), "--state-dir", state_of(broker), "--apply")
     assert ran.code == 0, ran.err

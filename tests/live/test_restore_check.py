@@ -63,7 +63,7 @@ def twin(cluster: Broker, tmp_path: Path) -> Iterator[Broker]:
 
 @dataclass
 class Checked:
-    """The results of a check by verdict and kind of check."""
+    """The results of a check by severity and kind of check."""
 
     code: int
     err: str
@@ -73,11 +73,12 @@ class Checked:
     def of(cls, ran: Ran) -> "Checked":
         return cls(ran.code, ran.err, [json.loads(line) for line in ran.lines])
 
-    def found(self, verdict: str) -> dict[str, set[tuple[str | None, int | None]]]:
+    def found(self, severity: str) -> dict[str, set[tuple[str | None, int | None]]]:
         found: dict[str, set[tuple[str | None, int | None]]] = {}
         for row in self.rows:
-            if row["verdict"] == verdict:
-                found.setdefault(row["check"], set()).add((row["topic"], row["partition"]))
+            if row["severity"] == severity:
+                topic, _, number = row["subject"].rpartition("-")
+                found.setdefault(row["check"], set()).add((topic, int(number)) if topic else (None, None))
         return found
 
     def text(self, check: str) -> str:
@@ -199,7 +200,7 @@ def test_a7_lost_epochs_and_the_deletions_that_follow_are_found(twin: Broker) ->
     twin.await_idle()
     found = check(twin, "--before", before, "--broker-log", log_of(twin, since))
     assert found.code == 3
-    failed = found.found("failed")
+    failed = found.found("error")
     assert failed["deletions"] == {("plain", 0)}
     assert failed["objects"] == failed["broker_logs"] == {(None, None)}
     assert "segments were deleted: plain-0 segment" in found.text("objects")
@@ -256,7 +257,7 @@ def test_c1hi_batches_of_epochs_above_those_of_the_log_are_found(twin: Broker, b
     broker.await_idle()
     found = check_over_restart(broker)
     assert found.code == 3
-    failed = found.found("failed")
+    failed = found.found("error")
     plain = {("plain", 0)}
     assert failed == dict.fromkeys(("metadata", "leader_epochs", "election"), plain), found.rows
     assert "truncat" in found.text("election")
@@ -281,6 +282,6 @@ def test_d0_a_materialised_topic_is_compared_with_the_old_one(twin: Broker, brok
     names = ("deletions", "offsets", "leader_epochs", "records", "seeks", "next_copy", "producers")
     assert found.found("ok") == {**dict.fromkeys(names, then), "objects": {(None, None)}}
     missing = Checked.of(tierctl("restore", "check", "--topic", "tx", *remote, *cluster))
-    assert (missing.code, missing.found("failed")) == (3, {"offsets": {("tx", 0)}})
+    assert (missing.code, missing.found("error")) == (3, {"offsets": {("tx", 0)}})
     assert "the cluster has no topic tx" in missing.text("offsets")
     broker.stop()

@@ -98,7 +98,7 @@ def test_r2_an_existing_cluster_serves_the_tier_under_new_ids(brokers: Brokers, 
     ids_of = (word for topic in TOPICS for word in ("--topic-id", node.topic_id(topic)))
     where = ("--metadata", f"kafka://{node.bootstrap}", "--remote", node.remote_dir)
     checked = tierctl("restore", "check", *where, *ids_of, "--output", "json")
-    assert {row["verdict"] for row in checked.json} <= {"ok", "not_checked"}, checked.out
+    assert {row["severity"] for row in checked.json} <= {"ok", "not_checked"}, checked.out
 
     # The objects of the lost cluster and the tier's identity are left for the operator.
     (node.remote_dir / ".tierctl-identity").unlink()

@@ -90,7 +90,7 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
     assert [row["state"] for row in listed] == ["COPY_SEGMENT_FINISHED"] * 6
     # The only replica of a partition is on the stopped broker; there is no other fault.
     found = [json.loads(line) for line in tierctl("verify", *where, *logs, "--output", "jsonl").lines]
-    assert [(f["kind"], leader_of(alive, TOPIC, f["partition"])) for f in found] == [("unseen_leader", -1)]
+    assert [(f["check"], leader_of(alive, TOPIC, f["partition"])) for f in found] == [("unseen_leader", -1)]
 
     killed.tiered = True
     killed.start()

@@ -86,7 +86,7 @@ def test_a_table_that_becomes_empty(tmp_path: Path, s3_server: S3Server) -> None
     uri, topic = f"s3://{s3_server.bucket()}", tmp_path / "topic"
     write(topic, [started(1)])
     run(topic, uri)
-    assert [row["kind"] for row in rows_of(uri)["anomalies"]] == ["dangling_copy"]
+    assert [row["check"] for row in rows_of(uri)["anomalies"]] == ["dangling_copy"]
     write(topic, [update(1)])
     run(topic, uri)
     rows = rows_of(uri)

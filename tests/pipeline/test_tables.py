@@ -91,8 +91,8 @@ def printed(column: str, value: Any) -> Any:
 def test_anomalies_are_those_of_verify(name: str, topics: dict[str, Path], expected: dict[str, Rows]) -> None:
     ran = tierctl("verify", "--metadata", topics[name], "--output", "json", "--now", NOW_MS)
     about_topics = {"recreated_topic", "unknown_topic"}
-    told = [finding for finding in json.loads(ran.out) if finding["kind"] not in about_topics]
-    columns = ("severity", "kind", "topic", "topic_id", "partition", "segment_id", "start_offset", "message")
+    told = [finding for finding in json.loads(ran.out) if finding["check"] not in about_topics]
+    columns = ("severity", "check", "topic", "topic_id", "partition", "segment_id", "start_offset", "found")
     assert sorted(([row[c] for c in columns] for row in expected[name]["anomalies"]), key=repr) == sorted(
         ([finding[c] for c in columns] for finding in told), key=repr
     )

@@ -31,7 +31,7 @@ class Killed(BaseException):
     """Raised in place of ending the process."""
 
 
-_TOLD = ("severity", "kind", "topic_id", "partition", "segment_id", "start_offset", "end_offset", "message")
+_TOLD = ("severity", "check", "topic_id", "partition", "segment_id", "start_offset", "end_offset", "found")
 
 
 def found_in(tables: Rows) -> list[list[Any]]:
@@ -42,7 +42,7 @@ def found_in(tables: Rows) -> list[list[Any]]:
 def verified(topic: Path) -> list[list[Any]]:
     """Return the findings of verify about the metadata alone, from one read of the whole topic."""
     ran = tierctl("verify", "--metadata", topic, "--output", "json", "--now", 10**13)
-    found = [each for each in json.loads(ran.out) if each["kind"] != "stalled_retention"]
+    found = [each for each in json.loads(ran.out) if each["check"] != "stalled_retention"]
     return sorted(([finding[column] for column in _TOLD] for finding in found), key=repr)
 
 
@@ -125,7 +125,7 @@ def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None
     numbers = [run(topic, tmp_path / "warehouse") for _ in range(3)]
     assert numbers == [2, 2, 2]
     rows = rows_of(tmp_path / "warehouse")
-    assert any("an end at or after" in row["message"] for row in rows["anomalies"])
+    assert any("an end at or after" in row["found"] for row in rows["anomalies"])
 
 
 def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:

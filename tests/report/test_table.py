@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.commands.insight.config import SETTING_PROBLEMS, SETTINGS
+from tierctl.checks.check import CHECKS
+from tierctl.commands.insight.config import SETTINGS
 from tierctl.commands.insight.explain import EXPLANATIONS
 from tierctl.commands.segments import SEGMENTS
 from tierctl.commands.verify import FINDINGS
-from tierctl.doctor.examination import CHECKS
 from tierctl.read.record_rows import RECORDS
 from tierctl.report import render
 from tierctl.report.columns import Column, Columns, Kind
@@ -40,7 +40,7 @@ SEGMENT = {
 }
 FINDING = {
     "severity": "error",
-    "kind": "missing_object",
+    "check": "missing_object",
     "topic": "orders",
     "topic_id": "2QZ5FAXaQrqgUzsReWnweA",
     "partition": 3,
@@ -48,8 +48,8 @@ FINDING = {
     "start_offset": 1200,
     "end_offset": 2399,
     "key": "orders-3-2QZ5FAXaQrqgUzsReWnweA/00000000000000001200-WXLMw9uDS32Q2fp63a9ugA.log",
-    "message": "the tier has no object of this finished segment: the log, 13314398618 bytes, can't be found",
-    "hint": "look for it",
+    "found": "the tier has no object of this finished segment: the log, 13314398618 bytes, can't be found",
+    "fix": "look for it",
 }
 
 
@@ -98,26 +98,26 @@ def test_lines_fit_and_the_most_important_columns_stay(
 def test_rows_share_the_notes_that_do_not_fit_beside_them(columns: int, width: Any) -> None:
     width(columns)
     rows = [FINDING | {"start_offset": start} for start in (0, 600)]
-    rows += [FINDING | {"start_offset": 1200, "hint": "restore it"}]
+    rows += [FINDING | {"start_offset": 1200, "fix": "restore it"}]
     header, *lines = at_terminal(rows, FINDINGS)
-    assert ("hint" in header.split()) == (columns == 300)
+    assert ("fix" in header.split()) == (columns == 300)
     at = [next(i for i, line in enumerate(lines) if f"  {start}  " in line) for start in (0, 600, 1200)]
     assert at[1] == at[0] + 1
     counts = [sum(text in line for line in lines) for text in ("look for it", "restore it")]
     assert counts == ([2, 1] if columns == 300 else [1, 1])
     if columns == 80:
         assert lines[at[1] + 1].startswith("    the tier has no object")
-        assert lines[at[2] - 2 : at[2]] == ["    hint: look for it", ""]
+        assert lines[at[2] - 2 : at[2]] == ["    fix: look for it", ""]
 
 
 def test_an_object_of_no_topic_is_named(width: Any) -> None:
     key = f"kafka-tiered-storage/orders-0-{'A' * 22}/{'0' * 10}"
     orphan = {
         "severity": "warning",
-        "kind": "orphan",
+        "check": "orphan",
         "key": key,
-        "message": "an object of 9 bytes",
-        "hint": "h",
+        "found": "an object of 9 bytes",
+        "fix": "h",
     }
     rows = [{**dict.fromkeys(FINDING), **orphan}, FINDING]
     width(80)
@@ -185,7 +185,7 @@ def test_the_worst_results_are_the_last_lines_of_a_terminal(
 ) -> None:
     width(80)
     rows = [
-        {"outcome": "problem", "check": "disk", "subject": subject, "found": "f", "why": "w", "fix": None}
+        {"severity": "error", "check": "disk", "subject": subject, "found": "f", "why": "w", "fix": None}
         for subject in "abc"
     ]
 
@@ -245,11 +245,10 @@ def test_headers_of_any_size_take_little_memory(width: Any) -> None:
 
 def test_a_long_path_above_sentences_is_cut(width: Any) -> None:
     width(80)
-    row = {"severity": "error", "kind": "unknown_setting", "line": 7, "message": "m " * 60, "hint": "h"}
-    for file, shown in (("/a/b.properties", "/a/b.properties"), (f"/a{'x' * 99}/b.properties", "…")):
-        first, *others = at_terminal([row | {"file": file}], SETTING_PROBLEMS)
+    row = {"severity": "error", "check": "broker_file", "found": "m " * 60, "why": "w", "fix": "f"}
+    for file, shown in (("/a/b.properties, line 7", "/a/b.properties, line 7"), (f"/a{'x' * 99}/b", "…")):
+        first, *others = at_terminal([row | {"subject": file}], CHECKS)
         assert shown in first
-        assert first.endswith("  7")
         assert max(map(len, (first, *others))) <= 80
 
 

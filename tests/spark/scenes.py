@@ -181,7 +181,7 @@ def restores(run: Run, capture: Capture, folder: Path) -> Any:
 def besides_spark(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of doctor without those about Spark, of which none may be a fault."""
     about_spark = [each for each in rows if each["check"].startswith("spark_")]
-    assert {each["outcome"] for each in about_spark} <= {"ok", "not_checked"}
+    assert {each["severity"] for each in about_spark} <= {"ok", "not_checked"}
     return [each for each in rows if each not in about_spark]
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import executors
-from tierctl.doctor.checks import Check
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.engine import EngineName
@@ -82,18 +82,18 @@ def test_executors_without_a_right_and_without_the_file_of_credentials(
 
     allow(guarded, rights("Describe", "DescribeConfigs", "Read"))
     found = doctor(request).results
-    for check in (Check.SPARK_CLUSTER, Check.SPARK_METADATA):
-        assert worst(found, check).outcome is OK, worst(found, check)
+    for check in (DoctorCheck.SPARK_CLUSTER, DoctorCheck.SPARK_METADATA):
+        assert worst(found, check).severity is OK, worst(found, check)
 
     allow(guarded, rights("Describe", "DescribeConfigs"))
     found = doctor(request).results
-    assert worst(found, Check.SPARK_CLUSTER).outcome is OK
-    refused = worst(found, Check.SPARK_METADATA)
-    assert (refused.outcome, METADATA_TOPIC in refused.found) == (PROBLEM, True)
+    assert worst(found, DoctorCheck.SPARK_CLUSTER).severity is OK
+    refused = worst(found, DoctorCheck.SPARK_METADATA)
+    assert (refused.severity, METADATA_TOPIC in refused.found) == (PROBLEM, True)
     assert "kafka-acls" in (refused.fix or "")
 
     # The executors are on a machine without the file.
     elsewhere = TopicLocation(uri=f"kafka://{guarded.bootstrap_sasl}", command_config=str(tmp_path / "none"))
     monkeypatch.setattr(executors, "cluster_location", lambda _: elsewhere)
-    lost = worst(doctor(request).results, Check.SPARK_CLUSTER)
-    assert (lost.outcome, "none" in lost.found) == (PROBLEM, True)
+    lost = worst(doctor(request).results, DoctorCheck.SPARK_CLUSTER)
+    assert (lost.severity, "none" in lost.found) == (PROBLEM, True)

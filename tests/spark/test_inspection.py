@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.checks.environment import Versions
+from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import executors as checks
-from tierctl.doctor.checks import Check
-from tierctl.doctor.executors import Versions
-from tierctl.doctor.result import Outcome
 from tierctl.errors import EngineError, ExitCode
-from tierctl.model.engine import EngineName
+from tierctl.model.engine import EngineName, Severity
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.transport import Executors
 
@@ -21,12 +20,12 @@ from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, worst
 from tests.support.servers import free_port
 
 Capture = Callable[[str], Path]
-ALL = [check for check in Check if check.startswith("spark_")]
+ALL = [check for check in DoctorCheck if check.startswith("spark_")]
 MASTER = "local[2]"
 
 
-def examined(capture: Capture, **more: Any) -> dict[Check, Outcome]:
-    """Return the worst outcome of each check about Spark, and of `event_clock`, for a captured tier."""
+def examined(capture: Capture, **more: Any) -> dict[DoctorCheck, Severity]:
+    """Return the worst severity of each check about Spark, and of `event_clock`, for a captured tier."""
     root = capture("tiered-cluster")
     request = DoctorRequest(
         metadata=str(root / "before"),
@@ -37,23 +36,24 @@ def examined(capture: Capture, **more: Any) -> dict[Check, Outcome]:
     )
     found = doctor(request).results
     for each in found:
-        if each.outcome in {PROBLEM, WARNING}:
+        if each.severity in {PROBLEM, WARNING}:
             assert each.found, each.check
             assert each.why, each.check
             assert each.fix, each.check
-    return {check: worst(found, check).outcome for check in [*ALL, Check.EVENT_CLOCK]}
+    return {check: worst(found, check).severity for check in [*ALL, DoctorCheck.EVENT_CLOCK]}
 
 
-def expected(outcome: Outcome = OK, checks: Iterable[Check] = ()) -> dict[Check, Outcome]:
+def expected(severity: Severity = OK, checks: Iterable[DoctorCheck] = ()) -> dict[DoctorCheck, Severity]:
     """Return the outcomes beside a tier in folders, of which those of `checks` differ."""
-    return {**dict.fromkeys([*ALL, Check.EVENT_CLOCK], OK), Check.SPARK_CLUSTER: NOT_CHECKED} | dict.fromkeys(
-        checks, outcome
-    )
+    return {
+        **dict.fromkeys([*ALL, DoctorCheck.EVENT_CLOCK], OK),
+        DoctorCheck.SPARK_CLUSTER: NOT_CHECKED,
+    } | dict.fromkeys(checks, severity)
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    ("name", "value", "outcome"),
+    ("name", "value", "severity"),
     [
         ("python", None, OK),
         ("python", "3.1", PROBLEM),
@@ -62,14 +62,14 @@ def expected(outcome: Outcome = OK, checks: Iterable[Check] = ()) -> dict[Check,
     ],
 )
 def test_versions_are_compared_with_the_driver(
-    name: str, value: str | None, outcome: Outcome, capture: Capture, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str | None, severity: Severity, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Versions.here()
     facts = {each: getattr(own, each) for each in ("python", "tierctl", "pyarrow")}
     # The executors are other processes, in which this has no effect.
     other = Versions(**(facts if value is None else facts | {name: value}))
     monkeypatch.setattr(Versions, "here", lambda: other)
-    assert examined(capture) == expected(outcome, [Check.SPARK_PYTHON])
+    assert examined(capture) == expected(severity, [DoctorCheck.SPARK_PYTHON])
 
 
 @pytest.mark.usefixtures("spark")
@@ -82,16 +82,18 @@ def test_executors_that_see_other_files(
     of_driver = checks._driver_metadata
     other = {"metadata": TopicLocation(uri=(tmp_path / "other").as_uri())}
     monkeypatch.setattr(checks, "_driver_metadata", lambda resources: of_driver(resources) | other)
-    assert examined(capture) == expected(PROBLEM, [Check.SPARK_METADATA])
+    assert examined(capture) == expected(PROBLEM, [DoctorCheck.SPARK_METADATA])
 
 
 @pytest.mark.usefixtures("spark")
 def test_no_executor_runs_a_task_in_time(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "WAIT_S", 0.0)
     found = examined(capture)
-    unmade = expected(NOT_CHECKED, [Check.SPARK_SCRATCH, Check.SPARK_METADATA, Check.SPARK_STORE])
+    unmade = expected(
+        NOT_CHECKED, [DoctorCheck.SPARK_SCRATCH, DoctorCheck.SPARK_METADATA, DoctorCheck.SPARK_STORE]
+    )
     # This process makes the other checks.
-    assert found == unmade | {Check.SPARK_PYTHON: PROBLEM}
+    assert found == unmade | {DoctorCheck.SPARK_PYTHON: PROBLEM}
 
 
 @pytest.mark.usefixtures("spark")
@@ -102,7 +104,7 @@ def test_a_job_that_fails(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> 
         )
 
     monkeypatch.setattr(Executors, "probe_each", failed)
-    assert examined(capture)[Check.SPARK_PYTHON] is PROBLEM
+    assert examined(capture)[DoctorCheck.SPARK_PYTHON] is PROBLEM
 
 
 def test_nobody_at_the_master_and_no_java(capture: Capture, tmp_path: Path) -> None:
@@ -116,8 +118,8 @@ def test_nobody_at_the_master_and_no_java(capture: Capture, tmp_path: Path) -> N
             "doctor", *metadata, "--engine", "spark", "--master", where, "-o", "json", env=env
         )
         assert ran.code == ExitCode.PARTIAL, ran.err
-        outcomes = {row["check"]: (row["outcome"], row["found"], row["fix"]) for row in ran.json}
-        assert outcomes["spark_session"][0] == "problem"
+        outcomes = {row["check"]: (row["severity"], row["found"], row["fix"]) for row in ran.json}
+        assert outcomes["spark_session"][0] == "error"
         assert found in outcomes["spark_session"][1]
         assert outcomes["spark_session"][2]
         assert outcomes["event_clock"][0] == "ok"

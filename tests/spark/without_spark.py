@@ -42,17 +42,8 @@ def succeeds(*words: object) -> scenes.Scene:
     return scene
 
 
-def checks_settings(_run: scenes.Run, _capture: scenes.Capture, folder: Path) -> Ran:
-    """Check a file of topic settings with a mistyped name."""
-    (folder / "topics.properties").write_text("clicks.retention.byts=1\n")
-    ran = tierctl("config", "check", "--topic-configs", folder / "topics.properties", "-o", "json")
-    assert (ran.code, ran.json[0]["kind"]) == (2, "unknown_setting")
-    return ran
-
-
 ONLY_LOCAL: dict[str, scenes.Scene] = {
     "config show": succeeds("config", "show"),
-    "config check": checks_settings,
     "schedule": succeeds("schedule", "--cron", "segments", "--metadata={root}/before"),
 }
 """The commands without the option --engine, except `submit`, which needs PySpark's spark-submit, and

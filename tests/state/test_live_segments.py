@@ -2,12 +2,12 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl.checks.segments import LogFacts, check_segments, unfinished_finding
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
 from tierctl.state.segments.columns import STATES
-from tierctl.verify.segments import LogFacts, check_segments, unfinished_finding
 
 from tests.state.folding import encodable, folded, values_of
 from tests.state.histories import ORDERS, S, histories, regular_histories

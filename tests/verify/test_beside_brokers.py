@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from tierctl.checks.cross_check import Verification
+from tierctl.checks.segments import ClusterCheck
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.engine import Severity
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
 from tierctl.state.tier import TierState
-from tierctl.verify.cluster import ClusterCheck
-from tierctl.verify.cross_check import Verification
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
 
@@ -74,7 +74,7 @@ def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _sta
         now_ms=NOW_MS,
         cluster=ClusterCheck(made),
     )
-    return [(str(f.kind), f.severity, f.start_offset, f.end_offset) for f in verification.findings()]
+    return [(str(f.check), f.severity, f.start_offset, f.end_offset) for f in verification.findings()]
 
 
 def copy_third(state: TierState) -> None:

@@ -5,19 +5,19 @@ import pickle
 from pathlib import Path
 
 import pytest
+from tierctl.checks import findings
+from tierctl.checks.findings import FindingKind
 from tierctl.cli.app import COMMANDS
 from tierctl.model.engine import Severity
-from tierctl.verify import findings
-from tierctl.verify.findings import FindingKind
 
 
 @pytest.mark.parametrize("kind", FindingKind)
 def test_every_kind_has_a_meaning_and_advice(kind: FindingKind) -> None:
     assert kind.name.lower() == kind.value == str(kind)
     assert kind.row.severity in Severity
-    assert kind.row.meaning.endswith(".")
-    assert kind.row.meaning[0].isupper()
-    assert len(kind.row.advice) > 15
+    assert kind.row.why.endswith(".")
+    assert kind.row.why[0].isupper()
+    assert len(kind.row.fix) > 15
     assert kind.row.command is None or kind.row.command.split()[0] in COMMANDS
     assert pickle.loads(pickle.dumps(kind)) is kind
 

@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from tierctl.checks.findings import FindingKind
+from tierctl.checks.segments import Retention, check_partition
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.engine import Severity
 from tierctl.model.times import iso_utc
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.read.partition_reader import ReadablePartition
-from tierctl.verify.findings import FindingKind
-from tierctl.verify.partition import check_partition
-from tierctl.verify.retention import Retention
 
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, local_log, segment, tier
 
@@ -52,11 +51,11 @@ def test_stalled_retention(
         for finding in check_partition(
             readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
         )
-        if finding.kind is FindingKind.STALLED_RETENTION
+        if finding.check is FindingKind.STALLED_RETENTION
     ]
     plan = plan_retention(state, [LOG], {"orders": config}, now_ms=NOW_MS)
     said = [skip.reason for skip in plan.skipped if "stalled" in skip.reason]
-    assert [finding.message for finding in found] == said
+    assert [finding.found for finding in found] == said
     assert [finding.segment_id for finding in found] == (
         [] if stalled is None else [made[stalled].segment_id]
     )
@@ -74,6 +73,6 @@ def test_an_age_that_is_not_stated_is_kafkas_default(config: TopicConfig | None)
     [finding] = check_partition(
         readable, None, lambda _: None, now_ms=NOW_MS, retention=Retention(NOW_MS, config)
     )
-    assert (finding.kind, finding.severity) == (FindingKind.STALLED_RETENTION, Severity.INFO)
-    assert f"since {iso_utc(OLD_MS + 7 * DAY_MS)}" in finding.message
-    assert "Kafka's default of 604800000 is assumed" in finding.message
+    assert (finding.check, finding.severity) == (FindingKind.STALLED_RETENTION, Severity.INFO)
+    assert f"since {iso_utc(OLD_MS + 7 * DAY_MS)}" in finding.found
+    assert "Kafka's default of 604800000 is assumed" in finding.found

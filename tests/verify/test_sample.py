@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tierctl.checks.deep import Sample, StoredSegment
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileSystem
 from tierctl.metadata.state_dir.manifest import (
@@ -21,7 +22,6 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.settings.table import parse_size
 from tierctl.report.texts import parse_percent
 from tierctl.storage import index_cache
-from tierctl.verify.sample import Sample, StoredSegment
 
 from tests.cli.shell import Ran, tierctl
 from tests.plan.tier import segment_id
@@ -45,7 +45,7 @@ def sampled(tier: Spoilt, *more: object, now_ms: int = NOW_MS, state: bool = Tru
 
 
 def said(ran: Ran) -> list[dict[str, Any]]:
-    return [found for line in ran.lines if (found := json.loads(line))["kind"] == "not_read"]
+    return [found for line in ran.lines if (found := json.loads(line))["check"] == "not_read"]
 
 
 def recorded(tier: Spoilt) -> dict[Uuid, ReadingRun]:
@@ -95,9 +95,9 @@ def test_runs_read_other_segments_until_all_were_read(tier: Spoilt) -> None:
         assert (ran.code, ran.err) == (0, "")
         assert len(recorded(tier)) == 9 * (number + 1)
         (finding,) = said(ran)
-        assert finding["message"].startswith("27 of 36 segments were not read")
+        assert finding["found"].startswith("27 of 36 segments were not read")
         assert "read 9 of 36 segments" in ran.summary
-        shares.append(float(finding["message"].split("; ")[1].partition("%")[0]))
+        shares.append(float(finding["found"].split("; ")[1].partition("%")[0]))
         assert f"{shares[-1]:g}% in the last 30 days" in ran.summary
     assert shares == sorted(set(shares))
     assert shares[-1] == 100
@@ -122,7 +122,7 @@ def test_the_budget_bounds_what_is_read(tier: Spoilt, monkeypatch: pytest.Monkey
     ran = sampled(tier, "--budget", "5MB")
     assert 0 < sum(read) <= 5 << 20
     (finding,) = said(ran)
-    assert "--budget 5242880 bytes ended the run early" in finding["message"]
+    assert "--budget 5242880 bytes ended the run early" in finding["found"]
     assert "--budget ended the run early" in ran.summary
     assert "seed" in ran.summary
 
@@ -132,8 +132,8 @@ def test_a_budget_below_every_segment_is_no_success(budget: str, tier: Spoilt) -
     ran = sampled(tier, "--budget", budget)
     (finding,) = said(ran)
     assert (ran.code, finding["severity"]) == (3, "warning")
-    assert "36 of 36 segments were not read" in finding["message"]
-    assert "0% in the last 30 days" in finding["message"]
+    assert "36 of 36 segments were not read" in finding["found"]
+    assert "0% in the last 30 days" in finding["found"]
 
 
 def test_a_budget_for_everything_reads_everything(tier: Spoilt) -> None:
@@ -145,7 +145,7 @@ def test_a_budget_for_everything_reads_everything(tier: Spoilt) -> None:
 
 def test_without_a_state_directory_the_share_is_not_known(tier: Spoilt) -> None:
     ran = sampled(tier, "--sample", "5%", state=False)
-    assert "the share of the last 30 days is not known without --state-dir" in said(ran)[0]["message"]
+    assert "the share of the last 30 days is not known without --state-dir" in said(ran)[0]["found"]
 
 
 def test_deep_records_what_it_read_and_not_what_it_could_not_read(tier: Spoilt) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tierctl.checks.bytes import check_segment_bytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker

@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tierctl.checks.findings import Finding, FindingKind
+from tierctl.checks.segments import LogFacts, Offsets, check_latest_tiered, check_offsets, check_segments
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.model.engine import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
-from tierctl.verify.findings import Finding, FindingKind
-from tierctl.verify.partition import Offsets, check_latest_tiered, check_offsets
-from tierctl.verify.segments import LogFacts, check_segments
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
@@ -41,8 +40,8 @@ FINE = Offsets(
 )
 def test_offsets(change: dict[str, int], broken: list[str]) -> None:
     findings = list(check_offsets(ORDERS, replace(FINE, **change)))
-    assert [finding.message for finding in findings] == broken
-    assert all((f.kind, f.severity, f.topic) == (K.OFFSETS, Severity.ERROR, "orders") for f in findings)
+    assert [finding.found for finding in findings] == broken
+    assert all((f.check, f.severity, f.topic) == (K.OFFSETS, Severity.ERROR, "orders") for f in findings)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,7 @@ def test_offsets(change: dict[str, int], broken: list[str]) -> None:
 )
 def test_latest_tiered(latest_tiered: int, copied: int, log_start: int, severity: Severity | None) -> None:
     found = check_latest_tiered(ORDERS, latest_tiered, copied=copied, log_start_offset=log_start)
-    assert [(f.kind, f.severity) for f in found] == ([(K.OFFSETS, severity)] if severity else [])
+    assert [(f.check, f.severity) for f in found] == ([(K.OFFSETS, severity)] if severity else [])
 
 
 LOG = LogFacts(
@@ -78,7 +77,7 @@ def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
 
 def told(finding: Finding) -> tuple[FindingKind, Severity, int | None, int | None, int | None]:
     number = None if finding.segment_id is None else int.from_bytes(finding.segment_id.bytes, "big")
-    return finding.kind, finding.severity, number, finding.start_offset, finding.end_offset
+    return finding.check, finding.severity, number, finding.start_offset, finding.end_offset
 
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
@@ -162,7 +161,7 @@ def test_segments(
 def test_recent_copy_is_under_way() -> None:
     copying = started(1, 0, 9)
     (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=copying.event_timestamp_ms + 1000)
-    assert (finding.severity, finding.message) == (I, "the copy was started less than a day ago")
+    assert (finding.severity, finding.found) == (I, "the copy was started less than a day ago")
     later = copying.event_timestamp_ms + 25 * 3_600_000
     (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=later)
     assert finding.severity is W
@@ -172,7 +171,7 @@ def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:
     events = [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19)]
     (finding,) = check_segments(ORDERS, cache_of(events), None)
     assert finding.segment_id == segment_id(1)
-    assert str(segment_id(3)) in finding.message
+    assert str(segment_id(3)) in finding.found
 
 
 # The first leader's copies above the point of divergence, by stage and topic, from the capture's timeline;
@@ -193,7 +192,7 @@ def test_unclean_election(capture: Callable[[str], Path], stage: str, log_start:
         lineage=lineage, log_start_offset=log_start, log_end_offset=1550, local_log_start_offset=1444
     )
     found = {
-        f.start_offset: (f.kind, f.segment_id)
+        f.start_offset: (f.check, f.segment_id)
         for f in check_segments(part.topic_id_partition, part.cache, log)
     }
     doubled, *divergent = DIVERGED[topic].items()

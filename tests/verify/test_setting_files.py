@@ -5,15 +5,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tierctl.checks.settings import check_broker_file, check_client_file, check_topics_file
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings import broker
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.settings.known import SettingProblem
-from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 
 Check = Callable[[Path, BrokerDefaults], Iterator[SettingProblem]]
 TOPICS: Check = partial(check_topics_file, is_tiering=None)
-JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="pw-1";'
 TIERED = "t.remote.storage.enable=true\nt.local.retention.bytes=1\n"
 TIERING = (
     "remote.log.storage.system.enable=true\nremote.log.storage.manager.class.name=x.Y\n"
@@ -77,12 +76,9 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
 ]
 
 
-def problems(
-    check: Check, text: str, folder: Path, version: str = "4.4", mode: int = 0o600
-) -> list[SettingProblem]:
+def problems(check: Check, text: str, folder: Path, version: str = "4.4") -> list[SettingProblem]:
     file = folder / "file"
     file.write_text(text)
-    file.chmod(mode)
     return list(check(file, BrokerDefaults(version=KafkaVersion.parse(version))))
 
 
@@ -111,23 +107,6 @@ def test_settings_of_later_versions_are_found(tmp_path: Path) -> None:
     assert problems(TOPICS, text, tmp_path, "4.4") == []
     (found,) = problems(TOPICS, text, tmp_path, "4.3")
     assert (found.kind, found.line) == ("not_in_version", 3)
-
-
-@pytest.mark.parametrize(
-    ("check", "text"),
-    [
-        (check_client_file, f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={JAAS}\n"),
-        (check_broker_file, f"rlmm.config.remote.log.metadata.common.client.sasl.jaas.config={JAAS}\n"),
-        (check_broker_file, "rsm.config.storage.aws.secret.access.key=pw-1\n"),
-    ],
-)
-def test_only_the_owner_and_the_group_may_read_secrets(check: Check, text: str, tmp_path: Path) -> None:
-    assert "open_permissions" not in {each.kind for each in problems(check, text, tmp_path, mode=0o640)}
-    found = problems(check, text, tmp_path, mode=0o644)
-    assert [each.found for each in found if each.kind == "open_permissions"] == ["mode 0644"]
-    assert "pw-1" not in repr(found)
-    referred = text.replace("pw-1", "${env:PW}").replace(JAAS, "${env:PW}")
-    assert "open_permissions" not in {each.kind for each in problems(check, referred, tmp_path, mode=0o644)}
 
 
 def test_a_topic_is_not_tiered_by_brokers_that_do_not_tier(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl.checks.objects import StoreAudit, Tally
 from tierctl.model import ObjectPart
 from tierctl.spark.executors import task
 from tierctl.storage.layouts.kafka import segment_object_name
-from tierctl.verify.objects import StoreAudit, Tally
 
 from tests.support.amounts import examples
 from tests.verify.tiers import made_tier

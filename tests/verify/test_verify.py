@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.checks.cross_check import Verification
+from tierctl.checks.objects import StoreAudit
 from tierctl.cli.main import run
 from tierctl.model import (
     ObjectPart,
@@ -20,8 +22,6 @@ from tierctl.model import (
 )
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.open import TierSpec, open_tier
-from tierctl.verify.cross_check import Verification
-from tierctl.verify.objects import StoreAudit
 
 from tests.metadata.topics import manager_at
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
@@ -69,14 +69,14 @@ def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify:
     logs = ("--log-dir", root / "broker-1", "--log-dir", root / "broker-2")
     said = verify(root / "broker-1", root / "remote", "--deep", *logs)
     serious = [f for f in said.findings if f["severity"] != "info"]
-    doubled = {f["segment_id"] for f in serious if f["kind"] == "doubled_segment"}
+    doubled = {f["segment_id"] for f in serious if f["check"] == "doubled_segment"}
     assert said.code == 3
     assert doubled == {"vYb3dxNaR5eobyDFHg903A", "YKjh5jBvR9ebdjZhpxTgaA"}
-    divergent = [f["start_offset"] for f in serious if f["kind"] == "divergent_segment"]
+    divergent = [f["start_offset"] for f in serious if f["check"] == "divergent_segment"]
     assert divergent == ([576, 720, 864, 1012] * 2 if stage == "before" else [])
     assert len(serious) == len(doubled) + len(divergent)
     # Two leaders deleted the same segment; brokers dropped the second pair of events.
-    repeated = [f["message"].split()[0] for f in said.findings if f["kind"] == "dropped_event"]
+    repeated = [f["found"].split()[0] for f in said.findings if f["check"] == "dropped_event"]
     expected = ["DELETE_SEGMENT_STARTED"] * 2 + ["DELETE_SEGMENT_FINISHED"] * 2
     assert repeated == (expected if stage == "after" else [])
 
@@ -98,8 +98,8 @@ def test_spoilt(name: str, deep: bool, tier: Spoilt, verify: Verify) -> None:
     assert sorted(said.kinds) == sorted(expected), said.findings
     assert said.code == _expected_code(expected), said.err
     if expected:
-        assert any(case.says in finding["message"] for finding in said.findings)
-        assert all(finding["hint"] for finding in said.findings)
+        assert any(case.says in finding["found"] for finding in said.findings)
+        assert all(finding["fix"] for finding in said.findings)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_the_advice_names_the_command_that_works(
     if removal is not None:
         CASES[removal].spoil(tier)
     said = verify(tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
-    (stuck,) = (finding for finding in said.findings if finding["kind"] == "stuck_delete")
-    assert command in stuck["hint"]
-    assert ("sweep" in stuck["hint"] + stuck["message"]) is (removal is None)
+    (stuck,) = (finding for finding in said.findings if finding["check"] == "stuck_delete")
+    assert command in stuck["fix"]
+    assert ("sweep" in stuck["fix"] + stuck["found"]) is (removal is None)
 
 
 def test_every_finding_beside_bad_objects(
@@ -150,7 +150,7 @@ def test_every_finding_beside_bad_objects(
     deep = verify(tier.metadata, tier.remote, *found, "--deep", "--threads", 1)
     assert sorted(deep.kinds) == sorted([*expected, (E, "unreadable_object")]), deep.findings
     (denied,) = (f for f in deep.findings if f["topic"] == "orders")
-    assert (denied["start_offset"], "Permission denied" in denied["message"]) == (
+    assert (denied["start_offset"], "Permission denied" in denied["found"]) == (
         first("orders")(tier).start_offset,
         True,
     )
@@ -182,7 +182,7 @@ def test_after_a_sweep(tier: Spoilt, verify: Verify, tmp_path: Path) -> None:
     tier.append(update(lost, S.DELETE_SEGMENT_STARTED))
     for more in ((), ("--state-dir", kept)):
         said = verify(tier.metadata, tier.remote, *logs, *more, "--topic", CLICKS, "--partition", 0)
-        gaps = [(f["start_offset"], f["end_offset"]) for f in said.findings if f["kind"] == "gap"]
+        gaps = [(f["start_offset"], f["end_offset"]) for f in said.findings if f["check"] == "gap"]
         assert (said.code, gaps) == (3, [(lost.start_offset, lost.end_offset)])
 
 
@@ -197,7 +197,7 @@ def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path]
     log.write_bytes(data)
     said = verify(metadata, remote, "--deep", "--log-dir", logs)
     assert (said.code, said.kinds) == (3, [(E, "differs_from_log")])
-    assert str(log) in said.findings[0]["message"]
+    assert str(log) in said.findings[0]["found"]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
         remote=Racing(open_tier(TierSpec(tier.remote.as_uri())), then),  # type: ignore[arg-type]
     )
     try:
-        return [str(finding.kind) for finding in verification.findings()]
+        return [str(finding.check) for finding in verification.findings()]
     finally:
         manager.close()
 

@@ -82,7 +82,7 @@ class Verified:
     @property
     def kinds(self) -> list[tuple[str, str]]:
         """Return severity and kind of each finding."""
-        return [(finding["severity"], finding["kind"]) for finding in self.findings]
+        return [(finding["severity"], finding["check"]) for finding in self.findings]
 
 
 Verify = Callable[..., Verified]

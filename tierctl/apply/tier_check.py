@@ -30,7 +30,7 @@ from tierctl.plan.safety import (
 )
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
-from tierctl.verify.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
+from tierctl.storage.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]

@@ -74,7 +74,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "pipeline": Entry("pipeline", "Write the metadata topic to Delta tables."),
     },
     "Files and settings": {
-        "config": Entry("config.command", "Show the settings in force, and check the files that state them."),
+        "config": Entry("config.command", "Show the settings in force and their origins."),
         "cache": Entry("cache", "Show, verify, build and compact cache files (KIP-405)."),
         "offsets": Entry("offsets", "Show, check and repair _rlmm_committed_offsets."),
     },

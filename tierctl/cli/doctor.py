@@ -3,11 +3,11 @@
 import typer
 
 from tierctl import commands
+from tierctl.checks.check import CHECKS
 from tierctl.cli.app import Command, new_app
+from tierctl.cli.config.options import own_settings
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, WHERE, request_of, with_options
-from tierctl.cli.settings.run import RunSettings
-from tierctl.doctor.examination import CHECKS
 from tierctl.errors import ExitCode
 
 app = new_app()
@@ -26,16 +26,23 @@ app = new_app()
     ENGINE,
     Rows,
     rows=(CHECKS,),
+    needs_valid_settings=False,
 )
 def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
     """Find conditions that would make tiering fail.
 
     For each check, doctor prints what it found, why it matters, and how to fix it. The worst problems are
-    printed last at a terminal and first elsewhere. The checks cover contradictory settings of brokers and
+    printed last at a terminal and first elsewhere. The checks cover tierctl.toml and the files of broker,
+    client and topic settings that its profiles or the options name, contradictory settings of brokers and
     topics, the metadata topic, Kafka releases with known bugs, clocks, permissions, the features and
     lifecycle rules of the store, the state directory, and readable files with secrets. doctor checks only
     what the options name; other checks are listed as not checked and never count as ok. It changes nothing,
     except with --probe-writes.
+
+    The problems of files of settings are: unknown names, wrong types and values out of bounds, settings that
+    exclude each other, duplicates, and settings that --kafka-version does not have. A wrong tierctl.toml or
+    environment does not end doctor: it is a problem of its own, and the checks that need no value of it are
+    made.
 
     With --engine spark, doctor starts Spark and checks each executor: its versions of Python and of
     libraries, its disk space, and whether it reaches the cluster, the metadata topic and the store with its
@@ -45,9 +52,7 @@ def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
     requested check could not be made. If no check could be made, the exit code is that of the first error.
     """
     printer = Printer.of(ctx, CHECKS)
-    settings = ctx.obj
-    file = settings.file if isinstance(settings, RunSettings) else None
-    request = request_of(commands.DoctorRequest, ctx, profile_file=file)
+    request = request_of(commands.DoctorRequest, ctx, own_settings=own_settings(ctx))
     diagnosis = commands.doctor(request, console_of(ctx))
     printer.show(diagnosis.table_rows()[1])
     printer.finish()

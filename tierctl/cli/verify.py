@@ -94,7 +94,7 @@ def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = No
 def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]) -> Iterator[Any]:
     """Yield the findings of `kinds`, or all if `kinds` is empty; append the other findings to `hidden`."""
     for finding in findings:
-        if kinds and finding.kind not in kinds:
+        if kinds and finding.check not in kinds:
             hidden.append(finding)
         else:
             yield finding

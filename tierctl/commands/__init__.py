@@ -44,14 +44,11 @@ if TYPE_CHECKING:
     from tierctl.commands.format import FormatRequest, find_formatter_jar, format_records
     from tierctl.commands.insight.config import (
         ConfigRequest,
-        FilesToCheck,
         OptionValue,
         SettingInForce,
-        SettingsCheck,
-        check_config,
         show_config,
     )
-    from tierctl.commands.insight.doctor import Diagnosis, DoctorRequest, doctor
+    from tierctl.commands.insight.doctor import DoctorRequest, OwnSettings, doctor
     from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
     from tierctl.commands.insight.names import NamesRequest, NamesResult, check_names
@@ -77,9 +74,8 @@ if TYPE_CHECKING:
     )
     from tierctl.commands.plans import MutationResult
     from tierctl.commands.recovery.backup_config import BackupConfig, BackupConfigRequest, backup_config
-    from tierctl.commands.recovery.check.restored import (
+    from tierctl.commands.recovery.check import (
         RestoreCheckRequest,
-        RestoreCheckResults,
         restore_check,
     )
     from tierctl.commands.recovery.fresh_node.restore import RestoreIntoRequest, restore_into
@@ -111,14 +107,12 @@ __all__ = [
     "ConfigRequest",
     "CopyRequest",
     "DeleteRequest",
-    "Diagnosis",
     "DoctorRequest",
     "ExplainRequest",
     "Explanation",
     "Explanations",
     "FetchRequest",
     "FetchResult",
-    "FilesToCheck",
     "FollowerState",
     "FormatRequest",
     "GroupLoss",
@@ -135,6 +129,7 @@ __all__ = [
     "OffsetsRepair",
     "OffsetsRequest",
     "OptionValue",
+    "OwnSettings",
     "PartitionOffsets",
     "PipelineCommit",
     "RebuildRequest",
@@ -144,7 +139,6 @@ __all__ = [
     "Report",
     "ReportRequest",
     "RestoreCheckRequest",
-    "RestoreCheckResults",
     "RestoreIntoRequest",
     "RestoreLogRequest",
     "RestoreNewIdsRequest",
@@ -153,7 +147,6 @@ __all__ = [
     "SegmentsRequest",
     "SegmentsResult",
     "SettingInForce",
-    "SettingsCheck",
     "Status",
     "StatusRequest",
     "StoredOffsets",
@@ -169,7 +162,6 @@ __all__ = [
     "apply",
     "backup_config",
     "build_cache",
-    "check_config",
     "check_names",
     "check_offsets",
     "compact_cache",
@@ -216,14 +208,12 @@ _MODULE_OF = {
     "ConfigRequest": "insight.config",
     "CopyRequest": "copy",
     "DeleteRequest": "delete",
-    "Diagnosis": "insight.doctor",
     "DoctorRequest": "insight.doctor",
     "ExplainRequest": "insight.explain",
     "Explanation": "insight.explain",
     "Explanations": "insight.explain",
     "FetchRequest": "fetch",
     "FetchResult": "fetch",
-    "FilesToCheck": "insight.config",
     "FollowerState": "fetch",
     "FormatRequest": "format",
     "GroupLoss": "insight.whatif.build",
@@ -242,6 +232,7 @@ _MODULE_OF = {
     "OffsetsRepair": "offsets",
     "OffsetsRequest": "offsets",
     "OptionValue": "insight.config",
+    "OwnSettings": "insight.doctor",
     "PartitionOffsets": "segments",
     "PipelineCommit": "pipeline",
     "RebuildRequest": "recovery.rebuild",
@@ -250,15 +241,13 @@ _MODULE_OF = {
     "RepairOffsetsRequest": "offsets",
     "Report": "insight.report.gather",
     "ReportRequest": "insight.report.gather",
-    "RestoreCheckRequest": "recovery.check.restored",
-    "RestoreCheckResults": "recovery.check.restored",
+    "RestoreCheckRequest": "recovery.check",
     "RestoreIntoRequest": "recovery.fresh_node.restore",
     "RowLines": ".report.results",
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
     "SegmentsResult": "segments",
     "SettingInForce": "insight.config",
-    "SettingsCheck": "insight.config",
     "Status": "insight.status",
     "StatusRequest": "insight.status",
     "StoredOffsets": "offsets",
@@ -274,10 +263,9 @@ _MODULE_OF = {
     "apply": "apply",
     "backup_config": "recovery.backup_config",
     "build_cache": "cache",
-    "check_config": "insight.config",
     "check_names": "insight.names",
     "check_offsets": "offsets",
-    "restore_check": "recovery.check.restored",
+    "restore_check": "recovery.check",
     "compact_cache": "cache",
     "copy": "copy",
     "delete": "delete",

@@ -37,7 +37,7 @@ def profiles(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def finding_kinds(incomplete: str) -> list[str]:
     """Return the kinds of findings of `verify`."""
-    from tierctl.verify.findings import FindingKind
+    from tierctl.checks.findings import FindingKind
 
     return _fitting(map(str, FindingKind), incomplete)
 

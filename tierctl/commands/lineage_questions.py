@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from tierctl.checks.findings import Finding
+from tierctl.checks.segments import check_partition, current_lineage, facts_of_leader
 from tierctl.commands.histories import read_selected
 from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.resources import Resources
@@ -14,8 +16,6 @@ from tierctl.read.readable_log import choose_replica, lineage_from_segments
 from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.partition_segments import PartitionSegments
-from tierctl.verify.findings import Finding
-from tierctl.verify.partition import check_partition, current_lineage, facts_of_leader
 
 _FourOffsets = tuple[int | None, int | None, int | None, int | None]
 """Earliest, earliest-local, latest-tiered and latest."""

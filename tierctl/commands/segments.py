@@ -25,7 +25,7 @@ from tierctl.report.results import TableResult, TableRows
 from tierctl.state.sizes import SegmentSizes, sizes_by_group
 
 if TYPE_CHECKING:
-    from tierctl.verify.findings import Finding
+    from tierctl.checks.findings import Finding
 
 
 _FIND = "Which segments"
@@ -211,7 +211,11 @@ class SegmentFinding(TypedDict):
     """A finding about offsets and segments."""
 
     severity: Annotated[str, f.SEVERITY, Shown(0)]
-    kind: Annotated[str, f.FINDING_KIND, Shown(1)]
+    check: Annotated[str, f.CHECK, Shown(1)]
+    subject: Annotated[str, f.SUBJECT, JSON_ONLY]
+    found: Annotated[str, f.FOUND, Shown(0)]
+    why: Annotated[str, f.WHY, JSON_ONLY]
+    fix: Annotated[str, f.FIX, JSON_ONLY]
     topic: Annotated[str | None, f.TOPIC, Shown(0)]
     topic_id: Annotated[str | None, f.TOPIC_ID]
     partition: Annotated[int | None, f.PARTITION, Shown(0)]
@@ -219,12 +223,6 @@ class SegmentFinding(TypedDict):
     start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
     end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
     key: Annotated[str | None, f.KEY, JSON_ONLY]
-    message: Annotated[str, f.MESSAGE, Shown(0)]
-    advice: Annotated[
-        str | None,
-        Field(Kind.SENTENCE, "what to do in this case, where it is not what tierctl-verify(1) says"),
-        JSON_ONLY,
-    ]
 
 
 SEGMENT_FINDINGS = Columns(
@@ -234,7 +232,7 @@ SEGMENT_FINDINGS = Columns(
     commands="segments --check",
     noun="problem",
     word="severity",
-    notes=("message",),
+    notes=("found",),
 )
 
 

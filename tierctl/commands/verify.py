@@ -13,6 +13,11 @@ from typing import Annotated, TypedDict
 import typer
 
 from tierctl.apply.defaults import THREADS
+from tierctl.checks.cross_check import Deep, RemoteRunner, Verification
+from tierctl.checks.deep import DeepReads, Sample
+from tierctl.checks.findings import Finding, FindingKind, Needs, unreadable_log
+from tierctl.checks.metadata import DeletedOf, KnownTopics, WasDeleted
+from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.plans import MutationResult
@@ -49,21 +54,13 @@ from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report import prometheus
-from tierctl.report.columns import Columns, Shown
+from tierctl.report.columns import JSON_ONLY, Columns, Shown
 from tierctl.report.prometheus import Labels, Meter, measure_tier
 from tierctl.report.results import Stream, TableResult, TableRows
 from tierctl.report.texts import counted, parse_percent
 from tierctl.state.segments.columns import SegmentIds
 from tierctl.state.tier import TierState
 from tierctl.storage.index_cache import spool_folder
-from tierctl.verify.cluster import ClusterCheck
-from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
-from tierctl.verify.deleted_prefix import DeletedOf
-from tierctl.verify.events import WasDeleted
-from tierctl.verify.findings import Finding, FindingKind, FoundIn
-from tierctl.verify.sample import DeepReads, Sample
-from tierctl.verify.topics import KnownTopics
-from tierctl.verify.unreadable_logs import unreadable_log
 
 _SEED_MAX = 1 << 32
 _Key = tuple[Uuid, int]
@@ -163,13 +160,13 @@ class _Collected:
     def add(self, finding: Finding) -> None:
         """Collect the facts about `finding` that the plan needs."""
         partition = _partition_of(finding)
-        if finding.kind is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
+        if finding.check is FindingKind.UNSAFE_COMMITTED_OFFSET and finding.key is not None:
             self.offset_files[finding.key] = None
-        elif finding.kind in _OF_INDEXES and partition is not None and finding.segment_id is not None:
+        elif finding.check in _OF_INDEXES and partition is not None and finding.segment_id is not None:
             self.indexes_of[str(SegmentName.of(partition, finding.segment_id))] = None
-        elif finding.kind is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
+        elif finding.check is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
             self.orphans_of[partition_text(partition.key)] = None
-        elif finding.kind in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.kind.row.repair is None:
+        elif finding.check in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.check.row.repair is None:
             self._add_unrepaired(finding, partition)
 
     def _add_unrepaired(self, finding: Finding, partition: TopicIdPartition | None) -> None:
@@ -178,7 +175,7 @@ class _Collected:
         if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
             self.more += 1
             return
-        self.unrepaired.append(Unrepaired(finding.kind, partition, finding.segment_id, finding.hint))
+        self.unrepaired.append(Unrepaired(finding.check, partition, finding.segment_id, finding.fix))
 
 
 def with_repairs(
@@ -361,7 +358,11 @@ class FindingRow(TypedDict):
     """A finding, with the action that is advised."""
 
     severity: Annotated[str, f.SEVERITY, Shown(0)]
-    kind: Annotated[str, f.FINDING_KIND, Shown(1)]
+    check: Annotated[str, f.CHECK, Shown(1)]
+    subject: Annotated[str, f.SUBJECT, JSON_ONLY]
+    found: Annotated[str, f.FOUND, Shown(0)]
+    why: Annotated[str, f.WHY, JSON_ONLY]
+    fix: Annotated[str, f.FIX, Shown(0, in_table=False)]
     topic: Annotated[str | None, f.TOPIC, Shown(0)]
     topic_id: Annotated[str | None, f.TOPIC_ID]
     partition: Annotated[int | None, f.PARTITION, Shown(0)]
@@ -369,8 +370,6 @@ class FindingRow(TypedDict):
     start_offset: Annotated[int | None, f.START_OFFSET, Shown(2)]
     end_offset: Annotated[int | None, f.END_OFFSET, Shown(3)]
     key: Annotated[str | None, f.KEY, Shown(5)]
-    message: Annotated[str, f.MESSAGE, Shown(0)]
-    hint: Annotated[str, f.HINT, Shown(0, in_table=False)]
 
 
 FINDINGS = Columns(
@@ -380,7 +379,7 @@ FINDINGS = Columns(
     commands="verify",
     noun="problem",
     word="severity",
-    notes=("message", "hint"),
+    notes=("found", "fix"),
     subjects={"key": "topic"},
 )
 
@@ -441,13 +440,13 @@ def _measured(findings: Iterator[Finding], request: VerifyRequest, meter: Meter)
 
     The numbers of earlier runs stay for the kinds that this run did not look for in the whole tier.
     """
-    examined = {FoundIn.METADATA}
+    examined = {Needs.METADATA}
     if request.remote is not None:
-        examined |= {FoundIn.OBJECTS, FoundIn.BYTES} if request.deep else {FoundIn.OBJECTS}
-    others = {(str(kind),) for kind in FindingKind if kind.row.found_in not in examined}
+        examined |= {Needs.OBJECTS, Needs.BYTES} if request.deep else {Needs.OBJECTS}
+    others = {(str(kind),) for kind in FindingKind if kind.row.needs not in examined}
     counts = Counter[Labels]()
     for finding in findings:
-        counts[str(finding.kind), str(finding.severity)] += 1
+        counts[str(finding.check), str(finding.severity)] += 1
         yield finding
     meter.set(prometheus.FINDINGS, counts, lambda labels: labels[:1] in others)
 
@@ -462,9 +461,9 @@ def _counted(
     seen: set[ExitCode] = set()
     kinds: set[FindingKind] = set()
     for finding in findings:
-        if finding.command and finding.kind not in kinds:
+        if finding.command and finding.check not in kinds:
             repairs.append(finding.command)
-        kinds.add(finding.kind)
+        kinds.add(finding.check)
         seen.add(finding_exit_code(finding))
         yield finding
     seen |= {ExitCode(each.exit_code) for each in planned if each.exit_code == ExitCode.CORRUPT}
@@ -486,7 +485,7 @@ def finding_kinds(names: Iterable[str]) -> frozenset[FindingKind]:
 
 def finding_exit_code(finding: Finding) -> ExitCode:
     """Return CORRUPT for damaged bytes or records, OK for information, otherwise PARTIAL."""
-    if finding.kind.row.is_corruption:
+    if finding.check.row.is_corruption:
         return ExitCode.CORRUPT
     return ExitCode.OK if finding.severity is Severity.INFO else ExitCode.PARTIAL
 

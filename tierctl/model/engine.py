@@ -35,7 +35,6 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "submit": None,
     "pipeline run": "read the metadata topic; write the tables' files",
     "config show": None,
-    "config check": None,
     "cache show": "read and decode cache files",
     "cache verify": "read and check cache files",
     "cache build": "read the metadata topic",
@@ -52,7 +51,6 @@ Decisions, and writes to the metadata topic, to caches and to files of offsets, 
 WITHOUT_ENGINE = {
     "backup-config": "reads a few settings per topic",
     "config show": "reads a few small files",
-    "config check": "reads a few small files",
     "schedule": "reads nothing of a tier but the names that it prints",
     "submit": "reads nothing of a tier but the names that it prints; starts a command by spark-submit",
 }
@@ -84,8 +82,15 @@ def private_keys_of(texts: Iterable[str]) -> dict[str, Path]:
 
 
 class Severity(StrEnum):
-    """The consequence of a finding: data can't be read, storage leaks or may mislead brokers, or none."""
+    """The consequence of a finding, the worst first; findings are errors, warnings or information.
+
+    A check that could not be made is never OK.
+    """
 
     ERROR = "error"
+    """Data can't be read, or tiering fails."""
     WARNING = "warning"
+    """Storage leaks or may mislead brokers, or tiering fails under further conditions."""
+    NOT_CHECKED = "not_checked"
     INFO = "info"
+    OK = "ok"

@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.checks.findings import Finding
+from tierctl.checks.metadata import Removals, check_partition_delete
+from tierctl.checks.segments import check_partition, unfinished_finding
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
 from tierctl.state.cache import RemoteLogMetadataCache
@@ -21,11 +24,6 @@ from tierctl.state.segments.columns import FINISHED, WAS_FINISHED, view
 from tierctl.state.segments.epochs import EpochIndex, EpochRuns
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.verify.events import check_partition_delete
-from tierctl.verify.findings import Finding
-from tierctl.verify.partition import check_partition
-from tierctl.verify.segments import unfinished_finding
-from tierctl.verify.topics import Removals
 
 GROUP_ROWS: Final = 1 << 17
 

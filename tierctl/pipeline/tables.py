@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tierctl.checks.findings import Finding
+from tierctl.checks.metadata import WasDeleted, check_events
+from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition
 from tierctl.pipeline.partition_groups import (
     Bools,
@@ -31,9 +34,6 @@ from tierctl.state.partition_segments import EpochPairs, LiveSegments
 from tierctl.state.segments.columns import FINISHED, KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, view
 from tierctl.state.segments.epochs import epoch_runs
 from tierctl.state.tier import TierState
-from tierctl.verify.events import WasDeleted, check_events
-from tierctl.verify.findings import Finding
-from tierctl.verify.segments import DANGLING_AFTER_MS
 
 # Decide which files of the `segments` table a commit keeps, and which rows belong to each new file.
 #
@@ -257,15 +257,15 @@ is the metadata offset of the partition's last event.
 ANOMALIES: Final = pa.schema(
     [
         ("severity", pa.string()),
-        ("kind", pa.string()),
+        ("check", pa.string()),
         ("topic", pa.string()),
         ("topic_id", pa.string()),
         ("partition", pa.int32()),
         ("segment_id", pa.string()),
         ("start_offset", pa.int64()),
         ("end_offset", pa.int64()),
-        ("message", pa.string()),
-        ("hint", pa.string()),
+        ("found", pa.string()),
+        ("fix", pa.string()),
         ("metadata_partition", pa.int32()),
     ]
 )
@@ -440,13 +440,13 @@ class MetadataPartitionTables:
     def _anomalies(self, findings: Iterable[Finding]) -> pa.Table:
         rows = [
             {name: getattr(finding, name) for name in _FINDING}
-            | {"hint": finding.hint, "metadata_partition": self._metadata_partition}
+            | {"metadata_partition": self._metadata_partition}
             for finding in findings
         ]
         return pa.Table.from_pylist(rows, schema=ANOMALIES)
 
 
-_FINDING: Final = tuple(name for name in ANOMALIES.names if name not in {"hint", "metadata_partition"})
+_FINDING: Final = tuple(name for name in ANOMALIES.names if name != "metadata_partition")
 
 
 def _ids(live: LiveSegments) -> pa.Array:

@@ -24,13 +24,8 @@ TXN_INDEX_EMPTY = Field(Kind.FLAG, "whether the segment has no transaction index
 PARTITIONS = Field(Kind.NUMBER, "number of partitions")
 SEGMENTS = Field(Kind.NUMBER, "number of segments; in a row of sizes those with COPY_SEGMENT_FINISHED")
 LOG_BYTES = Field(Kind.BYTES, "size of these segments' logs", "size")
-SEVERITY = Field(Kind.WORD, "info, warning or error")
-FINDING_KIND = Field(
-    Kind.WORD, "kind of the finding, as tierctl-verify(1) and tierctl-config-check(1) list them"
-)
+SEVERITY = Field(Kind.WORD, "error, warning or info; of a check also not_checked or ok")
 KEY = Field(Kind.NAME, "key of the record; of a finding the object in the store, or the folder of a log")
-MESSAGE = Field(Kind.SENTENCE, "what was found")
-HINT = Field(Kind.SENTENCE, "what to do")
 EVENT_TYPE = Field(Kind.WORD, "type of the metadata event; null for tombstones and unreadable records")
 DIALECT = Field(Kind.WORD, "kafka or kip405: the schema of the record")
 METADATA_PARTITION = Field(Kind.NUMBER, "partition of the metadata topic")
@@ -52,6 +47,9 @@ ACTION = Field(Kind.WORD, "what the step does")
 REASON = Field(Kind.SENTENCE, "why")
 WHY = Field(Kind.SENTENCE, "why the step was dropped, or is pending; of a check, why it matters")
 CHECK = Field(Kind.WORD, "what was checked, as the man page of the command lists it")
+SUBJECT = Field(
+    Kind.NAME, "the broker, topic, partition, store or file that was checked; empty for all of them"
+)
 FIX = Field(Kind.SENTENCE, "what to do")
 COMMAND = Field(Kind.WORD, "command of tierctl")
 LOCATION = Field(Kind.WORD, "where the segment is: tier, or local for the log of a broker")

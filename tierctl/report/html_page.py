@@ -203,14 +203,14 @@ def findings_section(content: PageContent) -> str:
         caption = f"{shown:,} of {total:,} findings, the most serious; tierctl verify lists all"
     columns = (
         "severity",
-        "kind",
+        "check",
         "topic",
         "partition",
         "start_offset",
         "end_offset",
         "key",
-        "message",
-        "hint",
+        "found",
+        "fix",
     )
     listed = rows_table("findings-list", caption, content.columns["findings"], content.findings, *columns)
     kinds = table("finding-kinds", "Findings by kind", ("severity", "kind", "findings"), by_kind)

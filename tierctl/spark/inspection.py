@@ -8,8 +8,8 @@ from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
-from tierctl.doctor.checks import Check
-from tierctl.doctor.executors import ExecutorFacts, Versions
+from tierctl.checks.environment import ExecutorFacts, Versions
+from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.model.location import TopicLocation
@@ -57,13 +57,13 @@ def reach_sources(sources: Sources, job: str) -> dict[str, str | TierctlError]:
     """Return what this executor found at each source, by the name of the check: a text, or an error."""
     found: dict[str, str | TierctlError] = {}
     if sources.cluster is not None:
-        found[Check.SPARK_CLUSTER.value] = _attempt(lambda: _reach_cluster(sources, job), None)
+        found[DoctorCheck.SPARK_CLUSTER.value] = _attempt(lambda: _reach_cluster(sources, job), None)
     if (topic := sources.metadata) is not None:
         hint = _SAME_FILES if topic.is_local else None
-        found[Check.SPARK_METADATA.value] = _attempt(lambda: _reach_metadata(sources, job), hint)
+        found[DoctorCheck.SPARK_METADATA.value] = _attempt(lambda: _reach_metadata(sources, job), hint)
     if (tier := sources.tier) is not None:
         hint = _SAME_FILES if tier.uri.startswith("file:") else None
-        found[Check.SPARK_STORE.value] = _attempt(lambda: _reach_store(sources), hint)
+        found[DoctorCheck.SPARK_STORE.value] = _attempt(lambda: _reach_store(sources), hint)
     return found
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from tierctl.apply.defaults import NOT_A_BROKER_ID
-from tierctl.commands.recovery.check.published import PublishedLog, SegmentEvent, check_published
-from tierctl.commands.recovery.check.results import Results, Verdict
+from tierctl.checks.restored import PublishedLog, SegmentEvent, check_published
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
+from tierctl.model.engine import Severity
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
 
 from tests.plan.rebuild.sets import PARTITION, object_set
@@ -51,8 +51,8 @@ LOSER_GONE = [then(DIVERGED, _S.DELETE_SEGMENT_FINISHED, BROKER)]
 COPIED = finished(NEXT, BROKER)
 DELETED = [then(SETS[0], _S.DELETE_SEGMENT_STARTED, BROKER)]
 
-OK, FAILED, NOT = Verdict.OK, Verdict.FAILED, Verdict.NOT_CHECKED
-CASES: dict[str, tuple[Sequence[SegmentEvent], Verdict, Verdict, Verdict, str]] = {
+OK, FAILED, NOT = Severity.OK, Severity.ERROR, Severity.NOT_CHECKED
+CASES: dict[str, tuple[Sequence[SegmentEvent], Severity, Severity, Severity, str]] = {
     "rebuilt": (REBUILT, OK, OK, NOT, "not yet: no segment was copied since"),
     "the loser was deleted": ([*REBUILT, *LOSER_GONE], OK, OK, NOT, ""),
     "copied on": ([*REBUILT, *COPIED], OK, OK, OK, "1 segments were copied since, from offset 300 on"),
@@ -124,30 +124,30 @@ CASES: dict[str, tuple[Sequence[SegmentEvent], Verdict, Verdict, Verdict, str]] 
 def test_what_the_events_say(case: str) -> None:
     events, deletions, metadata, next_copy, text = CASES[case]
     log: Any = SimpleNamespace(
-        name=PARTITION.topic_partition,
+        subject=str(PARTITION.topic_partition),
         decision=DECISION,
         start_offset=0,
         end_offset=300,
         is_materialised=False,
     )
-    published, results = PublishedLog(), Results()
+    published = PublishedLog()
     for event in events:
         published.add(event, own_broker_id=NOT_A_BROKER_ID)
-    check_published(results, log, published)
-    assert [each.verdict for each in results.results] == [deletions, metadata, next_copy]
-    assert text in " ".join(each.found for each in results.results)
+    results = list(check_published(log, published))
+    assert [each.severity for each in results] == [deletions, metadata, next_copy]
+    assert text in " ".join(each.found for each in results)
 
 
 @pytest.mark.parametrize(
-    ("start", "verdict"), [(0, Verdict.OK), (100, Verdict.FAILED)], ids=["from its start", "a gap"]
+    ("start", "severity"), [(0, Severity.OK), (100, Severity.ERROR)], ids=["from its start", "a gap"]
 )
-def test_a_materialised_log_is_copied_from_its_start(start: int, verdict: Verdict) -> None:
-    log: Any = SimpleNamespace(name=PARTITION.topic_partition, start_offset=0, is_materialised=True)
-    published, results = PublishedLog(), Results()
+def test_a_materialised_log_is_copied_from_its_start(start: int, severity: Severity) -> None:
+    log: Any = SimpleNamespace(subject=str(PARTITION.topic_partition), start_offset=0, is_materialised=True)
+    published = PublishedLog()
     for event in finished(object_set(7, start, 199, LINEAGE), BROKER):
         published.add(event, own_broker_id=NOT_A_BROKER_ID)
-    check_published(results, log, published)
-    assert [each.verdict for each in results.results] == [Verdict.OK, verdict]
+    results = list(check_published(log, published))
+    assert [each.severity for each in results] == [Severity.OK, severity]
 
 
 def test_what_was_discarded_may_be_deleted() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands.recovery.check import election, offsets, restored
-from tierctl.commands.recovery.check.checks import RestoreCheck
+from tierctl.checks import restored
+from tierctl.checks import served as of_consumers
+from tierctl.checks.registry import RestoreCheck
 from tierctl.commands.resources import Resources
 from tierctl.kafka.record_consumer import ServedRecord
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -59,7 +60,7 @@ def served(capture: Callable[[str], Path]) -> Cluster:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((offsets, "_SETTLED_S"), (restored, "_READABLE_S"), (election, "_PAUSE_S")):
+    for module, name in ((restored, "_SETTLED_S"), (of_consumers, "_READABLE_S"), (of_consumers, "_PAUSE_S")):
         monkeypatch.setattr(module, name, 0)
 
 
@@ -159,10 +160,10 @@ def test_a_cluster_that_serves_the_tier_is_clean(
     where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
     ran, rows = check(monkeypatch, cluster, *where, *OPTIONS)
     assert ran.code == 0, ran.out
-    ok = {(row["check"], row["partition"]) for row in rows if row["verdict"] == "ok"}
+    ok = {(row["check"], row["subject"]) for row in rows if row["severity"] == "ok"}
     names = ("offsets", "leader_epochs", "records", "seeks", "election", "producers")
-    assert ok == {(name, number) for name in names for number in range(3)} | {("objects", None)}
-    assert "failed" not in {row["verdict"] for row in rows}
+    assert ok == {(name, f"orders-{n}") for name in names for n in range(3)} | {("objects", "")}
+    assert "error" not in {row["severity"] for row in rows}
     assert cluster.closed == 0
 
 
@@ -179,13 +180,13 @@ def test_delete_records_inside_a_batch_or_segment_is_no_fault(
     root = capture("tiered-cluster")
     where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
     ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
-    assert [row for row in rows if row["verdict"] == "failed"] == []
+    assert [row for row in rows if row["severity"] == "error"] == []
     assert ran.code != 3
     # At the border of a segment, a leader that knew no segments may have raised it.
     changed_offsets(log_start_offset=600)(cluster)
     cluster.epochs[KEY] = (first._replace(start_offset=600), *others)
     _, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
-    assert any("earliest is 600, expected 0" in row["found"] for row in rows if row["verdict"] == "failed")
+    assert any("earliest is 600, expected 0" in row["found"] for row in rows if row["severity"] == "error")
 
 
 @pytest.mark.parametrize("case", FAULTS)
@@ -199,7 +200,7 @@ def test_a_fault_is_found_by_its_check(
     where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
     ran, rows = check(monkeypatch, cluster, *where, *OPTIONS)
     assert ran.code == 3
-    failed = [row for row in rows if row["verdict"] == "failed"]
+    failed = [row for row in rows if row["severity"] == "error"]
     assert failed[0] == rows[0]
     assert any(row["check"] == name and text in row["found"] for row in failed), failed
     # A seek may also find the changed record that a scan finds.
@@ -215,7 +216,7 @@ def test_no_election_is_no_clean_answer(
     where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
     ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders", "--election-timeout", "10ms")
     found = [row for row in rows if row["check"] == "election"]
-    assert (ran.code, {row["verdict"] for row in found}) == (3, {"not_checked"})
+    assert (ran.code, {row["severity"] for row in found}) == (3, {"not_checked"})
     assert "no new leader was elected" in found[0]["found"]
 
 
@@ -230,7 +231,7 @@ def test_copying_disabled_hides_the_tiered_offset(
 
 
 RESTARTS: dict[str, tuple[tuple[EpochEntry, ...], str, str]] = {
-    "not restarted": ((EpochEntry(0, 0),), "failed", "brokers [1] were not restarted since tierctl filled"),
+    "not restarted": ((EpochEntry(0, 0),), "error", "brokers [1] were not restarted since tierctl filled"),
     "restarted": ((EpochEntry(0, 0), EpochEntry(1, 99)), "ok", "have a new leader epoch since tierctl"),
     "epochs not known": ((EpochEntry(1, 99),), "not_checked", "it does not know their leader epochs"),
 }
@@ -257,9 +258,9 @@ def test_brokers_that_skip_the_events_of_a_topic_created_again_are_found(
     where = ("--remote", remote, "--metadata", metadata, "--bootstrap-server", "broker:9092")
     ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
     (found,) = [row for row in rows if row["check"] == "restarts"]
-    assert (found["verdict"], text in found["found"]) == (verdict, True), found
-    assert ran.code == (3 if verdict == "failed" else 0), rows
-    if verdict == "failed":
+    assert (found["severity"], text in found["found"]) == (verdict, True), found
+    assert ran.code == (3 if verdict == "error" else 0), rows
+    if verdict == "error":
         assert rows[0] == found
         assert "restart the brokers" in found["fix"]
         assert "skip new events" in found["why"]
@@ -278,7 +279,7 @@ def test_a_metadata_topic_that_brokers_began_says_nothing_about_restarts(
     cluster.partitions[METADATA_TOPIC] = 5
     _, rows = check(monkeypatch, cluster, *where, *server)
     (found,) = [row for row in rows if row["check"] == "restarts"]
-    assert (found["verdict"], "begins with an event of tierctl" in found["found"]) == ("not_checked", True)
+    assert (found["severity"], "begins with an event of tierctl" in found["found"]) == ("not_checked", True)
 
 
 def metadata_topic_id(folder: Path) -> Uuid:
@@ -319,9 +320,9 @@ def test_what_the_tier_can_not_serve_any_more_is_found(
     where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
     ran, rows = check(monkeypatch, deepcopy(served), *where)
     assert ran.code == 7, "as for every other command that misses these records"
-    failed = {(row["check"], row["partition"]) for row in rows if row["verdict"] == "failed"}
-    assert ("offsets", 1) in failed
-    assert {partition for _, partition in failed} == {1}
+    failed = {(row["check"], row["subject"]) for row in rows if row["severity"] == "error"}
+    assert ("offsets", "orders-1") in failed
+    assert {subject for _, subject in failed} == {"orders-1"}
     assert any("no set of objects has offsets" in row["found"] for row in rows)
 
 
@@ -340,7 +341,7 @@ def test_sets_that_are_not_understood_end_the_check_with_7(
     where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
     ran, rows = check(monkeypatch, deepcopy(served), *where)
     assert (ran.code, any("not understood" in row["found"] for row in rows)) == (7, True)
-    assert ("failed" in {row["verdict"] for row in rows}) is not has_twin
+    assert ("error" in {row["severity"] for row in rows}) is not has_twin
 
 
 LOG_LINES = {
@@ -361,12 +362,12 @@ def test_deletions_in_a_broker_log_are_found(
     ran, rows = check(monkeypatch, None, *remote, "--broker-log", path)
     assert ran.code == (0 if LOG_LINES[line] else 3)
     (found,) = [row for row in rows if row["check"] == "broker_logs"]
-    assert (found["verdict"] == "ok") is LOG_LINES[line]
+    assert (found["severity"] == "ok") is LOG_LINES[line]
     assert check(monkeypatch, None, *remote, "--broker-log", tmp_path / "none")[0].code == 3
     path.write_text("")
     ran, rows = check(monkeypatch, None, *remote, "--broker-log", path)
     (found,) = [row for row in rows if row["check"] == "broker_logs"]
-    assert (ran.code, found["verdict"]) == (3, "not_checked")
+    assert (ran.code, found["severity"]) == (3, "not_checked")
 
 
 def test_cut_epochs_in_a_log_directory_are_found(
@@ -377,8 +378,8 @@ def test_cut_epochs_in_a_log_directory_are_found(
     assert check(monkeypatch, None, *where)[0].code == 0
     (logs / "orders-1" / "leader-epoch-checkpoint").write_text("0\n1\n2 2000\n")
     ran, rows = check(monkeypatch, None, *where)
-    failed = [(row["check"], row["topic"], row["partition"]) for row in rows if row["verdict"] == "failed"]
-    assert (ran.code, failed) == (3, [("leader_epochs", "orders", 1)])
+    failed = [(row["check"], row["subject"]) for row in rows if row["severity"] == "error"]
+    assert (ran.code, failed) == (3, [("leader_epochs", "orders-1")])
 
 
 def test_a_topic_that_the_cluster_has_not_is_never_clean(
@@ -391,13 +392,15 @@ def test_a_topic_that_the_cluster_has_not_is_never_clean(
     where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
     _, rows = check(monkeypatch, cluster, *where)
     left = {
-        row["topic"]: row["found"] for row in rows if row["check"] == "offsets" and row["verdict"] != "ok"
+        row["subject"].rpartition("-")[0]: row["found"]
+        for row in rows
+        if row["check"] == "offsets" and row["severity"] != "ok"
     }
     assert "the cluster has no topic metrics: deleted, or not restored" in left["metrics"]
     assert "has no partition 0" in left["payments"]
     assert "has another id" in left["clicks"]
     ran, rows = check(monkeypatch, cluster, *where, "--topic", "metrics")
-    assert (ran.code, rows[0]["verdict"], rows[0]["check"]) == (3, "failed", "offsets")
+    assert (ran.code, rows[0]["severity"], rows[0]["check"]) == (3, "error", "offsets")
 
 
 def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(
@@ -407,7 +410,7 @@ def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(
     cluster.ids.clear()
     where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
     ran, rows = check(monkeypatch, cluster, *where)
-    assert (ran.code, rows[0]["check"], rows[0]["verdict"]) == (3, "offsets", "not_checked")
+    assert (ran.code, rows[0]["check"], rows[0]["severity"]) == (3, "offsets", "not_checked")
     assert "no partition of the tier that can be compared" in rows[0]["found"]
 
 

@@ -69,14 +69,14 @@ def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
     found = [
         {
             "severity": severity,
-            "kind": "gap",
+            "check": "gap",
             "topic": row.partition.topic,
             "partition": row.partition.partition,
             "start_offset": 500,
             "end_offset": 600,
             "key": row.partition.topic,
-            "message": f"found in {row.partition.topic}",
-            "hint": "look",
+            "found": f"found in {row.partition.topic}",
+            "fix": "look",
         }
         for severity, row in zip(("error", "warning", "info"), rows, strict=False)
     ]

@@ -49,7 +49,7 @@ def test_captures(place: str, capture: Capture) -> None:
 def test_a_sample(capture: Capture) -> None:
     sample = ("--sample", "40%", "--budget", "8MB", "--seed", 5, "--now", NOW_MS, "-o", "json")
     said = assert_same("verify", *_options(capture, next(iter(TIERS))), *sample)
-    assert (said.json[-1]["kind"], "ended the run early" in said.json[-1]["message"]) == ("not_read", True)
+    assert (said.json[-1]["check"], "ended the run early" in said.json[-1]["found"]) == ("not_read", True)
 
 
 @pytest.mark.parametrize("place", METADATA)
@@ -106,8 +106,8 @@ def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytes
 def _blind(spec: object, piece: object) -> list[object]:
     from dataclasses import replace
 
+    from tierctl.checks.deep import SegmentsTask
     from tierctl.spark.executors.verify import _require_logs
-    from tierctl.verify.tasks import SegmentsTask
 
     if isinstance(piece, SegmentsTask):
         logs = tuple(replace(log, directory=Path("/nowhere")) for log in piece.logs)

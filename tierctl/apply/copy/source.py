@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 
 from tierctl.apply.side_effects import SideEffectContext
+from tierctl.checks.bytes import Problem, check_segment_bytes
 from tierctl.errors import RemoteStorageError
 from tierctl.files import FileBytes
 from tierctl.model import HashedFile, IndexType, LogSegmentData, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.engine import Severity
 from tierctl.plan.steps import Step
 from tierctl.storage.index_cache import SegmentFiles
-from tierctl.verify.segment_bytes import Problem, check_segment_bytes
 from tierctl.wire.primitives import crc32c_extend
 
 Fingerprint = tuple[tuple[int, int, int], ...]

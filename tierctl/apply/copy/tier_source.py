@@ -11,13 +11,13 @@ from pathlib import Path
 
 from tierctl.apply.copy.source import Fingerprint, SourceChanged, check_and_hash, contents, fingerprint
 from tierctl.apply.side_effects import SideEffectContext, SourceTier
+from tierctl.checks.bytes import Problem
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.index_cache import SegmentFiles, spooled
-from tierctl.verify.segment_bytes import Problem
 
 _S = RemoteLogSegmentState
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tierctl.apply.labels import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
+from tierctl.checks.bytes import check_segment_bytes
 from tierctl.errors import (
     CorruptInputError,
     RemoteResourceNotFound,
@@ -27,7 +28,6 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState
 from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
-from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.wire.batches.batch_head import BatchHead
 from tierctl.wire.batches.segment_file import LogBytes, scan_windows
 from tierctl.wire.files.checkpoints import (

@@ -1,4 +1,4 @@
-"""`tierctl config`: the settings in force with their origins, and checks of the files that state them."""
+"""`tierctl config show`: the settings in force with their origins."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -9,17 +9,16 @@ from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.config.options import (
     choice_of_profile,
-    files_to_check,
     in_force,
     options_in_force,
 )
-from tierctl.cli.display import Printer, Rows, console_of, summarize
+from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import (
     with_options,
 )
 from tierctl.cli.settings.run import RunSettings
-from tierctl.commands.insight.config import SETTING_PROBLEMS, SETTINGS
-from tierctl.errors import ExitCode, UsageError
+from tierctl.commands.insight.config import SETTINGS
+from tierctl.errors import ExitCode
 
 Words = Annotated[
     list[str] | None,
@@ -31,9 +30,12 @@ Words = Annotated[
 ]
 
 
-app = new_app(
-    name="config", cls=Group, help="Show the settings in force, and check the files that state them."
-)
+app = new_app(name="config", cls=Group)
+
+
+@app.callback()
+def config() -> None:
+    """Show the settings in force and their origins."""
 
 
 _FILES = (
@@ -62,30 +64,5 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     printer.show(asdict(row) for row in rows)
     files = (settings.profiles_file, request.broker_config, request.command_config, request.topic_configs)
     has_files = any(each is not None for each in files)
-    printer.finish(following="tierctl config check" if has_files else None)
+    printer.finish(following="tierctl doctor" if has_files else None)
     return ExitCode.OK
-
-
-@app.command("check", cls=Command)
-@with_options(commands.ConfigRequest, _FILES, ..., Rows, rows=(SETTING_PROBLEMS,), needs_valid_settings=False)
-def check(ctx: typer.Context, request: commands.ConfigRequest) -> ExitCode:
-    """Check tierctl.toml and files of broker, client and topic settings; report every problem.
-
-    The files are those that the options name, and those that a profile of tierctl.toml names. Exit 0 if there
-    is no problem, 2 if a setting is wrong or a file can't be read, and 3 if there are only warnings. Problems
-    are: unknown names, wrong types and values out of bounds, settings that exclude each other, duplicates,
-    settings that --kafka-version does not have, and files with secrets that every user may read.
-    """
-    settings: RunSettings = ctx.obj
-    printer = Printer.of(ctx, SETTING_PROBLEMS)
-    files = files_to_check(ctx, settings)
-
-    result = commands.check_config(request, files)
-    if not result.files and not result.problems:
-        raise UsageError(
-            "nothing to check: there is no tierctl.toml, and no option names a file",
-            hint="name files: --broker-config server.properties, --topic-configs topics.properties",
-        )
-    printer.show(result.table_rows()[1])
-    summarize(ctx, f"read {', '.join(map(str, result.files)) or 'no file'}: {printer.tally.text}")
-    return result.exit_code

@@ -258,8 +258,11 @@ def contexts(ctx: typer.Context) -> Iterator[typer.Context]:
         yield context_of(ctx, words, command)
 
 
-def files_to_check(ctx: typer.Context, settings: RunSettings) -> commands.FilesToCheck:
-    """Return the files that profiles name, and the problems of tierctl.toml and of the environment."""
+def own_settings(ctx: typer.Context) -> commands.OwnSettings:
+    """Return the problems of tierctl.toml and of the environment, and the files that profiles name."""
+    settings = ctx.obj
+    if not isinstance(settings, RunSettings):
+        return commands.OwnSettings()
     problems = list(settings.environment_problems())
     file, error = settings.profiles_file, settings.unreadable
     named: dict[str, list[Path]] = {name: [] for name in _FILES}
@@ -267,8 +270,8 @@ def files_to_check(ctx: typer.Context, settings: RunSettings) -> commands.FilesT
         problems.append(
             SettingProblem(
                 kind=ProblemKind.UNREADABLE,
-                file=settings.config_file,
-                message=str(error.message).removeprefix(f"{settings.config_file}: "),
+                file=settings.file,
+                message=str(error.message).removeprefix(f"{settings.file}: "),
                 expected="a file tierctl.toml that this user may read",
                 found=error.message,
                 hint=error.hint or "correct --config-file, or the permissions of the file",
@@ -278,7 +281,7 @@ def files_to_check(ctx: typer.Context, settings: RunSettings) -> commands.FilesT
         problems += profile_problems(file, list(contexts(ctx)), settings.profile)
         for name, path in _named_files(file.profiles.values()):
             named[name].append(path)
-    return commands.FilesToCheck(problems=problems, profiles=file.path if file else None, **named)
+    return commands.OwnSettings(problems=problems, file=settings.file, **named)
 
 
 def _named_files(profiles: Any) -> Iterator[tuple[str, Path]]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tierctl import __version__
+from tierctl.checks.check import CheckTable
+from tierctl.checks.registry import DoctorCheck, RestoreCheck
 from tierctl.cli.docs.erasure import ERASURE, VERIFY_LIST
 from tierctl.cli.docs.manual_pages import manual_pages, names
 from tierctl.cli.docs.messages import sections
 from tierctl.cli.docs.roff import escaped, tagged
 from tierctl.cli.docs.tree import Node, Option
 from tierctl.commands.completion import FOLDER
-from tierctl.commands.recovery.check.checks import RestoreCheck
-from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode
 from tierctl.model.conflicts import ConflictKind
 from tierctl.model.settings.known import ProblemKind
@@ -20,14 +20,12 @@ from tierctl.model.settings.known import ProblemKind
 def page(node: Node) -> str:
     """Return the man page of one command as roff."""
     lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
-    if node.path == ("config", "check"):
-        lines += _setting_problems()
     if node.path == ("doctor",):
-        lines += [*_checks(), *_conflicts()]
+        lines += [*_checks(DoctorCheck), *_setting_problems(), *_conflicts()]
     if node.path == ("restore", "log"):
         lines += _erasure()
     if node.path == ("restore", "check"):
-        lines += _restore_checks()
+        lines += _checks(RestoreCheck)
     lines += [*_messages(node), *_examples(node), *_settings(), *_exit_status(), *_see_also(node)]
     return "\n".join(lines) + "\n"
 
@@ -94,20 +92,20 @@ def _explained(option: Option) -> str:
 
 def _setting_problems() -> Iterator[str]:
     """Yield the section that lists every kind of problem in files of settings."""
-    yield ".SH PROBLEMS"
+    yield '.SH "PROBLEMS OF SETTINGS"'
     for kind in ProblemKind:
         row = kind.row
         yield from tagged(f"\\fB{escaped(kind)}\\fR \\fI{escaped(row.severity)}\\fR", escaped(row.meaning))
 
 
-def _checks() -> Iterator[str]:
-    """Yield the section that lists every check of doctor, from the table in `doctor.checks`."""
+def _checks(registry: type[CheckTable]) -> Iterator[str]:
+    """Yield the section that lists every check of a registry of `checks.registry`."""
     yield ".SH CHECKS"
-    for check in Check:
+    for check in registry:
         row = check.row
         fix = "" if row.fix.startswith("see ") else f" Fix: {row.fix}."
         text = f"{row.why}{fix} Needs {row.needs}."
-        yield from tagged(f"\\fB{escaped(check)}\\fR \\fI{escaped(row.worst)}\\fR", escaped(text))
+        yield from tagged(f"\\fB{escaped(check)}\\fR \\fI{escaped(row.severity)}\\fR", escaped(text))
 
 
 def _erasure() -> Iterator[str]:
@@ -122,15 +120,6 @@ def _erasure() -> Iterator[str]:
         yield ".nf"
         yield escaped(line)
         yield ".fi"
-
-
-def _restore_checks() -> Iterator[str]:
-    """Yield the section that lists every check of `restore check`."""
-    yield ".SH CHECKS"
-    for check in RestoreCheck:
-        row = check.row
-        text = f"{row.why} Fix: {row.fix}. Needs {row.needs}."
-        yield from tagged(f"\\fB{escaped(check)}\\fR", escaped(text))
 
 
 def _conflicts() -> Iterator[str]:

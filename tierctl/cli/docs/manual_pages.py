@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tierctl import __version__
+from tierctl.checks.findings import FindingKind
 from tierctl.cli.docs.roff import escaped, from_markdown
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.examples import questions
@@ -17,7 +18,6 @@ from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
 from tierctl.model.settings.table import Scope, Setting
 from tierctl.report.prometheus import FAMILIES
-from tierctl.verify.findings import FindingKind
 
 SOURCES: Final = Path(__file__).with_name("manual")
 _LIST: Final = re.compile(r"^<!-- ([a-z]+)(?: ([a-z ]+))? -->$", re.MULTILINE)
@@ -57,13 +57,13 @@ def with_lists(text: str) -> str:
 
 
 def _findings(_: str) -> Iterator[str]:
-    """Yield every kind of finding, from the table in `verify.findings`."""
+    """Yield every kind of finding, from the table in `checks.findings`."""
     for kind in FindingKind:
         row = kind.row
         command = f" Planned by `tierctl {row.command}`." if row.command else ""
         repair = f" *Repair*: `verify --plan-out` {_plain(row.repair)}." if row.repair else ""
-        advice = f"{row.advice[:1].upper()}{row.advice[1:]}."
-        yield f"- **{_plain(kind)}** *{row.severity}*: {_plain(f'{row.meaning} {advice}')}{command}{repair}"
+        fix = f"{row.fix[:1].upper()}{row.fix[1:]}."
+        yield f"- **{_plain(kind)}** *{row.severity}*: {_plain(f'{row.why} {fix}')}{command}{repair}"
 
 
 def _settings(scope: str) -> Iterator[str]:

@@ -6,10 +6,10 @@ from typing import Any, Final, TypeVar
 import typer
 
 from tierctl import commands
+from tierctl.checks.check import CHECKS
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Display, Printer, Rows, console_of, show_mutation
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, PUBLISHING, SELECTION, STATE, WHERE, with_options
-from tierctl.commands.recovery.check.results import RESTORE_CHECKS
 from tierctl.errors import ExitCode
 from tierctl.model.location import DERIVED
 from tierctl.report.plans import PLAN_ROWS
@@ -160,7 +160,7 @@ def log(ctx: typer.Context, request: commands.RestoreLogRequest) -> int:
     Rows,
     ENGINE,
     "throttle_fetch",
-    rows=(RESTORE_CHECKS,),
+    rows=(CHECKS,),
 )
 def check(ctx: typer.Context, request: commands.RestoreCheckRequest) -> ExitCode:
     """Verify what brokers serve after a restore or a rebuild, once they have started.
@@ -172,7 +172,7 @@ def check(ctx: typer.Context, request: commands.RestoreCheckRequest) -> ExitCode
 
     With --engine spark, executors list the tier and read its objects.
     """
-    printer = Printer.of(ctx, RESTORE_CHECKS)
+    printer = Printer.of(ctx, CHECKS)
     console = console_of(ctx)
     found = commands.restore_check(_derived(request), console)
     printer.show(found.table_rows()[1])

@@ -46,7 +46,7 @@ def default_config_files(environ: Mapping[str, str]) -> list[Path]:
 class RunSettings:
     """The settings of one run; tierctl.toml is read when the first value of a profile is asked for.
 
-    `get` raises no error: `require_valid` does, before a command begins, and `config check` reports all.
+    `get` raises no error: `require_valid` does, before a command begins, and `doctor` reports all.
     """
 
     keys: OptionKeys

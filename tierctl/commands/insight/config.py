@@ -1,28 +1,20 @@
-"""`config show` and `config check`: show settings in force with their origins; check files of settings."""
+"""`config show`: the settings in force with their origins."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
-from tierctl.commands.broker_settings import valid_in_file
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.doctor.brokers import is_tiering
-from tierctl.errors import ExitCode
 from tierctl.metadata.server_properties import manager_settings
-from tierctl.model.configs import BrokerDefaults
-from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, client, topic
-from tierctl.model.settings.kafka_version import LATEST
-from tierctl.model.settings.known import ProblemKind, SettingProblem
 from tierctl.model.settings.registry import shown
 from tierctl.model.settings.table import Origin, SettingSource, StatedSettings, Table
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
-from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 from tierctl.wire.files.properties import read_client_file
 
 _OPTION = "option"
@@ -31,7 +23,7 @@ _DEFAULT = Origin(source=SettingSource.DEFAULT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRequest(Request):
-    """A request for the settings in force, or for a check of the files that state them."""
+    """A request for the settings in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,51 +75,6 @@ SETTINGS = Columns(
 )
 
 
-class ProblemRow(TypedDict):
-    """A problem in a file of settings."""
-
-    severity: Annotated[str, f.SEVERITY, Shown(0)]
-    kind: Annotated[str, f.FINDING_KIND, Shown(0)]
-    file: Annotated[str | None, f.FILE, Shown(0)]
-    line: Annotated[int | None, f.LINE, Shown(0)]
-    setting: Annotated[str | None, f.SETTING, Shown()]
-    message: Annotated[str, f.MESSAGE, Shown(0)]
-    expected: Annotated[str, Field(Kind.SENTENCE, "what was expected")]
-    found: Annotated[str, f.FOUND]
-    hint: Annotated[str, f.HINT, Shown(0)]
-
-
-SETTING_PROBLEMS = Columns(
-    ProblemRow,
-    name="setting-problems",
-    title="Problems in files of settings",
-    commands="config check",
-    noun="problem",
-    word="severity",
-    below=("message", "hint"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsCheck(TableResult):
-    """The problems that a check found; `files` are the files that it read to their ends."""
-
-    problems: tuple[SettingProblem, ...]
-    files: tuple[Path, ...]
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """USAGE for a wrong setting or an unreadable file, PARTIAL for warnings only, otherwise OK."""
-        found = {each.severity for each in self.problems}
-        if Severity.ERROR in found:
-            return ExitCode.USAGE
-        return ExitCode.PARTIAL if Severity.WARNING in found else ExitCode.OK
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return SETTING_PROBLEMS, self.problems
-
-
 class SettingsInForce(list[SettingInForce], TableResult):
     """The settings in force."""
 
@@ -153,12 +100,12 @@ def show_config(
             {
                 name: name
                 for name in settings
-                if name not in client.CLIENTS
+                if name not in client.METADATA_MANAGERS
                 and not any(each and name.startswith(each) for each in (prefix, manager_prefix))
             }
         )
         of_manager = managed.only(
-            {name: name for name in managed if name not in settings or name in client.CLIENTS}
+            {name: name for name in managed if name not in settings or name in client.METADATA_MANAGERS}
         )
         clients = StatedSettings({}, {})
         if request.command_config is not None:
@@ -166,8 +113,8 @@ def show_config(
         rows = [
             *map(_option, options),
             *_of_table(broker.TABLE, own),
-            *_of_table(client.CLIENTS, of_manager),
-            *_of_table(client.CLIENTS, settings.below(prefix)),
+            *_of_table(client.METADATA_MANAGERS, of_manager),
+            *_of_table(client.PLUGINS, settings.below(prefix)),
             *_of_table(client.CLIENTS, clients.stripped()),
         ]
         for name, config in sorted(resources.topic_configs().items()):
@@ -224,50 +171,3 @@ def _place(origin: Origin) -> str | None:
     if origin.file is None:
         return origin.name
     return str(origin.file) if origin.line is None else f"{origin.file}:{origin.line}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesToCheck:
-    """Files of settings by kind, in addition to those of the request."""
-
-    broker_config: Sequence[Path] = ()
-    command_config: Sequence[Path] = ()
-    topic_configs: Sequence[Path] = ()
-    problems: Sequence[SettingProblem] = field(default=())
-    """Problems that were found in the options, and in tierctl.toml, which is `profiles`."""
-    profiles: Path | None = None
-
-
-def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
-    """Check every file to its end; a file that can't be read is a problem of its own."""
-    version = request.kafka_version or LATEST
-    brokers = BrokerDefaults(version=version)
-    configs = _each(files.broker_config, request.broker_config)
-    problems = list(files.problems)
-    for path in configs:
-        problems += check_broker_file(path, brokers)
-    clients = _each(files.command_config, request.command_config)
-    for path in clients:
-        problems += check_client_file(path, brokers)
-    topics = _each(files.topic_configs, request.topic_configs)
-    defaults = BrokerDefaults(version=version, settings=valid_in_file(request.broker_config))
-    enabled = None
-    if request.broker_config is not None and defaults.settings:
-        enabled = is_tiering(defaults.settings)
-    for path in topics:
-        problems += check_topics_file(path, defaults, is_tiering=enabled)
-    unread = {each.file for each in problems if each.kind is ProblemKind.UNREADABLE and each.line is None}
-    named = (*([files.profiles] if files.profiles else []), *configs, *clients, *topics)
-    return SettingsCheck(
-        problems=tuple(sorted(problems, key=_order)),
-        files=tuple(path for path in named if path not in unread),
-    )
-
-
-def _each(paths: Sequence[Path], own: Path | None) -> list[Path]:
-    """Return the paths without repetitions."""
-    return list(dict.fromkeys((*paths, *([] if own is None else [own]))))
-
-
-def _order(problem: SettingProblem) -> tuple[str, int]:
-    return (str(problem.file or ""), problem.line or 0)

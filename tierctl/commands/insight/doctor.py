@@ -15,26 +15,49 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierctl.checks.check import (
+    CheckResults,
+    Examination,
+    Result,
+    fault,
+    not_checked,
+    prevented,
+)
+from tierctl.checks.environment import (
+    check_cluster_rights,
+    check_controller_clock,
+    check_event_clock,
+    check_log_dir,
+    check_metadata_rights,
+    check_secrets,
+    check_state_dir_access,
+    check_state_dir_space,
+    check_topic_rights,
+    profile_file,
+    settings_files,
+)
+from tierctl.checks.registry import DoctorCheck
+from tierctl.checks.settings import (
+    Broker,
+    check_agreement,
+    check_broker_conflicts,
+    check_broker_file,
+    check_client_file,
+    check_custom_metadata,
+    check_tiered,
+    check_topic_conflicts,
+    check_topics_file,
+    check_version,
+    is_tiered,
+    is_tiering,
+)
+from tierctl.checks.store import REFUSALS, examine_store, probe_store
 from tierctl.commands.broker_settings import stated_in_file
 from tierctl.commands.insight.executors import check_spark
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import DECIDE
-from tierctl.doctor import brokers, clocks, log_dirs, rights, secrets, state_dir, topics
-from tierctl.doctor.brokers import Broker
-from tierctl.doctor.checks import Check
-from tierctl.doctor.examination import (
-    CHECKS,
-    Examination,
-    Result,
-    exit_code_of,
-    fault,
-    not_checked,
-    prevented,
-)
-from tierctl.doctor.store import REFUSALS, examine_store
-from tierctl.doctor.store_probe import probe_store
-from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.locallog import read_topic_configs
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
@@ -48,166 +71,36 @@ from tierctl.model.settings import topic
 from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.table import SettingSource, StatedSettings
-from tierctl.report.results import TableResult, TableRows
 from tierctl.spark.inspection import newest_events
 from tierctl.spark.session.settings import SparkSettings
 from tierctl.storage.stores.base import store_uri
 from tierctl.storage.tier import object_tier
-from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
+from tierctl.wire.files.properties import require_kind_of_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 
+from tierctl.checks.environment import SecretFile, check_leader_epochs
+from tierctl.checks.settings import (
+    check_file,
+    check_metadata_partitions,
+    check_metadata_replicas,
+    check_metadata_settings,
+    expected_partitions,
+    fewest_replicas,
+    missing_metadata_topic,
+)
 from tierctl.commands.broker_settings import valid_in_file
-from tierctl.doctor.brokers import OUTCOMES, of_conflicts
-from tierctl.doctor.examination import ok
-from tierctl.doctor.result import Outcome
-from tierctl.doctor.secrets import SecretFile
-from tierctl.locallog import list_partitions, read_log_dirs
-from tierctl.model.conflicts import metadata_topic_conflicts
+from tierctl.locallog import list_partitions
 from tierctl.model.engine import private_keys_of
-from tierctl.model.local import PartitionFacts
-from tierctl.model.settings import broker
-from tierctl.model.settings import client as manager
-from tierctl.model.settings.known import ProblemKind, SettingProblem
+from tierctl.model.settings.known import SettingProblem
 from tierctl.plan.preconditions import require_known_names
-from tierctl.report.texts import counted
-from tierctl.state.cut_epochs import cut_epochs_of
-from tierctl.state.tier import TierState
-from tierctl.wire.files.properties import read_client_file, require_kind_of_file
+from tierctl.wire.files.properties import read_client_file
 
 _SHOWN = 5
-
-
-def check_settings(settings: Mapping[str, str], replicas: int | None) -> Iterator[Result]:
-    """Yield the results about the settings in force; `replicas` is None if their number is not known.
-
-    The number of replicas is that of the partition with the fewest.
-    """
-    least = topic.MIN_INSYNC_REPLICAS.value(settings)
-    conflicts = [
-        each
-        for each in metadata_topic_conflicts(settings, replicas or least)
-        if replicas is not None or topic.MIN_INSYNC_REPLICAS.name not in each.names
-    ]
-    yield from of_conflicts(Check.METADATA_SETTINGS, METADATA_TOPIC, conflicts)
-    if not conflicts:
-        of_replicas = "" if replicas is None else f"{replicas} replicas, min.insync.replicas={least}, "
-        found = f"{of_replicas}unlimited retention, not compacted"
-        yield ok(Check.METADATA_SETTINGS, METADATA_TOPIC, found)
-
-
-def check_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Result]:
-    """Yield the results about leaders and replicas of the metadata partitions."""
-    leaderless = [each.partition for each in facts.partitions if each.leader is None]
-    too_few = [each.partition for each in facts.partitions if len(each.in_sync) < min_in_sync]
-    behind = [each.partition for each in facts.partitions if len(each.in_sync) < len(each.replicas)]
-    if leaderless:
-        yield fault(Check.METADATA_REPLICAS, METADATA_TOPIC, f"no leader: {_partitions(leaderless)}")
-    if unwritable := sorted(set(too_few) - set(leaderless)):
-        found = f"fewer than min.insync.replicas={min_in_sync} in sync: {_partitions(unwritable)}"
-        yield fault(Check.METADATA_REPLICAS, METADATA_TOPIC, found)
-    if lagging := sorted(set(behind) - {*leaderless, *too_few}):
-        found = f"not all replicas in sync: {_partitions(lagging)}"
-        yield fault(Check.METADATA_REPLICAS, METADATA_TOPIC, found, outcome=Outcome.WARNING)
-    if not (leaderless or too_few or behind):
-        found = f"all replicas of {len(facts.partitions)} partitions are in sync"
-        yield ok(Check.METADATA_REPLICAS, METADATA_TOPIC, found)
-
-
-def fewest_replicas(partitions: tuple[PartitionFacts, ...]) -> int:
-    """Return the number of replicas of the partition that has the fewest."""
-    return min(len(each.replicas) for each in partitions)
-
-
-def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:
-    """Return the number of metadata partitions that a broker's settings state, None if they state none."""
-    prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
-    name = manager.TOPIC_PARTITIONS.name
-    own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
-    return manager.TOPIC_PARTITIONS.given(own, source)
-
-
-def check_partitions(found: int, expected: int) -> Iterator[Result]:
-    """Yield the result about the number of metadata partitions that brokers expect."""
-    setting = f"remote.log.metadata.topic.num.partitions={expected}"
-    if found == expected:
-        yield ok(Check.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, {setting}")
-    else:
-        yield fault(Check.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, but {setting}")
-
-
-def missing(is_tiering: bool | None) -> Iterator[Result]:
-    """Yield the result about a cluster without the metadata topic; `is_tiering` is None if not known."""
-    found = f"the cluster has no topic {METADATA_TOPIC}"
-    if is_tiering:
-        why = "The brokers tier, and have not made the topic: nothing is copied."
-        fix = "look for errors of TopicBasedRemoteLogMetadataManager in the brokers' logs"
-        yield fault(Check.METADATA_SETTINGS, METADATA_TOPIC, found, why=why, fix=fix)
-    else:
-        what = "; brokers make it when they tier, and copy --create-metadata-topic does"
-        yield ok(Check.METADATA_SETTINGS, METADATA_TOPIC, found + what)
-
-
-def _partitions(numbers: list[int]) -> str:
-    shown = ", ".join(map(str, numbers[:_SHOWN]))
-    return f"partition {shown}{', …' if len(numbers) > _SHOWN else ''}"
-
-
-def check_file(check: Check, file: Path, problems: Iterable[SettingProblem]) -> Iterator[Result]:
-    """Yield the results about one file: its problems without those that are only information.
-
-    Files that other users can read are left to the check of secrets.
-    """
-    is_good = True
-    for problem in problems:
-        outcome = OUTCOMES[problem.severity]
-        if outcome is Outcome.OK or problem.kind is ProblemKind.OPEN_PERMISSIONS:
-            continue
-        is_good = False
-        where = f"{file}" if problem.line is None else f"{file}, line {problem.line}"
-        yield fault(check, where, _found(problem), outcome=outcome, why=_why(problem), fix=problem.hint)
-    if is_good:
-        yield ok(check, str(file), "its settings are known, valid and free of contradictions")
-
-
-def _found(problem: SettingProblem) -> str:
-    """Return the facts: the part of a contradiction's message before its meaning."""
-    return (
-        problem.message.partition(f"{problem.found}: ")[0] + problem.found
-        if _why(problem)
-        else problem.message
-    )
-
-
-def _why(problem: SettingProblem) -> str | None:
-    """Return the meaning that ends the message of a contradiction; None for the meaning of the check."""
-    if problem.kind is not ProblemKind.CONTRADICTION:
-        return None
-    return problem.message.partition(f"{problem.found}: ")[2] or None
-
-
-def check_leader_epochs(
-    folder: Path, select: Callable[[TopicPartition], bool], state: TierState
-) -> Iterator[Result]:
-    """Yield a result for each replica in a log directory whose checkpoint was cut; `state` is the tier's."""
-    unreadable: list[tuple[Path, TierctlError]] = []
-    logs = read_log_dirs([folder], select=select, on_error=lambda *found: unreadable.append(found))
-    for where, error in unreadable:
-        yield not_checked(Check.LEADER_EPOCHS, str(where), error.message)
-    is_good = True
-    for log in logs:
-        part = state.partition(log.topic_id_partition)
-        cut = None if part is None else cut_epochs_of(log, part.segments)
-        if cut is not None:
-            is_good = False
-            yield fault(Check.LEADER_EPOCHS, str(log.directory), str(cut))
-    if is_good:
-        found = f"{counted(len(logs), 'replica')} have the leader epochs of the tier from the log start on"
-        yield ok(Check.LEADER_EPOCHS, str(folder), found)
 
 
 def require_topics_of_files(
@@ -238,16 +131,19 @@ def require_topics_of_files(
     return error if request.topic else None
 
 
-def secret_files(request: Request, profile_file: Path | None) -> Iterator[SecretFile]:
-    """Yield the files of a request that may hold secrets; `profile_file` is the tierctl.toml in use."""
-    if request.command_config is not None and request.command_config.exists():
-        yield from secrets.settings_files(request.command_config, read_client_file(request.command_config))
-    if request.broker_config is not None and request.broker_config.exists():
-        yield from secrets.settings_files(request.broker_config, valid_in_file(request.broker_config))
+def secret_files(request: DoctorRequest) -> Iterator[SecretFile]:
+    """Yield the files that may hold secrets: those of a request, tierctl.toml, and those that it names."""
+    own = request.own_settings
+    for file in own.with_own("command_config", request):
+        if file.exists():
+            yield from settings_files(file, read_client_file(file))
+    for file in own.with_own("broker_config", request):
+        if file.exists():
+            yield from settings_files(file, valid_in_file(file))
     for file in private_keys_of(request.aiven_private_key).values():
         yield SecretFile(file, "a private key")
-    if profile_file is not None:
-        yield secrets.profile_file(profile_file)
+    if own.file is not None and own.file.exists():
+        yield profile_file(own.file)
     if (request.remote or "").startswith("s3:"):
         named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
         file = Path(named).expanduser()
@@ -255,19 +151,38 @@ def secret_files(request: Request, profile_file: Path | None) -> Iterator[Secret
             yield SecretFile(file, "the keys of AWS clients")
 
 
-_STORE_CHECKS = tuple(check for check in Check if check.startswith("store_"))
+_STORE_CHECKS = tuple(check for check in DoctorCheck if check.startswith("store_"))
 _CLUSTER_CHECKS = (
-    Check.BROKERS_AGREE,
-    Check.BROKER_VERSION,
-    Check.METADATA_SETTINGS,
-    Check.METADATA_REPLICAS,
-    Check.TOPIC_CONFLICTS,
-    Check.TIERED_TOPICS,
-    Check.CONTROLLER_CLOCK,
-    Check.CLUSTER_RIGHTS,
-    Check.METADATA_RIGHTS,
-    Check.TOPIC_RIGHTS,
+    DoctorCheck.BROKERS_AGREE,
+    DoctorCheck.BROKER_VERSION,
+    DoctorCheck.METADATA_SETTINGS,
+    DoctorCheck.METADATA_REPLICAS,
+    DoctorCheck.TOPIC_CONFLICTS,
+    DoctorCheck.TIERED_TOPICS,
+    DoctorCheck.CONTROLLER_CLOCK,
+    DoctorCheck.CLUSTER_RIGHTS,
+    DoctorCheck.METADATA_RIGHTS,
+    DoctorCheck.TOPIC_RIGHTS,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSettings:
+    """What tierctl.toml and the environment state: their problems, and the files that all profiles name.
+
+    `file` is the tierctl.toml in use, None without one.
+    """
+
+    file: Path | None = None
+    problems: Sequence[SettingProblem] = ()
+    broker_config: Sequence[Path] = ()
+    command_config: Sequence[Path] = ()
+    topic_configs: Sequence[Path] = ()
+
+    def with_own(self, option: str, request: Request) -> list[Path]:
+        """Return the files that profiles and the request name for `option`, each once."""
+        named = getattr(request, option)
+        return list(dict.fromkeys((*getattr(self, option), *([] if named is None else [named]))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +201,7 @@ class DoctorRequest(Request):
         ),
     ] = False
     skip: Annotated[
-        Sequence[Check],
+        Sequence[DoctorCheck],
         typer.Option(
             "--skip",
             metavar="CHECK",
@@ -294,23 +209,10 @@ class DoctorRequest(Request):
             rich_help_panel=DECIDE,
         ),
     ] = ()
-    profile_file: Path | None = None
-    """The tierctl.toml in use."""
+    own_settings: OwnSettings = field(default=OwnSettings())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(TableResult):
-    """The results, the worst first; the exit code is PARTIAL if an operator must act."""
-
-    results: tuple[Result, ...]
-    exit_code: ExitCode
-
-    def table_rows(self) -> TableRows:
-        """Implement `TableResult.table_rows`."""
-        return CHECKS, self.results
-
-
-def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosis:
+def doctor(request: DoctorRequest, progress: Progress | None = None) -> CheckResults:
     """Return one result for each check, including the checks that could not be made.
 
     Errors of brokers, stores and files become results. UsageError if the request names nothing to check.
@@ -325,8 +227,7 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosi
         run.check_metadata()
         run.check_store()
     run.check_local_files()
-    results = run.examination.complete()
-    return Diagnosis(results=results, exit_code=exit_code_of(results))
+    return run.examination.complete()
 
 
 def _validate(request: DoctorRequest) -> None:
@@ -340,6 +241,8 @@ def _validate(request: DoctorRequest) -> None:
         request.topic_configs,
         request.state_dir,
         request.kafka_version,
+        request.own_settings.file,
+        request.own_settings.problems,
     )
     if not any(named) and not request.log_dir and request.engine is EngineName.LOCAL:
         raise UsageError(
@@ -379,7 +282,7 @@ class _Run:
     _open: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.examination = Examination(skipped=frozenset(self.request.skip))
+        self.examination = Examination(DoctorCheck, skipped=frozenset(self.request.skip))
 
     def __enter__(self) -> None:
         # An unusable settings file is already among the results; the checks that need no file are still made.
@@ -397,53 +300,52 @@ class _Run:
     def check_settings_files(self) -> None:
         """Check the files of settings that the request names, and keep their settings for other checks."""
         make, request = self.examination.make, self.request
-        if request.broker_config is not None:
-            make(
-                [Check.BROKER_FILE],
-                str(request.broker_config),
-                partial(self._of_broker_file, request.broker_config),
-            )
-        if request.topic_configs is not None:
-            make(
-                [Check.TOPIC_FILE],
-                str(request.topic_configs),
-                partial(self._of_topics, request.topic_configs),
-            )
-        if request.command_config is not None:
-            make(
-                [Check.CLIENT_FILE],
-                str(request.command_config),
-                partial(self._of_client, request.command_config),
-            )
+        own_settings = request.own_settings
+        if own_settings.file is not None or own_settings.problems:
+            where = str(own_settings.file or "")
+            checked = list(check_file(DoctorCheck.TIERCTL_SETTINGS, where, own_settings.problems))
+            make([DoctorCheck.TIERCTL_SETTINGS], where, lambda: checked)
+        for option, check, examine in (
+            ("broker_config", DoctorCheck.BROKER_FILE, self._of_broker_file),
+            ("topic_configs", DoctorCheck.TOPIC_FILE, self._of_topics),
+            ("command_config", DoctorCheck.CLIENT_FILE, self._of_client),
+        ):
+            for file in own_settings.with_own(option, request):
+                make([check], str(file), partial(examine, file))
         if self.settings is not None and request.broker_config is not None:
             own, source = self.settings, str(request.broker_config)
             names = self.topic_configs.keys() - {METADATA_TOPIC}
-            make([Check.CUSTOM_METADATA], source, lambda: brokers.check_custom_metadata(source, own, names))
+            make([DoctorCheck.CUSTOM_METADATA], source, lambda: check_custom_metadata(source, own, names))
         if request.kafka_version is not None:
             version = request.kafka_version
-            make([Check.BROKER_VERSION], "", lambda: brokers.check_version(version, is_tiering=None))
+            make([DoctorCheck.BROKER_VERSION], "", lambda: check_version(version, is_tiering=None))
 
     @property
     def _defaults(self) -> BrokerDefaults:
         """Return the version and the settings of the brokers with which settings in files are checked."""
-        return BrokerDefaults(version=self.request.kafka_version or LATEST, settings=self.settings or {})
+        settings = valid_in_file(self.request.broker_config) if self.settings is None else self.settings
+        return BrokerDefaults(version=self.request.kafka_version or LATEST, settings=settings)
 
     def _of_broker_file(self, file: Path) -> Iterator[Result]:
-        yield from check_file(Check.BROKER_FILE, file, check_broker_file(file, self._defaults))
-        found = stated_in_file(file)
-        self.settings, self.is_tiering = found, brokers.is_tiering(found)
+        yield from check_file(DoctorCheck.BROKER_FILE, str(file), check_broker_file(file, self._defaults))
+        if file == self.request.broker_config:
+            found = stated_in_file(file)
+            self.settings, self.is_tiering = found, is_tiering(found)
 
     def _of_client(self, file: Path) -> Iterator[Result]:
-        yield from check_file(Check.CLIENT_FILE, file, check_client_file(file, self._defaults))
+        yield from check_file(DoctorCheck.CLIENT_FILE, str(file), check_client_file(file, self._defaults))
 
     def _of_topics(self, file: Path) -> Iterator[Result]:
-        problems = check_topics_file(file, self._defaults, is_tiering=self.is_tiering)
-        yield from check_file(Check.TOPIC_FILE, file, problems)
-        self.topic_configs = read_topic_configs(file, self._defaults)
-        own = self.topic_configs.get(METADATA_TOPIC)
-        if own is not None:
-            stated = {name: each.value for name, each in own.stated.items()}
-            yield from check_settings(stated, None)
+        defaults = self._defaults
+        enabled = is_tiering(defaults.settings) if defaults.settings else None
+        problems = check_topics_file(file, defaults, is_tiering=enabled)
+        yield from check_file(DoctorCheck.TOPIC_FILE, str(file), problems)
+        if file == self.request.topic_configs:
+            self.topic_configs = read_topic_configs(file, self._defaults)
+            own = self.topic_configs.get(METADATA_TOPIC)
+            if own is not None:
+                stated = {name: each.value for name, each in own.stated.items()}
+                yield from check_metadata_settings(stated, None)
 
     # Spark
 
@@ -457,7 +359,7 @@ class _Run:
         unread = require_topics_of_files(self.resources, self.request.log_dir, self.topic_configs)
         if unread is not None:
             where = self.request.metadata or ""
-            self.examination.make([Check.METADATA_PARTITIONS], where, lambda: _raise(unread))
+            self.examination.make([DoctorCheck.METADATA_PARTITIONS], where, lambda: _raise(unread))
 
     # The cluster
 
@@ -479,17 +381,17 @@ class _Run:
         found = [Broker(name=name, settings=own) for name, own in cluster.broker_settings().items()]
         readable = [each.settings for each in found if not isinstance(each.settings, TierctlError)]
         if readable:
-            self.is_tiering = any(map(brokers.is_tiering, readable))
-        make([Check.BROKER_CONFLICTS], where, lambda: brokers.check_conflicts(found, version))
-        make([Check.BROKERS_AGREE], where, lambda: brokers.check_agreement(found))
+            self.is_tiering = any(map(is_tiering, readable))
+        make([DoctorCheck.BROKER_CONFLICTS], where, lambda: check_broker_conflicts(found, version))
+        make([DoctorCheck.BROKERS_AGREE], where, lambda: check_agreement(found))
         if self.request.kafka_version is None:
             tiering = self.is_tiering
-            make([Check.BROKER_VERSION], where, lambda: brokers.check_version(version, is_tiering=tiering))
+            make([DoctorCheck.BROKER_VERSION], where, lambda: check_version(version, is_tiering=tiering))
         clock_ms = self.request.clock_ms
         make(
-            [Check.CONTROLLER_CLOCK],
+            [DoctorCheck.CONTROLLER_CLOCK],
             where,
-            lambda: clocks.check_controller(cluster.controller_clock, clock_ms),
+            lambda: check_controller_clock(cluster.controller_clock, clock_ms),
         )
         yield from self._of_topics_there(cluster, version)
 
@@ -498,7 +400,7 @@ class _Run:
         there = cluster.topics()
         own = there.pop(METADATA_TOPIC, None)
         self.examination.make(
-            [Check.CLUSTER_RIGHTS], "", lambda: rights.check_cluster(cluster.cluster_operations())
+            [DoctorCheck.CLUSTER_RIGHTS], "", lambda: check_cluster_rights(cluster.cluster_operations())
         )
         yield from self._of_metadata_topic(cluster, own)
         named = {name for name, each in there.items() if not each.is_internal}
@@ -506,37 +408,35 @@ class _Run:
         self.resources.selection_request.require_topics(named)
         with self.progress.bar("reading the settings of topics", unit="objects", total=len(chosen)):
             settings = cluster.topic_settings(chosen)
-        yield from topics.check_conflicts(settings, version)
+        yield from check_topic_conflicts(settings, version)
         if self.is_tiering is not None:
-            yield from topics.check_tiered(settings, is_tiering=self.is_tiering)
-        tiered = {
-            name for name, each in settings.items() if isinstance(each, dict) and topics.is_tiered(each)
-        }
-        yield from rights.check_topics(cluster.operations(tiered or chosen))
+            yield from check_tiered(settings, is_tiering=self.is_tiering)
+        tiered = {name for name, each in settings.items() if isinstance(each, dict) and is_tiered(each)}
+        yield from check_topic_rights(cluster.operations(tiered or chosen))
 
     def _of_metadata_topic(self, cluster: Cluster, facts: TopicFacts | None) -> Iterator[Result]:
         if facts is None:
-            yield from missing(self.is_tiering)
+            yield from missing_metadata_topic(self.is_tiering)
             reason = f"{METADATA_TOPIC} does not exist"
-            for check in (Check.METADATA_REPLICAS, Check.METADATA_RIGHTS):
+            for check in (DoctorCheck.METADATA_REPLICAS, DoctorCheck.METADATA_RIGHTS):
                 yield not_checked(check, METADATA_TOPIC, reason)
             return
-        yield from rights.check_metadata_topic(cluster.operations([METADATA_TOPIC])[METADATA_TOPIC])
+        yield from check_metadata_rights(cluster.operations([METADATA_TOPIC])[METADATA_TOPIC])
         settings = cluster.topic_settings([METADATA_TOPIC])[METADATA_TOPIC]
         if isinstance(settings, TierctlError):
-            yield prevented(Check.METADATA_SETTINGS, METADATA_TOPIC, settings)
-            yield prevented(Check.METADATA_REPLICAS, METADATA_TOPIC, settings)
+            yield prevented(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, settings)
+            yield prevented(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, settings)
             return
         replicas = fewest_replicas(facts.partitions)
-        yield from check_settings(settings, replicas)
-        yield from check_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
+        yield from check_metadata_settings(settings, replicas)
+        yield from check_metadata_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
 
     # The metadata topic's events
 
     def check_metadata(self) -> None:
         """Check the number of metadata partitions, and the times of their newest events."""
         if self.request.metadata is not None:
-            checks = (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK)
+            checks = (DoctorCheck.METADATA_PARTITIONS, DoctorCheck.EVENT_CLOCK)
             self.examination.make(checks, self.request.metadata, self._of_metadata)
 
     def _of_metadata(self) -> Iterator[Result]:
@@ -547,12 +447,12 @@ class _Run:
                 # The folder is mistyped; for a cluster, `check_cluster` decides whether a missing topic is a
                 # fault.
                 raise
-            for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
+            for check in (DoctorCheck.METADATA_PARTITIONS, DoctorCheck.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)
             return
         expected = expected_partitions(self.settings or {}, str(self.request.broker_config))
         if expected is not None:
-            yield from check_partitions(read.partition_count, expected)
+            yield from check_metadata_partitions(read.partition_count, expected)
         now_ms = self.request.clock_ms()
         ends = read.end_offsets()
         latest: dict[int, int] = {}
@@ -561,7 +461,7 @@ class _Run:
                 for writer, at_ms in writers.items():
                     latest[writer] = max(at_ms, latest.get(writer, at_ms))
                 advance(1)
-        yield from clocks.check_events(latest, now_ms)
+        yield from check_event_clock(latest, now_ms)
 
     def _newest_events(
         self, read: MetadataTopic, ends: Mapping[int, int], since_ms: int
@@ -584,8 +484,8 @@ class _Run:
             tier = object_tier(self.resources.remote)
         except REFUSALS as e:
             error, hint = e, e.hint
-            refused = fault(Check.STORE_LIST, remote, e.message, fix=hint)
-            self.examination.make([Check.STORE_LIST], remote, lambda: [refused])
+            refused = fault(DoctorCheck.STORE_LIST, remote, e.message, fix=hint)
+            self.examination.make([DoctorCheck.STORE_LIST], remote, lambda: [refused])
             self.examination.make(_STORE_CHECKS[1:], remote, lambda: _raise(error))
         except TierctlError as e:
             failure = e
@@ -603,17 +503,15 @@ class _Run:
         """Check the state directory, the log directories, and files with secrets."""
         make, folder = self.examination.make, self.request.state_dir
         if folder is not None:
-            make([Check.STATE_DIR_ACCESS], str(folder), lambda: state_dir.check_access(folder))
-            make([Check.STATE_DIR_SPACE], str(folder), lambda: state_dir.check_space(folder))
+            make([DoctorCheck.STATE_DIR_ACCESS], str(folder), lambda: check_state_dir_access(folder))
+            make([DoctorCheck.STATE_DIR_SPACE], str(folder), lambda: check_state_dir_space(folder))
         select = self._selects
         for each in self.request.log_dir:
-            checks = (Check.LOG_DIR_ACCESS, Check.LOG_SNAPSHOTS)
-            make(checks, str(each), partial(log_dirs.check_log_dir, each, select))
+            checks = (DoctorCheck.LOG_DIR_ACCESS, DoctorCheck.LOG_SNAPSHOTS)
+            make(checks, str(each), partial(check_log_dir, each, select))
             if self.request.metadata is not None:
-                make([Check.LEADER_EPOCHS], str(each), partial(self._of_leader_epochs, each))
-        files = list(secret_files(self.request, self.request.profile_file))
-        if files:
-            make([Check.SECRETS], "", lambda: secrets.check_secrets(files))
+                make([DoctorCheck.LEADER_EPOCHS], str(each), partial(self._of_leader_epochs, each))
+        make([DoctorCheck.SECRETS], "", lambda: check_secrets(secret_files(self.request)))
 
     def _of_leader_epochs(self, folder: Path) -> Iterator[Result]:
         return check_leader_epochs(folder, self._selects, self.resources.metadata().refresh())

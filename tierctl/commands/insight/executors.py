@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from tierctl.checks.check import Examination, Result, fault, not_checked, ok
+from tierctl.checks.environment import ExecutorFacts, Versions, check_reached, check_scratch, check_versions
+from tierctl.checks.registry import DoctorCheck
 from tierctl.commands.request import cluster_location
 from tierctl.commands.resources import Resources
-from tierctl.doctor.checks import Check
-from tierctl.doctor.examination import Examination, Result, fault, not_checked, ok
-from tierctl.doctor.executors import ExecutorFacts, Versions, check_reached, check_scratch, check_versions
-from tierctl.doctor.result import Outcome
 from tierctl.errors import EngineError, TierctlError
+from tierctl.model.engine import Severity
 from tierctl.spark import inspection
 from tierctl.storage.tier import object_tier
 
@@ -62,13 +62,13 @@ def check_spark(examination: Examination, resources: Resources) -> bool:
         return True
     request = resources.request
     named = {
-        Check.SPARK_CLUSTER: cluster_location(request),
-        Check.SPARK_METADATA: request.metadata,
-        Check.SPARK_STORE: request.remote,
+        DoctorCheck.SPARK_CLUSTER: cluster_location(request),
+        DoctorCheck.SPARK_METADATA: request.metadata,
+        DoctorCheck.SPARK_STORE: request.remote,
     }
     for check, source in named.items():
         if source is not None:
-            _add(examination, not_checked(check, "", "no executor works"))
+            examination.add(not_checked(check, "", "no executor works"))
     return False
 
 
@@ -81,26 +81,22 @@ def check_executors(examination: Examination, resources: Resources) -> bool:
     try:
         session = resources.spark
     except TierctlError as e:
-        _add(examination, fault(Check.SPARK_SESSION, where, e.message, fix=e.hint))
-        for check in (Check.SPARK_PYTHON, Check.SPARK_SCRATCH):
-            _add(examination, not_checked(check, where, "the Spark session did not start"))
+        examination.add(fault(DoctorCheck.SPARK_SESSION, where, e.message, fix=e.hint))
+        for check in (DoctorCheck.SPARK_PYTHON, DoctorCheck.SPARK_SCRATCH):
+            examination.add(not_checked(check, where, "the Spark session did not start"))
         return False
     where = str(session.conf.get("spark.master", None) or where)
     try:
         found = executor_facts(resources)
     except TierctlError as e:
-        _add(examination, ok(Check.SPARK_SESSION, where, f"Spark {session.version} started"))
-        _add(examination, fault(Check.SPARK_PYTHON, where, e.message, fix=e.hint))
-        _add(examination, not_checked(Check.SPARK_SCRATCH, where, "no executor works"))
+        examination.add(ok(DoctorCheck.SPARK_SESSION, where, f"Spark {session.version} started"))
+        examination.add(fault(DoctorCheck.SPARK_PYTHON, where, e.message, fix=e.hint))
+        examination.add(not_checked(DoctorCheck.SPARK_SCRATCH, where, "no executor works"))
         return False
-    _add(examination, _of_session(session.version, where, session.conf.get("spark.speculation", None), found))
-    examination.make([Check.SPARK_PYTHON], where, lambda: check_versions(found, Versions.here()))
-    examination.make([Check.SPARK_SCRATCH], where, lambda: check_scratch(found))
+    examination.add(_of_session(session.version, where, session.conf.get("spark.speculation", None), found))
+    examination.make([DoctorCheck.SPARK_PYTHON], where, lambda: check_versions(found, Versions.here()))
+    examination.make([DoctorCheck.SPARK_SCRATCH], where, lambda: check_scratch(found))
     return True
-
-
-def _add(examination: Examination, result: Result) -> None:
-    examination.make([result.check], result.subject, lambda: [result])
 
 
 def _of_session(
@@ -109,12 +105,12 @@ def _of_session(
     tasks = sum(map(len, found.values()))
     text = f"Spark {version}, tasks at a time: {tasks} on hosts: {len(found)}"
     if speculation != "true":
-        return ok(Check.SPARK_SESSION, where, text)
+        return ok(DoctorCheck.SPARK_SESSION, where, text)
     return fault(
-        Check.SPARK_SESSION,
+        DoctorCheck.SPARK_SESSION,
         where,
         "spark.speculation is on",
-        outcome=Outcome.WARNING,
+        severity=Severity.WARNING,
         why="copy, sweep, delete and apply refuse this session: no segment may be stored or deleted twice "
         "at a time.",
         fix="set spark.speculation=false where the session is started",
@@ -127,17 +123,17 @@ def check_sources(examination: Examination, resources: Resources) -> None:
     A source that the driver can't reach itself is not examined: other checks report its error.
     """
     finders = {
-        Check.SPARK_CLUSTER: _driver_cluster,
-        Check.SPARK_METADATA: _driver_metadata,
-        Check.SPARK_STORE: _driver_tier,
+        DoctorCheck.SPARK_CLUSTER: _driver_cluster,
+        DoctorCheck.SPARK_METADATA: _driver_metadata,
+        DoctorCheck.SPARK_STORE: _driver_tier,
     }
-    found: dict[Check, dict[str, Any]] = {}
+    found: dict[DoctorCheck, dict[str, Any]] = {}
     for check, find in finders.items():
         try:
             found[check] = find(resources)
         except (TierctlError, OSError) as e:
             reason = e.message if isinstance(e, TierctlError) else str(e)
-            _add(examination, not_checked(check, "", f"the driver can't reach it either: {reason}"))
+            examination.add(not_checked(check, "", f"the driver can't reach it either: {reason}"))
     wanted = [check for check, facts in found.items() if facts]
     if wanted:
         sources = inspection.Sources(
@@ -146,14 +142,16 @@ def check_sources(examination: Examination, resources: Resources) -> None:
         examination.make(wanted, "", lambda: _reached(resources, sources, wanted))
 
 
-def _reached(resources: Resources, sources: inspection.Sources, wanted: Sequence[Check]) -> Iterator[Result]:
+def _reached(
+    resources: Resources, sources: inspection.Sources, wanted: Sequence[DoctorCheck]
+) -> Iterator[Result]:
     """Yield the results of the executors about the sources of the checks `wanted`."""
     probes = resources.executors.probe_each(partial(inspection.reach_sources, sources, uuid4().hex))
     for check in wanted:
         yield from check_reached(check, ((each.host, _found(each, check)) for each in probes))
 
 
-def _found(probe: Probed[dict[str, str | TierctlError]], check: Check) -> str | TierctlError:
+def _found(probe: Probed[dict[str, str | TierctlError]], check: DoctorCheck) -> str | TierctlError:
     if probe.facts is not None:
         return probe.facts[check.value]
     return probe.error or EngineError("the executor returned nothing")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tierctl.apply.measures import measure_copy_lag
+from tierctl.checks.findings import Finding, FindingKind, Needs
 from tierctl.commands.copy import CopyRequest, explained
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.insight.requests import request_as
@@ -34,12 +35,11 @@ from tierctl.plan.copy.enabled import NOT_ENABLED
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
-from tierctl.report.columns import Columns, Field, Kind, Shown
+from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.verify.findings import Finding, FindingKind, FoundIn
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 WAITING = frozenset(
@@ -125,15 +125,17 @@ STATUS = Columns(
 class Problem:
     """Problems of one kind that need an operator: how many, the first one, and the command for a repair.
 
-    `kind` is a kind of findings of `verify`, or CUSTOM_METADATA for partitions whose copies KIP-917's limit
+    `check` is a kind of findings of `verify`, or CUSTOM_METADATA for partitions whose copies KIP-917's limit
     stops.
     """
 
     severity: Annotated[Severity, f.SEVERITY, Shown(0)]
-    kind: Annotated[FindingKind | ReasonKind, f.FINDING_KIND, Shown(0)]
+    check: Annotated[FindingKind | ReasonKind, f.CHECK, Shown(0)]
+    subject: Annotated[str, f.SUBJECT, Shown(0)]
     findings: Annotated[int, Field(Kind.NUMBER, "findings of this kind"), Shown(0)]
-    message: Annotated[str, f.MESSAGE, Shown(0)]
-    hint: Annotated[str, f.HINT, Shown(0)]
+    found: Annotated[str, f.FOUND, Shown(0)]
+    why: Annotated[str | None, f.WHY, JSON_ONLY] = None
+    fix: Annotated[str, f.FIX, Shown(0)]
 
 
 STATUS_PROBLEMS = Columns(
@@ -143,7 +145,7 @@ STATUS_PROBLEMS = Columns(
     commands="status --show problems",
     noun="problem",
     word="severity",
-    below=("message", "hint"),
+    below=("found", "fix"),
 )
 
 
@@ -184,10 +186,10 @@ class Status(TableResult):
     @property
     def next_command(self) -> str | None:
         """The command that shows or repairs the problems, or explains the copy lag; None without either."""
-        if any(isinstance(each.kind, FindingKind) for each in self.problems):
+        if any(isinstance(each.check, FindingKind) for each in self.problems):
             return "tierctl verify"
         if self.problems:
-            return self.problems[0].hint
+            return self.problems[0].fix
         if self.waiting_longest is None:
             return None
         return f"tierctl explain {shlex.quote(self.waiting_longest.topic)} {self.waiting_longest.partition}"
@@ -268,28 +270,25 @@ def _findings(request: StatusRequest, metadata: RemoteLogMetadataManager) -> lis
             finding
             for finding in found
             if finding.severity is not Severity.INFO
-            and (finding.kind.row.found_in is FoundIn.METADATA or finding.kind is FindingKind.ARCHIVED_OBJECT)
+            and (finding.check.row.needs is Needs.METADATA or finding.check is FindingKind.ARCHIVED_OBJECT)
         ]
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
     by_kind: dict[FindingKind, list[Finding]] = defaultdict(list)
     for finding in findings:
-        by_kind[finding.kind].append(finding)
+        by_kind[finding.check].append(finding)
     for kind, found in by_kind.items():
         first = found[0]
         yield Problem(
-            kind=kind,
+            check=kind,
             severity=kind.row.severity,
+            subject=first.subject,
             findings=len(found),
-            message=first.message if first.topic is None else f"{_subject(first)}: {first.message}",
-            hint=first.hint if first.command is None else f"tierctl {first.command}",
+            found=first.found,
+            why=first.why,
+            fix=first.fix if first.command is None else f"tierctl {first.command}",
         )
-
-
-def _subject(finding: Finding) -> str:
-    """Return the topic, or the partition, that the finding is about."""
-    return str(finding.topic) if finding.partition is None else f"{finding.topic}-{finding.partition}"
 
 
 def _breaches(plan: Plan) -> dict[TopicIdPartition, Reason]:
@@ -304,11 +303,12 @@ def _breach_problems(breaches: Mapping[TopicIdPartition, Reason]) -> Iterator[Pr
     for partition, reason in sorted(breaches.items())[:1]:
         limit = max(each.facts["size_bytes"] for each in breaches.values())
         yield Problem(
-            kind=reason.kind,
+            check=reason.kind,
             severity=Severity.WARNING,
+            subject=str(partition.topic_partition),
             findings=len(breaches),
-            message=f"{partition}: {reason}",
-            hint=f"tierctl copy --custom-metadata-max-bytes {limit}",
+            found=str(reason),
+            fix=f"tierctl copy --custom-metadata-max-bytes {limit}",
         )
 
 
@@ -398,7 +398,7 @@ class TopicSums:
                 continue
             topic = self._topics.get((finding.topic or "", finding.topic_id))
             if topic is not None:
-                topic.found[finding.kind] += 1
+                topic.found[finding.check] += 1
 
     def add_breaches(self, breaches: Mapping[TopicIdPartition, Reason]) -> None:
         """Count the stopped partitions in `breaches` for their topics."""

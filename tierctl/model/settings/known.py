@@ -80,7 +80,7 @@ def require_bounds(settings: Mapping[str, str], source: str) -> None:
 
 # Problems in files of settings: the table of kinds, and one problem with its position.
 #
-# `tierctl config check` reports every problem; another command ends with the first one that concerns it.
+# `tierctl doctor` reports every problem; another command ends with the first one that concerns it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,6 @@ class ProblemKind(RowEnum):
     NOT_IN_VERSION = _Row(
         "not_in_version", Severity.WARNING, "Brokers of --kafka-version do not have the setting."
     )
-    OPEN_PERMISSIONS = _Row(
-        "open_permissions", Severity.WARNING, "Other users may read a file that holds secrets."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +141,15 @@ class SettingProblem:
     @property
     def error(self) -> UsageError:
         """The error that ends a command for which the problem matters."""
-        where = "" if self.file is None else str(self.file) + (f", line {self.line}" if self.line else "")
-        return UsageError(f"{where}: {self.message}" if where else self.message, hint=self.hint)
+        where = "" if self.file is None else f"{self.place}: "
+        return UsageError(f"{where}{self.message}", hint=self.hint)
+
+    @property
+    def place(self) -> str | None:
+        """The file with its line; for the environment the variable."""
+        if self.file is None:
+            return self.setting
+        return f"{self.file}, line {self.line}" if self.line else str(self.file)
 
 
 def did_you_mean(nearest: str | None, otherwise: str) -> str:

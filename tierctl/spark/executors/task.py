@@ -49,7 +49,14 @@ _PACKAGES = (
     "model",
     "state",
     "plan",
-    "verify",
+    "checks.findings",
+    "checks.metadata",
+    "checks.segments",
+    "checks.objects",
+    "checks.bytes",
+    "checks.deep",
+    "checks.cross_check",
+    "checks.environment",
     "metadata.daily_changes",
     "metadata.fold",
     "read.tasks",
@@ -63,7 +70,6 @@ _PACKAGES = (
     "wire.batches.batch_head",
     "wire.batches.batch_heads",
     "storage.throttle",
-    "doctor.executors",
     "spark.executors.verify",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""

@@ -8,6 +8,9 @@ from uuid import uuid4
 
 import numpy as np
 
+from tierctl.checks.deep import PartitionTask, SegmentsTask, Task, TaskRunner
+from tierctl.checks.findings import Finding
+from tierctl.checks.objects import Expected, Found, PartitionKey, Tally
 from tierctl.errors import EngineError
 from tierctl.metadata.daily_changes import deleted_segment_ids
 from tierctl.model.location import TopicLocation
@@ -20,9 +23,6 @@ from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.layouts.kafka import owner_of_folder
 from tierctl.storage.open import TierSpec
-from tierctl.verify.findings import Finding
-from tierctl.verify.objects import Expected, Found, PartitionKey, Tally
-from tierctl.verify.tasks import PartitionTask, SegmentsTask, Task, TaskRunner
 
 SEGMENTS_AT_ONCE = 1_000_000
 """The number of segments that one job sends to executors; each takes about 100 bytes."""

@@ -96,7 +96,7 @@ from tierctl.storage import store_uri
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.open import LAYOUTS, TierSpec, open_tier
 from tierctl.storage.throttle import parse_rate
-from tierctl.verify.tier_contents import tier_contents
+from tierctl.storage.tier_contents import tier_contents
 from tierctl.wire.batches import record_columns
 from tierctl.wire.primitives import use_limit_factor
 

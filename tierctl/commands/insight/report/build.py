@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl import __version__
+from tierctl.checks.findings import Finding, FindingKind
 from tierctl.commands.copy import CopyRequest
 from tierctl.commands.insight.report.gather import (
     EXPIRATIONS_MAX,
@@ -33,7 +34,6 @@ from tierctl.report.html_lanes import Lanes
 from tierctl.report.html_page import GENERATOR, PageContent, page_chunks
 from tierctl.report.results import row_of
 from tierctl.report.texts import printable
-from tierctl.verify.findings import Finding, FindingKind
 
 PAGE_COLUMNS = {"topics": STATUS, "expirations": REPORT_EXPIRATIONS, "findings": FINDINGS}
 """The columns of the rows that the page lists."""
@@ -58,7 +58,7 @@ class ReportFindings:
         """Count each finding, and yield the findings whose severity is above info."""
         numbers = {(partition.topic, partition.partition): at for partition, at in lanes.partitions()}
         for finding in findings:
-            self.counts[finding.kind, finding.severity] += 1
+            self.counts[finding.check, finding.severity] += 1
             kept = self._kept.setdefault(finding.severity, [])
             kept += [finding] if len(kept) < SHOWN_MAX else []
             if (row := _row(finding, lanes, numbers)) is not None:
@@ -85,7 +85,7 @@ class ReportFindings:
         """
         numbers = {(partition.topic, partition.partition): at for partition, at in lanes.partitions()}
         shown = self.shown()
-        listed = [_marked(_row(finding, lanes, numbers), finding, finding.message) for finding in shown]
+        listed = [_marked(_row(finding, lanes, numbers), finding, finding.found) for finding in shown]
         known = {id(finding) for finding in shown}
         listed += [_marked(row, finding, "") for row, finding in self._marked if id(finding) not in known]
         listed.sort(key=lambda each: _RANKS[each[1]])
@@ -98,7 +98,7 @@ class ReportFindings:
 
 def _marked(row: int | None, finding: Finding, message: str) -> list[Any]:
     offsets = (finding.start_offset, finding.end_offset)
-    return [row, str(finding.severity), str(finding.kind), printable(message), *offsets]
+    return [row, str(finding.severity), str(finding.check), printable(message), *offsets]
 
 
 def _row(finding: Finding, lanes: Lanes, numbers: dict[tuple[str, int], int]) -> int | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tierctl.checks.findings import Finding, unreadable_offsets, unsafe_offset
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.offsets import (
     FILE_NAME,
@@ -20,8 +21,6 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress
 from tierctl.plan.repair import lower_offset
 from tierctl.plan.steps import Step
-from tierctl.verify.committed_offsets import unreadable_offsets, unsafe_offset
-from tierctl.verify.findings import Finding
 
 _R = TypeVar("_R", bound=OffsetsRequest)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tierctl.apply.run import RunOptions
+from tierctl.checks.findings import FindingKind
 from tierctl.commands.deletion_evidence import deletion_evidence
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
@@ -44,7 +45,6 @@ from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
-from tierctl.verify.findings import FindingKind
 
 _S = RemoteLogSegmentState
 

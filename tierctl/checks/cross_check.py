@@ -8,6 +8,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from tierctl.checks.deep import DeepReads, SegmentsTask, Task, TaskRunner, stored_segments, tasks_of
+from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.metadata import (
+    DeletedOf,
+    DeletedPrefixes,
+    KnownTopics,
+    Removals,
+    WasDeleted,
+    check_events,
+    check_partition_delete,
+    check_topics,
+)
+from tierctl.checks.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
+from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, PartitionFacts, Unconfirmed
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
@@ -28,16 +42,6 @@ from tierctl.read.partition_reader import ReadablePartition, illegal_name_error,
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.kafka import is_temporary, segment_object_name
-from tierctl.verify.cluster import ClusterCheck, Unconfirmed
-from tierctl.verify.deleted_prefix import DeletedOf, DeletedPrefixes
-from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
-from tierctl.verify.findings import Finding, FindingKind, finding_of
-from tierctl.verify.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
-from tierctl.verify.partition import PartitionFacts
-from tierctl.verify.sample import DeepReads, stored_segments
-from tierctl.verify.segments import DANGLING_AFTER_MS
-from tierctl.verify.tasks import SegmentsTask, Task, TaskRunner, tasks_of
-from tierctl.verify.topics import KnownTopics, Removals, check_topics
 
 _K = FindingKind
 
@@ -51,14 +55,14 @@ def check_histories(
     """
     for missing in unseen:
         yield Finding(
-            kind=_K.INCOMPLETE_HISTORY,
+            check=_K.INCOMPLETE_HISTORY,
             severity=Severity.WARNING,
             topic=METADATA_TOPIC,
             topic_id=None,
             partition=missing.metadata_partition,
             start_offset=missing.first_offset,
             end_offset=missing.end_offset - 1,
-            message=f"{missing}, and no later event names a user partition",
+            found=f"{missing}, and no later event names a user partition",
         )
     for partition, reason in incomplete.items():
         part = state.partition(partition)
@@ -74,7 +78,7 @@ def without_explained_gaps(findings: Iterable[Finding], histories: Sequence[Find
         key = (finding.topic_id, finding.partition)
         known_from = ends.get(key)
         is_below = known_from is None or (finding.end_offset or 0) <= known_from
-        if finding.kind is not _K.GAP or key not in ends or not is_below:
+        if finding.check is not _K.GAP or key not in ends or not is_below:
             yield finding
 
 

@@ -8,6 +8,9 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.metadata import WasDeleted
+from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import (
     ObjectPart,
     RemoteLogSegmentMetadata,
@@ -26,9 +29,6 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
-from tierctl.verify.events import WasDeleted
-from tierctl.verify.findings import Finding, FindingKind, finding_of
-from tierctl.verify.segments import DANGLING_AFTER_MS
 
 _S = RemoteLogSegmentState
 _P = ObjectPart
@@ -331,7 +331,7 @@ def orphan_finding(
     age = "of unknown age" if age_ms is None else f"last written {_span(age_ms)} ago"
     name = orphan.name
     return Finding(
-        kind=kind,
+        check=kind,
         severity=Severity.INFO if is_young else Severity.WARNING,
         topic=topic,
         topic_id=name.topic_id if name else None,
@@ -339,7 +339,7 @@ def orphan_finding(
         segment_id=name.segment_id if name else None,
         start_offset=name.start_offset if name else None,
         key=orphan.key,
-        message=f"{objects} of {orphan.size_bytes} bytes, {age}: {reason}",
+        found=f"{objects} of {orphan.size_bytes} bytes, {age}: {reason}",
     )
 
 
@@ -359,7 +359,7 @@ class Unlisted:
             # not listed.
             self.folders.append(folder)
         return Finding(
-            kind=FindingKind.UNREADABLE_OBJECT,
+            check=FindingKind.UNREADABLE_OBJECT,
             severity=Severity.ERROR,
             topic=topic_of(owner[0]) if owner else None,
             topic_id=owner[0] if owner else None,
@@ -367,7 +367,7 @@ class Unlisted:
             segment_id=name.segment_id if name else None,
             start_offset=name.start_offset if name else None,
             key=listed.key,
-            message=str(listed.problem),
+            found=str(listed.problem),
         )
 
     def may_hold(self, partition: TopicIdPartition) -> bool:

@@ -2,104 +2,97 @@
 
 A new finding is a row here and the code that detects it, in the module of the object that is checked:
 
-offsets        a partition's offsets: KIP-405's invariants
-segments       a partition's segments: their place in the log, gaps, overlaps, unfinished copies and deletions
-retention      segments that stop retention.ms
-partition      all of these, for one partition
-histories      partitions whose oldest events are gone
-events         records of the metadata topic, partition deletes, topics that are gone or recreated
-objects        objects of the store: missing, of another size, or of no segment
-sample         segments that a sample did not read
-segment_bytes  a segment's log and indexes, byte by byte (--deep)
-unreadable_logs  log directories and folders of partitions that can't be read
-deleted_prefix offsets that were deleted, not lost
-cluster        partitions whose leader can't be asked
-committed_offsets  files of committed offsets in log directories
+segments     offsets of a partition, the place of its segments in the log, gaps, overlaps, unfinished copies
+             and deletions, retention, leaders that can't be asked
+metadata     records of the metadata topic, partition deletes, topics that are gone or recreated, offsets that
+             were deleted and not lost
+objects      objects of the store: missing, of another size, or of no segment
+bytes        a segment's log and indexes, byte by byte (--deep)
+deep         segments that a sample did not read
+cross_check  the order of all of these, and partitions whose oldest events are gone
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
+from tierctl.checks.check import Check, CheckTable
+from tierctl.errors import TierctlError
+from tierctl.locallog.folders import parse_partition_folder
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.engine import Severity
-from tierctl.row_enum import RowEnum
 
 
-class FoundIn(StrEnum):
-    """The data that a run must examine to detect a finding."""
+class Needs(StrEnum):
+    """The options without which a run does not examine the data of a finding."""
 
-    METADATA = "metadata"
-    OBJECTS = "objects"
-    BYTES = "bytes"
+    METADATA = "--metadata"
+    OBJECTS = "--remote"
+    BYTES = "--remote and --deep"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The facts about one kind of finding.
+class FindingRow(Check):
+    """The facts about one kind of finding; `why` is its meaning.
 
-    `severity` is that of the worst case. `command` is the command whose plan repairs the finding, None if
-    tierctl has none. `repair` describes the repair of a plan of `verify --plan-out`, None if it has no step.
-    `is_corruption` states that bytes violate their format or are missing (exit code 7). `found_in` is the
-    data that must be examined: metadata and logs, also the store's objects, or also the bytes of segments
-    (--deep).
+    `command` is the command whose plan repairs the finding, None if tierctl has none. `repair` describes the
+    repair of a plan of `verify --plan-out`, None if it has no step. `is_corruption` states that bytes violate
+    their format or are missing (exit code 7).
     """
 
-    name: str
-    severity: Severity
-    meaning: str
-    advice: str
+    needs: Needs = Needs.METADATA
     command: str | None = None
     repair: str | None = None
     is_corruption: bool = False
-    found_in: FoundIn = FoundIn.METADATA
 
 
-class FindingKind(RowEnum):
-    """The table: one member per kind of finding, which is equal to its name in the output."""
+class FindingKind(CheckTable):
+    """The registry: one member per kind of finding, which is equal to its name in the output."""
 
-    row: Row
+    row: FindingRow
 
-    OFFSETS = Row(
+    OFFSETS = FindingRow(
         "offsets",
         Severity.ERROR,
         "The partition's offsets violate KIP-405's invariants (Lz >= Ly >= Lx, Ly >= Ry >= Rx), or its "
         "leader and the metadata disagree on the last copied offset.",
         "look at the partition's checkpoint files; this happens after a broker was restored from a backup",
     )
-    GAP = Row(
+    GAP = FindingRow(
         "gap",
         Severity.ERROR,
         "Offsets between the log start offset and the local log are in no remote segment.",
         "consumers can't read these offsets: look for the records in another replica or in a backup",
     )
-    LOG_START_BEHIND = Row(
+    LOG_START_BEHIND = FindingRow(
         "log_start_behind",
         Severity.INFO,
         "Retention deleted the oldest remote segments, but the log start offset in --log-dir is still lower.",
         "give the --state-dir of the sweep, which has the raised log start offset; a broker raises its own "
         "when it next becomes leader of the partition",
     )
-    BEYOND_LOG_END = Row(
+    BEYOND_LOG_END = FindingRow(
         "beyond_log_end",
         Severity.ERROR,
         "A segment of the current lineage ends at or above the log end offset.",
         "the log lost its last records, or --log-dir is an old copy: compare it with the other replicas",
     )
-    DOUBLED_SEGMENT = Row(
+    DOUBLED_SEGMENT = FindingRow(
         "doubled_segment",
         Severity.WARNING,
         "A segment was copied again from the same offset; brokers neither read nor delete the first copy.",
         "sweep --off-lineage deletes it",
         command="sweep --off-lineage",
     )
-    DIVERGENT_SEGMENT = Row(
+    DIVERGENT_SEGMENT = FindingRow(
         "divergent_segment",
         Severity.WARNING,
         "The leader epochs of a segment differ from those of the log: a former leader copied it.",
         "brokers delete it later; sweep --off-lineage deletes it now",
         command="sweep --off-lineage",
     )
-    CUT_EPOCHS = Row(
+    CUT_EPOCHS = FindingRow(
         "cut_epochs",
         Severity.ERROR,
         "The leader-epoch checkpoint of a replica lost entries: segments of the log look as if they had "
@@ -108,13 +101,13 @@ class FindingKind(RowEnum):
         "does it from the tier; if the log start was raised in the last minute, verify again after a minute",
         command="rebuild --log-start tier",
     )
-    OVERLAP = Row(
+    OVERLAP = FindingRow(
         "overlap",
         Severity.INFO,
         "Two segments of the current lineage have offsets in common.",
         "no action is needed: brokers answer from either segment",
     )
-    DANGLING_COPY = Row(
+    DANGLING_COPY = FindingRow(
         "dangling_copy",
         Severity.WARNING,
         "A copy was started and did not finish; only information if it is less than a day old.",
@@ -124,7 +117,7 @@ class FindingKind(RowEnum):
         repair="publishes the copy as finished if its objects are complete and the log needs them, otherwise "
         "deletes the objects",
     )
-    STUCK_DELETE = Row(
+    STUCK_DELETE = FindingRow(
         "stuck_delete",
         Severity.WARNING,
         "The deletion of a segment was started and did not finish; only information if it is less than a day "
@@ -133,14 +126,14 @@ class FindingKind(RowEnum):
         command="sweep",
         repair="resumes the deletion",
     )
-    BELOW_LOG_START = Row(
+    BELOW_LOG_START = FindingRow(
         "below_log_start",
         Severity.INFO,
         "The whole segment lies below the log start offset.",
         "brokers delete it later; sweep deletes it now",
         command="sweep",
     )
-    STALLED_RETENTION = Row(
+    STALLED_RETENTION = FindingRow(
         "stalled_retention",
         Severity.WARNING,
         "The largest timestamp of a segment is 0 or less, or in the future, so retention.ms deletes neither "
@@ -148,41 +141,41 @@ class FindingKind(RowEnum):
         "raise the log start offset above the segment (sweep --log-start-offset, or DeleteRecords), or set "
         "retention.bytes; check the clock of the producer",
     )
-    MISSING_OBJECT = Row(
+    MISSING_OBJECT = FindingRow(
         "missing_object",
         Severity.ERROR,
         "The store lacks objects of a finished segment.",
         "consumers can't read these offsets: look for the records in a replica, or restore the objects; if "
         "only indexes are missing, verify --plan-out plans to derive them from the log",
         repair="derives the missing indexes from the log and stores them, if the log is complete",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    SIZE_DIFFERS = Row(
+    SIZE_DIFFERS = FindingRow(
         "size_differs",
         Severity.ERROR,
         "The log of a segment has another size in the store than in the metadata.",
         "restore the object, or copy the segment again from a replica that still has it",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    UNREADABLE_OBJECT = Row(
+    UNREADABLE_OBJECT = FindingRow(
         "unreadable_object",
         Severity.ERROR,
         "An entry of the store can't be read as an object: it is a link, a pipe, a folder with an object's "
         "name, or an object or folder that tierctl has no permission to read.",
         "correct the entry, or its owner and mode: verify checked neither its bytes nor anything in the "
         "folder",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    ARCHIVED_OBJECT = Row(
+    ARCHIVED_OBJECT = FindingRow(
         "archived_object",
         Severity.ERROR,
         "Objects of a segment are in an archive class (GLACIER, DEEP_ARCHIVE), by the listing: brokers and "
         "tierctl can't read them.",
         "restore the objects (aws s3api restore-object) or copy them to another class, and exclude the tier "
         "from the bucket's lifecycle rules",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    ORPHAN = Row(
+    ORPHAN = FindingRow(
         "orphan",
         Severity.WARNING,
         "Objects of the store belong to no live segment.",
@@ -190,17 +183,17 @@ class FindingKind(RowEnum):
         repair="publishes the segment again if its objects are complete and the log needs them; deletes the "
         "objects of other segments if they are older than --orphan-age and two runs, a day apart, saw them; "
         "also deletes the objects of a topic with the evidence of its deletion that delete --mark requires",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    LEAKED = Row(
+    LEAKED = FindingRow(
         "leaked",
         Severity.WARNING,
         "Objects belong to a segment without events, in a partition whose oldest events were deleted by the "
         "retention of the metadata topic; brokers neither read nor delete such objects.",
         "delete the objects yourself; to keep events, set retention.ms of the metadata topic to -1",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    INCOMPLETE_HISTORY = Row(
+    INCOMPLETE_HISTORY = FindingRow(
         "incomplete_history",
         Severity.WARNING,
         "The retention of the metadata topic deleted events of the partition, and tierctl can't prove that "
@@ -209,22 +202,22 @@ class FindingKind(RowEnum):
         "--truncated-metadata accept",
         is_corruption=True,
     )
-    TEMP_LEFTOVER = Row(
+    TEMP_LEFTOVER = FindingRow(
         "temp_leftover",
         Severity.WARNING,
         "A copy that was killed left a temporary object; only information if it is less than a day old.",
         "delete it once no copy is running",
-        found_in=FoundIn.OBJECTS,
+        needs=Needs.OBJECTS,
     )
-    CORRUPT_LOG = Row(
+    CORRUPT_LOG = FindingRow(
         "corrupt_log",
         Severity.ERROR,
         "The log of a segment contains bytes that are not valid record batches (--deep).",
         "restore the object, or copy the segment again from a replica that still has it",
         is_corruption=True,
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    CORRUPT_INDEX = Row(
+    CORRUPT_INDEX = FindingRow(
         "corrupt_index",
         Severity.ERROR,
         "An index of a segment can't be decoded or contradicts the log.",
@@ -232,16 +225,16 @@ class FindingKind(RowEnum):
         "derive the index from the log; otherwise restore the index from another copy",
         repair="derives the index from the log and stores it again, if the log is complete",
         is_corruption=True,
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    SEGMENT_OFFSETS = Row(
+    SEGMENT_OFFSETS = FindingRow(
         "segment_offsets",
         Severity.ERROR,
         "The offsets of a segment's batches differ from those in the metadata, or have holes (--deep).",
         "compare the segment with its neighbours: the object may belong to another segment",
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    EPOCHS_DIFFER = Row(
+    EPOCHS_DIFFER = FindingRow(
         "epochs_differ",
         Severity.ERROR,
         "The leader epochs in a segment's log or leader-epoch index differ from those in the metadata "
@@ -249,25 +242,25 @@ class FindingKind(RowEnum):
         "compare the segment with its neighbours: the object may belong to another segment, and reads by "
         "leader epoch may fail",
         repair="stores the leader-epoch index again, if the log agrees with the metadata",
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    METADATA_DIFFERS = Row(
+    METADATA_DIFFERS = FindingRow(
         "metadata_differs",
         Severity.WARNING,
         "The largest timestamp in a segment's log differs from the one in the metadata (--deep).",
         "retention uses the timestamp in the metadata, so the segment expires earlier or later than its "
         "records",
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    DIFFERS_FROM_LOG = Row(
+    DIFFERS_FROM_LOG = FindingRow(
         "differs_from_log",
         Severity.ERROR,
         "A segment differs from the same segment in --log-dir (--deep).",
         "one of the two is damaged: if verify reports no corrupt_log for the segment, it is probably the "
         "local one",
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    CORRUPT_METADATA = Row(
+    CORRUPT_METADATA = FindingRow(
         "corrupt_metadata",
         Severity.ERROR,
         "A record of the metadata topic can't be used.",
@@ -275,14 +268,14 @@ class FindingKind(RowEnum):
         "the record is gone",
         is_corruption=True,
     )
-    DROPPED_EVENT = Row(
+    DROPPED_EVENT = FindingRow(
         "dropped_event",
         Severity.WARNING,
         "An event of the metadata topic is not allowed in the state before it, so brokers drop it; only "
         "information if two brokers deleted the same segment, or if earlier events are missing.",
         "look for a second writer, or for a record that was lost",
     )
-    UNFINISHED_PARTITION_DELETE = Row(
+    UNFINISHED_PARTITION_DELETE = FindingRow(
         "unfinished_partition_delete",
         Severity.ERROR,
         "The deletion of a partition was marked or started and did not finish, or it finished and left "
@@ -291,7 +284,7 @@ class FindingKind(RowEnum):
         command="delete",
         repair="resumes the deletion",
     )
-    RECREATED_TOPIC = Row(
+    RECREATED_TOPIC = FindingRow(
         "recreated_topic",
         Severity.WARNING,
         "A topic was deleted and created again under the same name; the tier still has segments of the old "
@@ -299,23 +292,23 @@ class FindingKind(RowEnum):
         "if the old topic is deleted: tierctl delete --mark --topic-id ID, then tierctl delete",
         command="delete --mark --topic-id ID",
     )
-    UNKNOWN_TOPIC = Row(
+    UNKNOWN_TOPIC = FindingRow(
         "unknown_topic",
         Severity.WARNING,
         "No broker has the topic, but the tier has segments of it.",
         "if the topic was deleted: tierctl delete --mark --topic-id ID, then tierctl delete",
         command="delete --mark --topic-id ID",
     )
-    NOT_READ = Row(
+    NOT_READ = FindingRow(
         "not_read",
         Severity.WARNING,
         "Only a sample of the segments was read (--sample, --budget); the bytes of the others were not "
         "checked. Only information if at least one segment was read.",
         "raise --budget if no segment was read; run it again with the same --state-dir: each run prefers "
         "segments that were not read in the last 30 days; verify --deep reads all segments",
-        found_in=FoundIn.BYTES,
+        needs=Needs.BYTES,
     )
-    UNSAFE_COMMITTED_OFFSET = Row(
+    UNSAFE_COMMITTED_OFFSET = FindingRow(
         "unsafe_committed_offset",
         Severity.WARNING,
         "A committed offset in _rlmm_committed_offsets of a log directory is higher than the offsets in the"
@@ -325,14 +318,14 @@ class FindingKind(RowEnum):
         command="offsets repair",
         repair="lowers the offset to the highest safe one, or removes it, while the broker is stopped",
     )
-    UNREADABLE_LOG = Row(
+    UNREADABLE_LOG = FindingRow(
         "unreadable_log",
         Severity.ERROR,
         "A log directory, or a partition's folder in it, can't be read.",
         "repair the folder: verify did not use this log for any check",
         is_corruption=True,
     )
-    UNSEEN_LEADER = Row(
+    UNSEEN_LEADER = FindingRow(
         "unseen_leader",
         Severity.WARNING,
         "The partition has no leader; or, as information, its leader does not tier and no longer knows the "
@@ -349,7 +342,7 @@ class Finding:
     topic has the name of that topic, its partition and the record's offset.
     """
 
-    kind: FindingKind
+    check: FindingKind
     severity: Severity
     topic: str | None
     topic_id: Uuid | None
@@ -358,19 +351,31 @@ class Finding:
     start_offset: int | None = None
     end_offset: int | None = None
     key: str | None = None
-    message: str
-    advice: str | None = None
-    """The action in this case, where it differs from the advice in the table."""
+    found: str
+    own_fix: str | None = None
+    """What to do in this case, where it is not what the registry says."""
 
     @property
-    def hint(self) -> str:
-        """The action that is advised for this finding."""
-        return self.kind.row.advice if self.advice is None else self.advice
+    def subject(self) -> str:
+        """The partition or the topic that the finding is about, otherwise the object; empty without one."""
+        if self.topic is None:
+            return self.key or ""
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
+    @property
+    def why(self) -> str:
+        """What the finding means."""
+        return self.check.row.why
+
+    @property
+    def fix(self) -> str:
+        """What to do."""
+        return self.check.row.fix if self.own_fix is None else self.own_fix
 
     @property
     def command(self) -> str | None:
         """The words after `tierctl` that repair what was found; None if no command does."""
-        command = self.kind.row.command
+        command = self.check.row.command
         if command is None or self.topic_id is None:
             return command
         return command.replace("--topic-id ID", f"--topic-id {self.topic_id}")
@@ -378,16 +383,16 @@ class Finding:
 
 def finding_of(
     partition: TopicIdPartition,
-    kind: FindingKind,
+    check: FindingKind,
     severity: Severity,
-    message: str,
+    found: str,
     segment: RemoteLogSegmentMetadata | None = None,
     *,
     key: str | None = None,
 ) -> Finding:
     """Return a finding about `partition`, or about one segment of it."""
     return Finding(
-        kind=kind,
+        check=check,
         severity=severity,
         topic=partition.topic,
         topic_id=partition.topic_id,
@@ -396,5 +401,41 @@ def finding_of(
         start_offset=segment.start_offset if segment else None,
         end_offset=segment.end_offset if segment else None,
         key=key,
-        message=message,
+        found=found,
+    )
+
+
+def unsafe_offset(path: Path, metadata_partition: int, found: str) -> Finding:
+    """Return the finding about the committed offset of a metadata partition in the file."""
+    return _finding(FindingKind.UNSAFE_COMMITTED_OFFSET, path, metadata_partition, found)
+
+
+def unreadable_offsets(path: Path, error: TierctlError) -> Finding:
+    """Return the finding about a damaged file."""
+    return _finding(FindingKind.UNREADABLE_LOG, path, None, error.message)
+
+
+def _finding(check: FindingKind, path: Path, metadata_partition: int | None, found: str) -> Finding:
+    return Finding(
+        check=check,
+        severity=check.row.severity,
+        topic=METADATA_TOPIC,
+        topic_id=None,
+        partition=metadata_partition,
+        key=str(path),
+        found=found,
+    )
+
+
+def unreadable_log(folder: Path, error: TierctlError) -> Finding:
+    """Return the finding about a log directory, or a partition's folder in it, that could not be read."""
+    place = parse_partition_folder(folder.name)
+    return Finding(
+        check=FindingKind.UNREADABLE_LOG,
+        severity=Severity.ERROR,
+        topic=place.topic if place else None,
+        topic_id=None,
+        partition=place.partition if place else None,
+        key=str(folder),
+        found=error.message,
     )

@@ -1,27 +1,38 @@
-"""Check a broker's server.properties, a file of topic settings and a client's properties."""
+"""Check settings: files of brokers, topics and clients, and the settings in force of brokers and topics."""
 
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
+from tierctl.checks.check import Result, fault, not_checked, ok, prevented
+from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.locallog.folders import unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.conflicts import Conflict, broker_conflicts, topic_conflicts
+from tierctl.model.conflicts import (
+    Conflict,
+    ConflictKind,
+    broker_conflicts,
+    metadata_topic_conflicts,
+    topic_conflicts,
+)
 from tierctl.model.engine import Severity
 from tierctl.model.ids import is_legal_topic_name
+from tierctl.model.local import PartitionFacts, TopicFacts
 from tierctl.model.settings import broker, client, topic
 from tierctl.model.settings.file_kinds import FileKind, require_kind
+from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean, unknown_names
-from tierctl.model.settings.registry import holds_secret, shown
+from tierctl.model.settings.registry import shown
 from tierctl.model.settings.table import Origin, Setting, SettingSource, StatedSettings, Table
-from tierctl.storage.layouts.aiven.layout import AivenSettings
+from tierctl.report.texts import counted
+from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties
 
 
@@ -95,7 +106,6 @@ def read_to_end(path: Path, source: SettingSource) -> PropertiesFile:
     """Read the properties file `path`, a file of the kind `source`, to its end."""
     try:
         data = read_regular(path)
-        mode = path.stat().st_mode
     except OSError as e:
         return PropertiesFile(path, StatedSettings({}, {}), [unreadable(path, e)])
     problems: list[SettingProblem] = []
@@ -112,8 +122,6 @@ def read_to_end(path: Path, source: SettingSource) -> PropertiesFile:
     if wrong:
         return PropertiesFile(path, StatedSettings({}, {}), wrong)
     problems.extend(_duplicates(path, properties))
-    if any(holds_secret(name, value) for name, value in found.settings.items()):
-        problems.extend(open_permissions(path, mode, "passwords"))
     return found
 
 
@@ -130,31 +138,6 @@ def unreadable(path: Path, error: OSError, *, named_by: SettingProblem | None = 
         found=why,
         hint="correct the path, or run the check as a user who may read the file (sudo -u kafka)",
     )
-
-
-def open_permissions(path: Path, mode: int, what: str) -> Iterator[SettingProblem]:
-    """Yield a problem if users other than the owner and the group may read or change a file with `what`."""
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
-        yield SettingProblem(
-            kind=ProblemKind.OPEN_PERMISSIONS,
-            file=path,
-            message=f"has {what}, and every user of this machine may "
-            f"{'change' if mode & stat.S_IWOTH else 'read'} it",
-            expected="mode 0600 or 0640",
-            found=f"mode {stat.S_IMODE(mode):04o}",
-            hint=f"chmod o-rwx {path}",
-        )
-
-
-def check_secret_file(path: Path, named_by: SettingProblem, what: str) -> Iterator[SettingProblem]:
-    """Yield the problems of a file of keys that a setting names; `named_by` has the place of the setting."""
-    try:
-        with os.fdopen(open_regular(path), "rb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-    except OSError as e:
-        yield unreadable(path, e, named_by=named_by)
-        return
-    yield from open_permissions(path, mode, what)
 
 
 def _malformed(path: Path, line: MalformedLine) -> SettingProblem:
@@ -212,7 +195,7 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     found += _rows(file, client.PLUGINS, broker.STORAGE_MANAGER_PREFIX.text(settings), brokers)
     yield from found
     yield from _superseded(file)
-    yield from _key_files(file, client.KEY_PAIR_PREFIX, client.PRIVATE_KEY_SUFFIX, "a private key")
+    yield from _key_files(file, client.KEY_PAIR_PREFIX, client.PRIVATE_KEY_SUFFIX)
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
         stated_by = BrokerDefaults(settings=settings).stated_by
         by_topic_setting = {row.name: stated_by(row.name) for row in topic.TABLE}
@@ -239,7 +222,7 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
             )
     found = list(_rows(file, client.CLIENTS, "", brokers))
     yield from found
-    yield from _key_files(file, client.SSL_KEYSTORE_LOCATION.name, "", "a private key")
+    yield from _key_files(file, client.SSL_KEYSTORE_LOCATION.name, "")
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
         yield from _refused(file, lambda: ClientSettings.from_properties(file.settings, str(path)))
 
@@ -387,12 +370,15 @@ def _superseded(file: PropertiesFile) -> Iterator[SettingProblem]:
         )
 
 
-def _key_files(file: PropertiesFile, begin: str, end: str, what: str) -> Iterator[SettingProblem]:
-    """Yield the problems of the files that settings with this `begin` and `end` in their names name."""
+def _key_files(file: PropertiesFile, begin: str, end: str) -> Iterator[SettingProblem]:
+    """Yield a problem for each unreadable file that a setting with `begin` and `end` in its name states."""
     for key, value in file.settings.items():
         if begin in key and key.endswith(end) and value and "${" not in value:
-            named_by = file.problem(ProblemKind.UNREADABLE, key, "", expected="", found="", hint="")
-            yield from check_secret_file(Path(value), named_by, what)
+            try:
+                os.close(open_regular(Path(value)))
+            except OSError as e:
+                named_by = file.problem(ProblemKind.UNREADABLE, key, "", expected="", found="", hint="")
+                yield unreadable(Path(value), e, named_by=named_by)
 
 
 def _refused(file: PropertiesFile, read: Callable[[], object]) -> Iterator[SettingProblem]:
@@ -413,3 +399,287 @@ def _refused(file: PropertiesFile, read: Callable[[], object]) -> Iterator[Setti
             found=message,
             hint=e.hint or "correct the setting",
         )
+
+
+_OF_METADATA_MANAGER = frozenset(
+    kind for kind in ConflictKind if kind.startswith("metadata_") or kind is ConflictKind.NO_METADATA_LISTENER
+)
+_AGREE = (
+    broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
+    broker.STORAGE_MANAGER_CLASS,
+    broker.METADATA_MANAGER_CLASS,
+    broker.TASK_INTERVAL_MS,
+    broker.CUSTOM_METADATA_MAX_BYTES,
+    broker.LOG_LOCAL_RETENTION_MS,
+    broker.LOG_LOCAL_RETENTION_BYTES,
+    broker.LOG_REMOTE_COPY_LAG_MS,
+    broker.LOG_REMOTE_COPY_LAG_BYTES,
+)
+"""Settings of tiering that each broker states for itself; only a different first one is a problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """The settings in force of one broker, or the error that kept them from being read."""
+
+    name: str
+    settings: Mapping[str, str] | TierctlError
+
+
+def check_broker_conflicts(brokers: Sequence[Broker], version: KafkaVersion) -> Iterator[Result]:
+    """Yield the results about settings of each running broker that contradict each other.
+
+    Running brokers hide the settings of their metadata manager. That they run shows that it has an address,
+    and the metadata topic itself shows how it was made.
+    """
+    for each in brokers:
+        if isinstance(each.settings, TierctlError):
+            yield prevented(DoctorCheck.BROKER_CONFLICTS, each.name, each.settings)
+            continue
+        all_of_them = broker_conflicts(each.settings, version)
+        conflicts = [found for found in all_of_them if found.kind not in _OF_METADATA_MANAGER]
+        yield from of_conflicts(DoctorCheck.BROKER_CONFLICTS, each.name, conflicts)
+        if not conflicts:
+            tiers = "on" if is_tiering(each.settings) else "off"
+            yield ok(DoctorCheck.BROKER_CONFLICTS, each.name, f"tiering is {tiers}, no conflicts")
+
+
+def is_tiering(settings: Mapping[str, str]) -> bool:
+    """Return whether brokers with these settings tier."""
+    return broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.value(settings)
+
+
+def of_conflicts(check: DoctorCheck, subject: str, conflicts: Sequence[Conflict]) -> Iterator[Result]:
+    """Yield a result per conflict, with the meaning and the fix of its kind."""
+    for each in conflicts:
+        row = each.kind.row
+        yield fault(
+            check,
+            subject,
+            f"{each.kind}: {each.found}",
+            severity=row.severity,
+            why=row.meaning,
+            fix=row.fix,
+        )
+
+
+def check_agreement(brokers: Sequence[Broker]) -> Iterator[Result]:
+    """Yield the results about settings that differ between the brokers of a cluster."""
+    known = {each.name: each.settings for each in brokers if not isinstance(each.settings, TierctlError)}
+    for each in brokers:
+        if isinstance(each.settings, TierctlError):
+            yield prevented(DoctorCheck.BROKERS_AGREE, each.name, each.settings)
+    is_good = bool(known)
+    for row in _AGREE:
+        values: dict[str, list[str]] = {}
+        for name, settings in known.items():
+            values.setdefault(settings.get(row.name, "(none)"), []).append(name)
+        if len(values) > 1:
+            is_good = False
+            found = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
+            severity = Severity.ERROR if row is broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE else Severity.WARNING
+            yield fault(DoctorCheck.BROKERS_AGREE, row.name, f"{row.name}={found}", severity=severity)
+    if is_good:
+        what = "only one broker" if len(known) == 1 else f"{len(known)} brokers have the same settings"
+        yield ok(DoctorCheck.BROKERS_AGREE, "", what)
+
+
+def check_version(version: KafkaVersion, *, is_tiering: bool | None) -> Iterator[Result]:
+    """Yield the results about known faults of the brokers' `version`; `is_tiering` is None if unknown.
+
+    A broker tells a client its version, but not its bug-fix release.
+    """
+    subject = f"Kafka {version}{'' if version.patch is None else f'.{version.patch}'}"
+    if is_tiering is False:
+        yield ok(
+            DoctorCheck.BROKER_VERSION, subject, "the brokers do not tier, so none of its faults matters"
+        )
+        return
+    is_good = True
+    for each in KafkaFault:
+        is_in = each.is_in(version)
+        if is_in is None:
+            is_good = False
+            fixed = each.fix_of(version)
+            reason = f"{each}: fixed in {fixed}, and brokers don't tell which release of {version} they are"
+            yield not_checked(DoctorCheck.BROKER_VERSION, subject, f"{reason}: give it with --kafka-version")
+        elif is_in:
+            is_good = False
+            fix = f"upgrade to {each.fix_of(version)} or later; until then {each.row.workaround}"
+            yield fault(DoctorCheck.BROKER_VERSION, subject, str(each), why=each.row.meaning, fix=fix)
+    if is_good:
+        yield ok(DoctorCheck.BROKER_VERSION, subject, f"has none of {', '.join(KafkaFault)}")
+
+
+def check_custom_metadata(
+    source: str, settings: Mapping[str, str], topics: Collection[str]
+) -> Iterator[Result]:
+    """Yield the results about the size of the custom metadata that Aiven's plugin writes for `topics`."""
+    prefix = broker.STORAGE_MANAGER_PREFIX.value(settings)
+    if f"{prefix}{client.CUSTOM_METADATA_FIELDS.name}" not in settings:
+        reason = f"no {prefix}{client.CUSTOM_METADATA_FIELDS.name}: no custom metadata are written"
+        yield ok(DoctorCheck.CUSTOM_METADATA, source, reason)
+        return
+    if not topics:
+        return
+    limit = broker.CUSTOM_METADATA_MAX_BYTES.value(settings)
+    aiven = AivenSettings.from_settings(settings)
+    sizes = {topic: custom_metadata_bytes(aiven, topic) for topic in topics}
+    longest = max(sizes, key=lambda topic: sizes[topic])
+    found = (
+        f"up to {sizes[longest]} bytes for topic {longest}, {broker.CUSTOM_METADATA_MAX_BYTES.name}={limit}"
+    )
+    if sizes[longest] > limit:
+        yield fault(DoctorCheck.CUSTOM_METADATA, source, found)
+    else:
+        yield ok(DoctorCheck.CUSTOM_METADATA, source, found)
+
+
+TopicSettings = Mapping[str, Mapping[str, str] | TierctlError]
+"""The settings in force of each topic by name, or the error that kept them from being read."""
+_SHOWN_NAMES = 5
+
+
+def check_topic_conflicts(settings: TopicSettings, version: KafkaVersion) -> Iterator[Result]:
+    """Yield the results about settings of each topic that contradict each other."""
+    tiered, is_good = 0, bool(settings)
+    for name, own in sorted(settings.items()):
+        if isinstance(own, TierctlError):
+            is_good = False
+            yield prevented(DoctorCheck.TOPIC_CONFLICTS, name, own)
+            continue
+        tiered += is_tiered(own)
+        conflicts = list(topic_conflicts(own, version))
+        is_good = is_good and not conflicts
+        yield from of_conflicts(DoctorCheck.TOPIC_CONFLICTS, name, conflicts)
+    if is_good:
+        found = f"{counted(len(settings), 'topic')}, {tiered} of them tiered: no conflicts"
+        yield ok(DoctorCheck.TOPIC_CONFLICTS, "", found)
+
+
+def is_tiered(settings: Mapping[str, str]) -> bool:
+    """Return whether a topic with these settings is tiered."""
+    return topic.REMOTE_STORAGE_ENABLE.value(settings)
+
+
+def check_tiered(settings: TopicSettings, *, is_tiering: bool) -> Iterator[Result]:
+    """Yield the result about tiered topics on brokers that do not tier."""
+    tiered = sorted(
+        name for name, own in settings.items() if not isinstance(own, TierctlError) and is_tiered(own)
+    )
+    if tiered and not is_tiering:
+        off = f"{broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=false"
+        found = f"{off}, but {some_of(tiered)} with remote.storage.enable=true"
+        yield fault(DoctorCheck.TIERED_TOPICS, "", found)
+    else:
+        where = "the brokers tier" if is_tiering else "the brokers do not tier"
+        yield ok(DoctorCheck.TIERED_TOPICS, "", f"{counted(len(tiered), 'tiered topic')}, and {where}")
+
+
+def some_of(names: Collection[str]) -> str:
+    """Return the number of topics and the first names: `7 topics (a, b, c, d, e, …)`."""
+    shown = ", ".join(sorted(names)[:_SHOWN_NAMES])
+    return f"{counted(len(names), 'topic')} ({shown}{', …' if len(names) > _SHOWN_NAMES else ''})"
+
+
+def check_metadata_settings(settings: Mapping[str, str], replicas: int | None) -> Iterator[Result]:
+    """Yield the results about the settings in force; `replicas` is None if their number is not known.
+
+    The number of replicas is that of the partition with the fewest.
+    """
+    least = topic.MIN_INSYNC_REPLICAS.value(settings)
+    conflicts = [
+        each
+        for each in metadata_topic_conflicts(settings, replicas or least)
+        if replicas is not None or topic.MIN_INSYNC_REPLICAS.name not in each.names
+    ]
+    yield from of_conflicts(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, conflicts)
+    if not conflicts:
+        of_replicas = "" if replicas is None else f"{replicas} replicas, min.insync.replicas={least}, "
+        found = f"{of_replicas}unlimited retention, not compacted"
+        yield ok(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, found)
+
+
+def check_metadata_replicas(facts: TopicFacts, min_in_sync: int) -> Iterator[Result]:
+    """Yield the results about leaders and replicas of the metadata partitions."""
+    leaderless = [each.partition for each in facts.partitions if each.leader is None]
+    too_few = [each.partition for each in facts.partitions if len(each.in_sync) < min_in_sync]
+    behind = [each.partition for each in facts.partitions if len(each.in_sync) < len(each.replicas)]
+    if leaderless:
+        yield fault(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, f"no leader: {_partitions(leaderless)}")
+    if unwritable := sorted(set(too_few) - set(leaderless)):
+        found = f"fewer than min.insync.replicas={min_in_sync} in sync: {_partitions(unwritable)}"
+        yield fault(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found)
+    if lagging := sorted(set(behind) - {*leaderless, *too_few}):
+        found = f"not all replicas in sync: {_partitions(lagging)}"
+        yield fault(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found, severity=Severity.WARNING)
+    if not (leaderless or too_few or behind):
+        found = f"all replicas of {len(facts.partitions)} partitions are in sync"
+        yield ok(DoctorCheck.METADATA_REPLICAS, METADATA_TOPIC, found)
+
+
+def fewest_replicas(partitions: tuple[PartitionFacts, ...]) -> int:
+    """Return the number of replicas of the partition that has the fewest."""
+    return min(len(each.replicas) for each in partitions)
+
+
+def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:
+    """Return the number of metadata partitions that a broker's settings state, None if they state none."""
+    prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
+    name = client.TOPIC_PARTITIONS.name
+    own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
+    return client.TOPIC_PARTITIONS.given(own, source)
+
+
+def check_metadata_partitions(found: int, expected: int) -> Iterator[Result]:
+    """Yield the result about the number of metadata partitions that brokers expect."""
+    setting = f"remote.log.metadata.topic.num.partitions={expected}"
+    if found == expected:
+        yield ok(DoctorCheck.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, {setting}")
+    else:
+        yield fault(DoctorCheck.METADATA_PARTITIONS, METADATA_TOPIC, f"{found} partitions, but {setting}")
+
+
+def missing_metadata_topic(is_tiering: bool | None) -> Iterator[Result]:
+    """Yield the result about a cluster without the metadata topic; `is_tiering` is None if not known."""
+    found = f"the cluster has no topic {METADATA_TOPIC}"
+    if is_tiering:
+        why = "The brokers tier, and have not made the topic: nothing is copied."
+        fix = "look for errors of TopicBasedRemoteLogMetadataManager in the brokers' logs"
+        yield fault(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, found, why=why, fix=fix)
+    else:
+        what = "; brokers make it when they tier, and copy --create-metadata-topic does"
+        yield ok(DoctorCheck.METADATA_SETTINGS, METADATA_TOPIC, found + what)
+
+
+def _partitions(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN_NAMES]))
+    return f"partition {shown}{', …' if len(numbers) > _SHOWN_NAMES else ''}"
+
+
+def check_file(check: DoctorCheck, subject: str, problems: Iterable[SettingProblem]) -> Iterator[Result]:
+    """Yield the problems of one file, or of the environment, by line, or the result that it has none."""
+    is_good = True
+    for problem in sorted(problems, key=lambda each: each.line or 0):
+        severity = problem.severity
+        is_good = is_good and severity is Severity.INFO
+        where = problem.place or subject
+        yield fault(check, where, _found(problem), severity=severity, why=_why(problem), fix=problem.hint)
+    if is_good:
+        yield ok(check, subject, "its settings are known, valid and free of contradictions")
+
+
+def _found(problem: SettingProblem) -> str:
+    """Return the facts: the part of a contradiction's message before its meaning."""
+    return (
+        problem.message.partition(f"{problem.found}: ")[0] + problem.found
+        if _why(problem)
+        else problem.message
+    )
+
+
+def _why(problem: SettingProblem) -> str | None:
+    """Return the meaning that ends the message of a contradiction; None for the meaning of the check."""
+    if problem.kind is not ProblemKind.CONTRADICTION:
+        return None
+    return problem.message.partition(f"{problem.found}: ")[2] or None

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.checks.findings import FindingKind
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.engine import Severity
 from tierctl.state.lineage import Lineage
-from tierctl.verify.findings import FindingKind
 from tierctl.wire.batches.batch_head import MAGIC, TRANSACTIONAL, BatchHead, Buffer
 from tierctl.wire.batches.batch_heads import BadRange
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record

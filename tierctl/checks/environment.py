@@ -1,0 +1,550 @@
+"""Check what tierctl works with: clocks, rights, secrets, the state directory, log directories, executors."""
+
+import os
+import platform
+import pwd
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+
+import tierctl
+from tierctl.checks.check import Result, fault, not_checked, ok, prevented
+from tierctl.checks.registry import DoctorCheck
+from tierctl.checks.settings import some_of
+from tierctl.errors import TierctlError
+from tierctl.files import why_distrusted
+from tierctl.kafka.client_settings import Right
+from tierctl.locallog import read_log_dirs
+from tierctl.locallog.folders import list_producer_snapshots, list_segments, parse_partition_folder
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import TopicPartition
+from tierctl.model.engine import Severity
+from tierctl.model.settings.registry import holds_secret
+from tierctl.model.times import iso_utc
+from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
+from tierctl.report.texts import bytes_text, counted
+from tierctl.state.cut_epochs import cut_epochs_of
+from tierctl.state.tier import TierState
+
+WARN_MS = 30_000
+"""A larger difference is no coincidence: synchronized clocks differ by less than a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A clock that was read between two readings of this machine's clock; all in milliseconds since 1970."""
+
+    before_ms: int
+    clock_ms: int
+    after_ms: int
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the clock is ahead of this machine's, at least; negative if it is behind, 0 if unclear."""
+        if self.clock_ms > self.after_ms:
+            return self.clock_ms - self.after_ms
+        return min(self.clock_ms - self.before_ms, 0)
+
+
+def read_clock(read_ms: Callable[[], int], own_ms: Callable[[], int], *, unit_ms: int = 1) -> Reading:
+    """Read a clock whose time is rounded down to `unit_ms`, and `own_ms`, this machine's, around it."""
+    before_ms = own_ms()
+    clock_ms = read_ms()
+    return Reading(before_ms=before_ms - unit_ms, clock_ms=clock_ms, after_ms=own_ms())
+
+
+def check_clock(check: DoctorCheck, subject: str, reading: Reading) -> Iterator[Result]:
+    """Yield the result about one clock."""
+    ahead_ms = reading.ahead_ms
+    if abs(ahead_ms) <= WARN_MS:
+        yield ok(check, subject, f"differs by less than {WARN_MS // 1000} s from this machine's clock")
+        return
+    side = "ahead of" if ahead_ms > 0 else "behind"
+    found = (
+        f"{abs(ahead_ms) / 1000:.0f} s {side} this machine's clock: "
+        f"{iso_utc(reading.clock_ms)}, and {iso_utc(reading.after_ms)} here"
+    )
+    severity = Severity.ERROR if abs(ahead_ms) > CLOCK_SKEW_MS_MAX else Severity.WARNING
+    yield fault(check, subject, found, severity=severity)
+
+
+def check_controller_clock(
+    read: Callable[[], tuple[int, int]], own_ms: Callable[[], int]
+) -> Iterator[Result]:
+    """Yield the result about the active controller, whose id and clock `read` returns."""
+    ids: list[int] = []
+
+    def read_ms() -> int:
+        controller, clock_ms = read()
+        ids.append(controller)
+        return clock_ms
+
+    reading = read_clock(read_ms, own_ms)
+    yield from check_clock(DoctorCheck.CONTROLLER_CLOCK, f"controller {ids[0]}", reading)
+
+
+def check_event_clock(writers_ms: Mapping[int, int], now_ms: int) -> Iterator[Result]:
+    """Yield the results about brokers whose last event has a time after `now_ms`.
+
+    `writers_ms` has the time of the last event of each broker that wrote after `now_ms`.
+    """
+    is_good = True
+    for broker_id, at_ms in sorted(writers_ms.items()):
+        ahead_ms = at_ms - now_ms
+        if ahead_ms > WARN_MS:
+            is_good = False
+            found = f"its last event is {ahead_ms / 1000:.0f} s in the future: {iso_utc(at_ms)}"
+            severity = Severity.ERROR if ahead_ms > CLOCK_SKEW_MS_MAX else Severity.WARNING
+            yield fault(DoctorCheck.EVENT_CLOCK, f"broker {broker_id}", found, severity=severity)
+    if is_good:
+        yield ok(DoctorCheck.EVENT_CLOCK, "", "no event of the metadata topic has a time in the future")
+
+
+_UNREPORTED = "the brokers report no rights"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """An operation that some commands need; `severity` is that of a login without the right."""
+
+    operation: str
+    commands: str
+    severity: Severity
+
+
+ON_METADATA_TOPIC = (
+    Needed("Describe", "all commands", Severity.ERROR),
+    Needed("Read", "all commands", Severity.ERROR),
+    Needed("Write", "copy, sweep, delete and apply", Severity.WARNING),
+)
+ON_TOPICS = (
+    Needed("Describe", "copy, sweep, verify and status", Severity.WARNING),
+    Needed("DescribeConfigs", "copy and sweep", Severity.WARNING),
+    Needed("Read", "sweep of topics with retention.bytes", Severity.WARNING),
+    Needed("Delete", "sweep (DeleteRecords)", Severity.WARNING),
+)
+ON_CLUSTER = (
+    Needed("DescribeConfigs", "copy, sweep and delete", Severity.WARNING),
+    Needed("Describe", "sweep of topics with retention.bytes, and this check of the clock", Severity.WARNING),
+)
+
+
+def check_cluster_rights(operations: frozenset[str]) -> Iterator[Result]:
+    """Yield the results about the cluster itself; `allowed` are the operations that it permits."""
+    yield from _of_one(DoctorCheck.CLUSTER_RIGHTS, "", None, operations, ON_CLUSTER)
+
+
+def check_metadata_rights(operations: frozenset[str] | TierctlError) -> Iterator[Result]:
+    """Yield the results about the metadata topic, given the operations that it allows."""
+    if isinstance(operations, TierctlError):
+        yield prevented(DoctorCheck.METADATA_RIGHTS, METADATA_TOPIC, operations)
+        return
+    yield from _of_one(
+        DoctorCheck.METADATA_RIGHTS, METADATA_TOPIC, METADATA_TOPIC, operations, ON_METADATA_TOPIC
+    )
+
+
+def _of_one(
+    check: DoctorCheck, subject: str, topic: str | None, operations: frozenset[str], needed: Sequence[Needed]
+) -> Iterator[Result]:
+    if not operations:
+        yield not_checked(check, subject, _UNREPORTED)
+        return
+    missing = [each for each in needed if each.operation not in operations]
+    for each in missing:
+        found = f"{each.operation} is not allowed; it is needed by {each.commands}"
+        yield fault(check, subject, found, severity=each.severity, fix=Right(each.operation, topic).hint)
+    if not missing:
+        allowed = ", ".join(each.operation for each in needed)
+        yield ok(check, subject, f"allowed: {allowed}")
+
+
+def check_topic_rights(operations: Mapping[str, frozenset[str] | TierctlError]) -> Iterator[Result]:
+    """Yield the results about user topics: one for each operation that some of them do not allow."""
+    known: dict[str, frozenset[str]] = {}
+    for topic, found in operations.items():
+        if isinstance(found, TierctlError):
+            yield prevented(DoctorCheck.TOPIC_RIGHTS, topic, found)
+        elif found:
+            known[topic] = found
+    if not known:
+        if not operations:
+            yield ok(
+                DoctorCheck.TOPIC_RIGHTS,
+                "",
+                "no topics to ask for; a login may not see topics without Describe",
+            )
+        elif not any(isinstance(each, TierctlError) for each in operations.values()):
+            yield not_checked(DoctorCheck.TOPIC_RIGHTS, "", _UNREPORTED)
+        return
+    is_good = True
+    for each in ON_TOPICS:
+        lacking = [topic for topic, allowed in known.items() if each.operation not in allowed]
+        if lacking:
+            is_good = False
+            found_text = (
+                f"{each.operation} is not allowed on {some_of(lacking)}; it is needed by {each.commands}"
+            )
+            fix = Right(each.operation, lacking[0]).hint
+            yield fault(DoctorCheck.TOPIC_RIGHTS, each.operation, found_text, severity=each.severity, fix=fix)
+    if is_good:
+        allowed_text = ", ".join(each.operation for each in ON_TOPICS)
+        yield ok(DoctorCheck.TOPIC_RIGHTS, "", f"{counted(len(known), 'topic')} allow {allowed_text}")
+
+
+def owner_of(path: Path) -> str:
+    """Return the name of the file's owner, or the number of one without a name."""
+    uid = path.stat().st_uid
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
+
+
+def is_reachable(path: Path) -> bool:
+    """Return whether every user may enter all folders above `path`, a path without links."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+
+
+def replaceable_in(path: Path) -> Path | None:
+    """Return the folder above `path` in which every user may replace entries; None if there is none.
+
+    In a folder with the sticky bit, users may replace only their own entries.
+    """
+    for folder in path.parents:
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and is_reachable(folder):
+            return folder
+    return None
+
+
+_PASSWORD_IN_URI = re.compile(rb"://[^/\s\"':@]+:[^/\s\"'@]+@")
+_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A file that tierctl reads; `holds` names the secret in it, None if there is none."""
+
+    path: Path
+    holds: str | None
+
+
+def settings_files(path: Path, settings: Mapping[str, str]) -> Iterator[SecretFile]:
+    """Yield the file with `settings`, and the key stores and key files that they name."""
+    held = sorted(name for name, value in settings.items() if holds_secret(name, value))
+    yield SecretFile(path, ", ".join(held[:3]) + (", …" if len(held) > 3 else "") if held else None)
+    for name, value in sorted(settings.items()):
+        if name.endswith(("keystore.location", ".private.key.file")):
+            yield SecretFile(Path(value.strip()), name)
+
+
+def profile_file(path: Path) -> SecretFile:
+    """Return tierctl.toml, which contains a secret if a URI in it has a password."""
+    with path.open("rb") as file:
+        found = _PASSWORD_IN_URI.search(file.read(_BYTES_MAX))
+    return SecretFile(path, "a password in a URI" if found else None)
+
+
+def check_secrets(files: Iterable[SecretFile]) -> Iterator[Result]:
+    """Yield the results about the files, each once; files that do not exist have none."""
+    for path, holds in {each.path: each.holds for each in files}.items():
+        if path.exists():
+            yield from _of_file(path, holds)
+
+
+def _of_file(path: Path, holds: str | None) -> Iterator[Result]:
+    subject, real = str(path), path.resolve()
+    mode = stat.S_IMODE(real.stat().st_mode)
+    what = f"it holds {holds}" if holds else "it holds no secret"
+    is_open = is_reachable(real)
+    if mode & stat.S_IWOTH and is_open:
+        yield fault(DoctorCheck.SECRETS, subject, f"every user may write it (mode {mode:04o}); {what}")
+    elif (folder := replaceable_in(real)) is not None:
+        yield fault(
+            DoctorCheck.SECRETS, subject, f"every user may replace it, as {folder} can be written; {what}"
+        )
+    elif holds and mode & stat.S_IROTH and is_open:
+        yield fault(DoctorCheck.SECRETS, subject, f"every user may read it (mode {mode:04o}); {what}")
+    elif mode & stat.S_IWGRP:
+        found = f"its group may write it (mode {mode:04o}); {what}"
+        yield fault(DoctorCheck.SECRETS, subject, found, severity=Severity.WARNING)
+    elif (why := why_distrusted(real, sticky_folder=True)) is not None:
+        yield fault(
+            DoctorCheck.SECRETS, subject, f"others may change it: {why}; {what}", severity=Severity.WARNING
+        )
+    else:
+        yield ok(DoctorCheck.SECRETS, subject, f"mode {mode:04o}; {what}")
+
+
+SPARE_BYTES = 64 << 20
+"""Free space that a run needs besides a second copy of the directory."""
+_FILES_MIN = 1000
+
+
+def check_state_dir_access(folder: Path) -> Iterator[Result]:
+    """Yield the results about owner, mode and files of the directory."""
+    subject = str(folder)
+    if not folder.exists():
+        yield from _missing(folder)
+        return
+    if not folder.is_dir():
+        yield fault(
+            DoctorCheck.STATE_DIR_ACCESS, subject, "is no folder", fix="name a folder, or remove the file"
+        )
+        return
+    found = list(_faults(folder))
+    yield from found
+    if not found:
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        yield ok(
+            DoctorCheck.STATE_DIR_ACCESS,
+            subject,
+            f"can be written, mode {mode:04o}, owner {owner_of(folder)}",
+        )
+
+
+def _missing(folder: Path) -> Iterator[Result]:
+    above = next(each for each in folder.absolute().parents if each.exists())
+    if os.access(above, os.W_OK | os.X_OK):
+        yield ok(DoctorCheck.STATE_DIR_ACCESS, str(folder), "does not exist; the first run makes it")
+    else:
+        found = f"does not exist, and {above} can't be written"
+        yield fault(
+            DoctorCheck.STATE_DIR_ACCESS, str(folder), found, fix=f"make it: install -d -m 0700 {folder}"
+        )
+
+
+def _faults(folder: Path) -> Iterator[Result]:
+    subject = str(folder)
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        found = f"can't be read and written by this user; its owner is {owner_of(folder)}"
+        yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, found)
+        return
+    mode = folder.stat().st_mode
+    if mode & stat.S_IWOTH:
+        yield fault(
+            DoctorCheck.STATE_DIR_ACCESS, subject, f"every user may write it: mode {stat.S_IMODE(mode):04o}"
+        )
+    elif mode & stat.S_IWGRP:
+        found = f"its group may write it: mode {stat.S_IMODE(mode):04o}"
+        yield fault(DoctorCheck.STATE_DIR_ACCESS, subject, found, severity=Severity.WARNING)
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and not os.access(file, os.R_OK | os.W_OK):
+            found = f"can't be read and written by this user; its owner is {owner_of(file)}"
+            yield fault(DoctorCheck.STATE_DIR_ACCESS, str(file), found)
+            return
+
+
+def check_state_dir_space(folder: Path) -> Iterator[Result]:
+    """Yield the results about free space and free files of the disk with the directory."""
+    subject = str(folder)
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    disk = os.statvfs(there)
+    if not os.access(there, os.R_OK | os.X_OK):
+        yield not_checked(DoctorCheck.STATE_DIR_SPACE, subject, "its files can't be listed")
+        return
+    used = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) if folder.is_dir() else 0
+    free, needed = disk.f_bavail * disk.f_frsize, used + SPARE_BYTES
+    found = f"{bytes_text(free)} free; the directory has {bytes_text(used)}"
+    if free < needed:
+        yield fault(DoctorCheck.STATE_DIR_SPACE, subject, f"{found}, so a run needs {bytes_text(needed)}")
+    elif disk.f_files and disk.f_favail < _FILES_MIN:
+        yield fault(
+            DoctorCheck.STATE_DIR_SPACE, subject, f"only {disk.f_favail} more files (inodes) fit on the disk"
+        )
+    else:
+        yield ok(DoctorCheck.STATE_DIR_SPACE, subject, found)
+
+
+_INTERNAL = "__"
+
+
+@dataclass(slots=True)
+class _Seen:
+    partitions: int = 0
+    segments: int = 0
+
+
+def check_log_dir(folder: Path, select: Callable[[TopicPartition], bool]) -> Iterator[Result]:
+    """Yield the results about one log directory; `select` says which partitions matter."""
+    subject = str(folder)
+    if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+        why = "can't be read by this user" if folder.is_dir() else "is no folder"
+        yield fault(DoctorCheck.LOG_DIR_ACCESS, subject, why)
+        yield not_checked(DoctorCheck.LOG_SNAPSHOTS, subject, why)
+        return
+    seen, is_readable, is_good = _Seen(), True, True
+    for partition in sorted(folder.iterdir()):
+        name = parse_partition_folder(partition.name)
+        if name is None or name.topic.startswith(_INTERNAL) or not select(name):
+            continue
+        seen.partitions += 1
+        if unreadable := _unreadable(partition):
+            is_readable = False
+            yield fault(DoctorCheck.LOG_DIR_ACCESS, str(unreadable), "can't be read by this user")
+            continue
+        for result in _without_snapshot(partition, seen):
+            is_good = False
+            yield result
+    if is_readable:
+        yield ok(DoctorCheck.LOG_DIR_ACCESS, subject, f"{counted(seen.partitions, 'partition')} can be read")
+    if is_good:
+        found = counted(seen.segments, "rolled segment")
+        found += ", each with its producer snapshot" if seen.segments else ": no producer snapshot is needed"
+        yield ok(DoctorCheck.LOG_SNAPSHOTS, subject, found)
+
+
+def _unreadable(partition: Path) -> Path | None:
+    """Return the folder, or the first file in it, that can't be read; None if all can be."""
+    if not os.access(partition, os.R_OK | os.X_OK):
+        return partition
+    files = (file for file in sorted(partition.iterdir()) if file.is_file())
+    return next((file for file in files if not os.access(file, os.R_OK)), None)
+
+
+def _without_snapshot(partition: Path, seen: _Seen) -> Iterator[Result]:
+    """Yield the result about the first rolled segment of a partition without the snapshot at its end."""
+    segments, snapshots = list_segments(partition), set(list_producer_snapshots(partition))
+    is_found = False
+    for segment, following in pairwise(segments):
+        if following.base_offset in snapshots:
+            seen.segments += 1
+        elif not is_found:
+            is_found = True
+            name = f"{following.base_offset:020d}.snapshot"
+            found = f"segment {segment.base_offset:020d}.log is rolled, and {name} does not exist"
+            yield fault(DoctorCheck.LOG_SNAPSHOTS, str(partition), found)
+
+
+SEGMENT_BYTES = 1 << 30
+"""The default of segment.bytes: the space that one task needs for a segment."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """The versions that driver and executors must share; `python` is major and minor."""
+
+    python: str
+    tierctl: str
+    pyarrow: str
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return the versions of this process."""
+        python = ".".join(platform.python_version_tuple()[:2])
+        return cls(python=python, tierctl=tierctl.__version__, pyarrow=pa.__version__)
+
+    def __str__(self) -> str:
+        """Return the versions as text."""
+        return f"Python {self.python}, tierctl {self.tierctl}, pyarrow {self.pyarrow}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorFacts:
+    """What one task found on its executor.
+
+    `scratch` is the folder for temporary files, and `free_bytes` its free space; `scratch_error` states why
+    no file can be written there.
+    """
+
+    versions: Versions
+    scratch: str
+    free_bytes: int = 0
+    scratch_error: str | None = None
+
+
+def check_versions(found: Mapping[str, Sequence[ExecutorFacts]], own: Versions) -> Iterator[Result]:
+    """Yield the results about the versions on each host; `own` are those of the driver."""
+    yield from joined(
+        (host, _of_versions(versions, own))
+        for host, tasks in found.items()
+        for versions in {each.versions for each in tasks}
+    )
+
+
+def _of_versions(versions: Versions, own: Versions) -> Result:
+    check = DoctorCheck.SPARK_PYTHON
+    if (versions.python, versions.tierctl) != (own.python, own.tierctl):
+        return fault(check, "", f"{versions}; the driver has {own}")
+    if versions.pyarrow != own.pyarrow:
+        why = "Results come from executors in pyarrow's format; tierctl is tested with one version on all."
+        found = f"{versions}; the driver has pyarrow {own.pyarrow}"
+        return fault(check, "", found, severity=Severity.WARNING, why=why)
+    return ok(check, "", str(versions))
+
+
+def check_scratch(found: Mapping[str, Sequence[ExecutorFacts]]) -> Iterator[Result]:
+    """Yield the results about the folders for temporary files, of which the tasks of a host share one."""
+    results = []
+    for host, tasks in found.items():
+        for folder in {each.scratch for each in tasks}:
+            sharing = [each for each in tasks if each.scratch == folder]
+            results.append((host, _of_scratch(folder, sharing)))
+    yield from joined(results)
+
+
+def _of_scratch(folder: str, sharing: Sequence[ExecutorFacts]) -> Result:
+    check = DoctorCheck.SPARK_SCRATCH
+    error = next((each.scratch_error for each in sharing if each.scratch_error is not None), None)
+    if error is not None:
+        return fault(check, "", f"{folder} can't be written: {error}")
+    free_bytes = min(each.free_bytes for each in sharing)
+    tasks = counted(len(sharing), "task")
+    if free_bytes < SEGMENT_BYTES * len(sharing):
+        found = f"{folder} has {bytes_text(free_bytes)} free for segments of {tasks} at a time"
+        return fault(check, "", found, severity=Severity.WARNING)
+    return ok(check, "", f"{folder} has room for segments of {tasks} at a time")
+
+
+def check_reached(check: DoctorCheck, found: Iterable[tuple[str, str | TierctlError]]) -> Iterator[Result]:
+    """Yield the results about one source, given host and finding of each task."""
+    yield from joined((host, _of_source(check, each)) for host, each in found)
+
+
+def _of_source(check: DoctorCheck, found: str | TierctlError) -> Result:
+    if isinstance(found, TierctlError):
+        return fault(check, "", found.message, fix=found.hint)
+    return ok(check, "", found)
+
+
+def joined(results: Iterable[tuple[str, Result]]) -> Iterator[Result]:
+    """Yield each different result once, with the hosts on which it was found as subject."""
+    hosts: dict[Result, dict[str, None]] = {}
+    for host, result in results:
+        hosts.setdefault(result, {})[host] = None
+    for result, named in hosts.items():
+        yield replace(result, subject=hosts_text([*named]))
+
+
+def hosts_text(hosts: Sequence[str]) -> str:
+    """Return `executor a`, or the number of hosts and the first of them: `executors on 2 hosts: a, b`."""
+    shown = ", ".join(hosts[:_SHOWN]) + (", …" if len(hosts) > _SHOWN else "")
+    return f"executor {shown}" if len(hosts) == 1 else f"executors on {len(hosts)} hosts: {shown}"
+
+
+def check_leader_epochs(
+    folder: Path, select: Callable[[TopicPartition], bool], state: TierState
+) -> Iterator[Result]:
+    """Yield a result for each replica in a log directory whose checkpoint was cut; `state` is the tier's."""
+    unreadable: list[tuple[Path, TierctlError]] = []
+    logs = read_log_dirs([folder], select=select, on_error=lambda *found: unreadable.append(found))
+    for where, error in unreadable:
+        yield not_checked(DoctorCheck.LEADER_EPOCHS, str(where), error.message)
+    is_good = True
+    for log in logs:
+        part = state.partition(log.topic_id_partition)
+        cut = None if part is None else cut_epochs_of(log, part.segments)
+        if cut is not None:
+            is_good = False
+            yield fault(DoctorCheck.LEADER_EPOCHS, str(log.directory), str(cut))
+    if is_good:
+        found = f"{counted(len(logs), 'replica')} have the leader epochs of the tier from the log start on"
+        yield ok(DoctorCheck.LEADER_EPOCHS, str(folder), found)

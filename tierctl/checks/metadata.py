@@ -1,0 +1,227 @@
+"""Find faults in metadata events, in partition deletes, and topics that are gone or recreated."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import (
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.model.engine import Severity
+from tierctl.state.lineage import Lineage
+from tierctl.state.tier import Anomaly, PartitionState, TierState
+
+_K = FindingKind
+_S = RemoteLogSegmentState
+_P = RemotePartitionDeleteState
+
+
+WasDeleted = Callable[[Uuid], bool]
+"""Returns whether the metadata topic has DELETE_SEGMENT_FINISHED of the segment."""
+
+
+def check_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]:
+    """Yield the records that could not be used and the events that brokers drop without an error."""
+    for bad in state.quarantined:
+        yield Finding(
+            check=_K.CORRUPT_METADATA,
+            severity=Severity.ERROR,
+            topic=METADATA_TOPIC,
+            topic_id=None,
+            partition=bad.metadata_partition,
+            start_offset=bad.metadata_offset,
+            end_offset=bad.metadata_offset,
+            found=bad.error.message,
+        )
+    for anomaly in state.anomalies:
+        yield _dropped(anomaly, state, was_deleted)
+    more = state.anomaly_count - len(state.anomalies)
+    if more > 0:
+        yield Finding(
+            check=_K.DROPPED_EVENT,
+            severity=Severity.WARNING,
+            topic=METADATA_TOPIC,
+            topic_id=None,
+            partition=None,
+            found=f"{more} more events were dropped",
+        )
+
+
+def _dropped(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Finding:
+    part = state.partition(anomaly.topic_id_partition)
+    missing = state.missing_of(anomaly.metadata_partition)
+    event = anomaly.event
+    segment_id = getattr(event, "segment_id", None)
+    where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
+    severity, why = Severity.WARNING, "the state of the segment or partition does not allow it"
+    is_live = part is not None and segment_id is not None and part.get(segment_id) is not None
+    if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and was_deleted(event.segment_id):
+        why = "the segment was deleted before"
+        if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
+            # After an election two brokers may delete the same segment, which does no harm.
+            severity = Severity.INFO
+    elif isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and missing:
+        severity, why = Severity.INFO, f"{missing[0]}, its COPY_SEGMENT_STARTED among them"
+    target = getattr(event, "state", type(event).__name__)
+    found = finding_of(
+        anomaly.topic_id_partition, _K.DROPPED_EVENT, severity, f"{target} at {where} was dropped: {why}"
+    )
+    if isinstance(event, RemoteLogSegmentMetadata):
+        found = replace(found, start_offset=event.start_offset, end_offset=event.end_offset)
+    return replace(found, segment_id=segment_id)
+
+
+def check_partition_delete(part: PartitionState) -> Iterator[Finding]:
+    """Yield a finding if the partition's deletion was marked and segments are left."""
+    if part.delete_state in {_P.DELETE_PARTITION_MARKED, _P.DELETE_PARTITION_STARTED}:
+        message = f"the partition is {part.delete_state}, and {part.segment_count} segments are left"
+        yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.WARNING, message)
+    elif part.delete_state is _P.DELETE_PARTITION_FINISHED and part.segment_count:
+        message = f"the partition is {part.delete_state}, yet {part.segment_count} segments are left"
+        yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.ERROR, message)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopics:
+    """The topic ids that brokers have, by name; `complete` if they have no other topics.
+
+    `unreadable` are names of topics whose folders can't be read, so that their ids are unknown.
+    """
+
+    ids: Mapping[str, frozenset[Uuid]]
+    complete: bool = False
+    unreadable: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, partitions: Iterable[TopicIdPartition], unreadable: Iterable[str]) -> Self:
+        """Return the topics of these partitions, which may not be all that brokers have."""
+        ids: dict[str, set[Uuid]] = {}
+        for partition in partitions:
+            ids.setdefault(partition.topic, set()).add(partition.topic_id)
+        return cls(
+            {topic: frozenset(found) for topic, found in ids.items()}, unreadable=frozenset(unreadable)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """The partitions whose segments only `delete` deletes, with the finding that states why."""
+
+    findings: Mapping[tuple[Uuid | None, int | None], Finding]
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Self:
+        """Return the removals of the findings of `check_topics` and `check_partition_delete`."""
+        return cls({(f.topic_id, f.partition): f for f in findings})
+
+    def applied(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield the findings about partitions; those of removed ones advise `delete` instead of a repair.
+
+        A removed partition has no finding about retention, because retention decides nothing about it.
+        """
+        for finding in found:
+            removal = self.findings.get((finding.topic_id, finding.partition))
+            if removal is None:
+                yield finding
+            elif finding.check.row.command is not None:
+                yield replace(finding, own_fix=removal.fix)
+            elif finding.check is not _K.STALLED_RETENTION:
+                yield finding
+
+
+def check_topics(parts: Sequence[PartitionState], known: KnownTopics | None) -> Iterator[Finding]:
+    """Yield a finding for each partition whose topic the brokers don't have, or have under another id.
+
+    Without `known`, of several topic ids with one name the one whose segments have the latest event counts
+    as the current one.
+    """
+    named: dict[str, list[PartitionState]] = {}
+    for part in parts:
+        if part.segment_count and part.delete_state is None:
+            named.setdefault(part.topic_id_partition.topic, []).append(part)
+    for topic, same in sorted(named.items()):
+        if known is not None and topic in known.unreadable and topic not in known.ids:
+            continue
+        current = _current_ids(same) if known is None else known.ids.get(topic, frozenset())
+        for part in same:
+            if part.topic_id_partition.topic_id not in current:
+                yield _not_current(part, current, known)
+
+
+def _current_ids(parts: Sequence[PartitionState]) -> frozenset[Uuid]:
+    ids = frozenset(part.topic_id_partition.topic_id for part in parts)
+    return ids if len(ids) == 1 else frozenset({max(parts, key=_recency).topic_id_partition.topic_id})
+
+
+def _recency(part: PartitionState) -> tuple[int, Uuid]:
+    latest = max(segment.event_timestamp_ms for segment in part.cache.list_remote_log_segments())
+    return latest, part.topic_id_partition.topic_id
+
+
+def _not_current(part: PartitionState, current: frozenset[Uuid], known: KnownTopics | None) -> Finding:
+    left = f"{part.segment_count} segments of this topic id are left"
+    if current:
+        message = f"the topic was recreated as {', '.join(sorted(current))}; {left}"
+        return finding_of(part.topic_id_partition, _K.RECREATED_TOPIC, Severity.WARNING, message)
+    where = "the cluster has" if known is not None and known.complete else "the log directories hold"
+    message = f"{where} no topic of this id; {left}"
+    return finding_of(part.topic_id_partition, _K.UNKNOWN_TOPIC, Severity.WARNING, message)
+
+
+DeletedOf = Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]
+"""Returns the segments of a partition that are DELETE_SEGMENT_FINISHED."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPrefixes:
+    """Tells offsets that retention deleted from lost ones: `logs` are the newest replicas, by partition.
+
+    A sweep without a cluster keeps the raised log start in its state directory, not in the log directory.
+    """
+
+    logs: Mapping[tuple[Uuid, int], LocalLog]
+    deleted_of: DeletedOf
+
+    def applied(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield the findings; a gap at the log start is split where the deleted segments end."""
+        for finding in found:
+            log = self.logs.get((finding.topic_id, finding.partition))  # type: ignore[arg-type]
+            is_gap = finding.check is FindingKind.GAP
+            if is_gap and log is not None and finding.start_offset == log.log_start_offset:
+                yield from self._split(finding, log)
+            else:
+                yield finding
+
+    def _split(self, gap: Finding, log: LocalLog) -> Iterator[Finding]:
+        start, end = gap.start_offset or 0, gap.end_offset or 0
+        next_offset = self._end_of_deleted(log)
+        if next_offset > start:
+            last = min(next_offset - 1, end)
+            message = (
+                f"the segments of offsets {start} to {last} are DELETE_SEGMENT_FINISHED, but the log "
+                f"directory still has the log start offset {start}"
+            )
+            kind = FindingKind.LOG_START_BEHIND
+            yield replace(gap, check=kind, severity=Severity.INFO, end_offset=last, found=message)
+        if next_offset <= end:
+            lost = max(start, next_offset)
+            message = f"no readable remote segment holds offsets {lost} to {end}"
+            yield replace(gap, start_offset=lost, found=message)
+
+    def _end_of_deleted(self, log: LocalLog) -> int:
+        """Return the offset after the deleted segments of the lineage that adjoin the log start."""
+        lineage, at = Lineage(log.leader_epochs), log.log_start_offset
+        for segment in sorted(self.deleted_of(log.topic_id_partition), key=lambda s: s.start_offset):
+            if segment.start_offset > at:
+                break
+            if lineage.contains(segment, log.log_end_offset):
+                at = max(at, segment.end_offset + 1)
+        return at

@@ -1,0 +1,585 @@
+"""Find faults in a partition's segments: offsets, place in the log, retention, gaps, leaders' logs."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tierctl.checks.findings import Finding, FindingKind, finding_of
+from tierctl.checks.metadata import KnownTopics
+from tierctl.errors import AuthenticationError, NotFoundError, RemoteResourceNotFound
+from tierctl.kafka.cluster import Cluster
+from tierctl.model import (
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
+from tierctl.model.engine import Severity
+from tierctl.model.local import ClusterLog
+from tierctl.model.settings import topic
+from tierctl.plan.preconditions import why_never_tiered
+from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes
+from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
+from tierctl.read.partition_reader import ReadablePartition
+from tierctl.read.readable_log import (
+    Replica,
+    choose_replica,
+    lineage_from_segments,
+    tier_lineage,
+)
+from tierctl.read.segment import IndexFetcher, Report
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.tier import TierState
+
+_S = RemoteLogSegmentState
+
+DANGLING_AFTER_MS = 24 * 60 * 60 * 1000
+"""Age from which a copy or a deletion that was started counts as abandoned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """The offsets and the lineage of a partition's log, with which its remote segments are compared.
+
+    `local_log_start_offset` is the base offset of the first local segment, None if no local log was read;
+    `log_end_offset` is exclusive.
+    """
+
+    lineage: Lineage
+    log_start_offset: int
+    log_end_offset: int
+    local_log_start_offset: int | None = None
+    local_only_bytes: int | None = None
+    """Size of the local segments above the tier, None if it is unknown."""
+    source: str | None = None
+    """Whose log it is: the leader, or a replica's log directory; None for a log that the tier implies."""
+
+
+def check_segments(
+    partition: TopicIdPartition,
+    cache: RemoteLogMetadataCache,
+    log: LogFacts | None,
+    now_ms: int | None = None,
+) -> Iterator[Finding]:
+    """Yield the findings about a partition's segments, by start offset.
+
+    Without `log` only the segments' own states are checked. `now_ms` is the time as of which the age of a
+    started copy or deletion is computed; without it each of them is a warning.
+    """
+    segments = sorted(cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.end_offset))
+    cut = None if log is None else _cut(log, cache)
+    check = _Check(partition, cache, log, now_ms, forgotten_segment_ids(cache), cut)
+    for segment in segments:
+        yield from check.segment(segment)
+    if log is not None:
+        if cut is not None:
+            yield cut_finding(partition, cut, log.source)
+        yield from check.gaps(log)
+        yield from check.overlaps(log, segments)
+
+
+def cut_finding(partition: TopicIdPartition, cut: CutEpochs, source: str | None) -> Finding:
+    """Return the finding about a cut leader-epoch checkpoint; `source` is as in LogFacts."""
+    message = str(cut) if source is None else f"{source}: {cut}"
+    found = finding_of(partition, FindingKind.CUT_EPOCHS, Severity.ERROR, message)
+    return replace(found, start_offset=cut.lost[0].start_offset, end_offset=cut.end_offset)
+
+
+def _cut(log: LogFacts, cache: RemoteLogMetadataCache) -> CutEpochs | None:
+    return cut_epochs(
+        log.lineage,
+        PartitionSegments.of_cache(cache),
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_start_offset=log.local_log_start_offset,
+    )
+
+
+def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
+    """Return the ids of finished segments that no leader epoch lists any more.
+
+    A later copy from the same offset has replaced such a segment in the offset map of its epoch, and Kafka's
+    cache keeps no other reference to it: brokers never read, count or delete it.
+    """
+    return frozenset(Uuid.from_bytes(raw) for raw in cache.unlisted_ids(_S.COPY_SEGMENT_FINISHED))
+
+
+def unfinished_finding(
+    partition: TopicIdPartition, segment: RemoteLogSegmentMetadata, now_ms: int | None
+) -> Finding:
+    """Return the finding about a segment in COPY_SEGMENT_STARTED or DELETE_SEGMENT_STARTED.
+
+    It is information while the event is less than DANGLING_AFTER_MS old, later a warning.
+    """
+    recent = now_ms is not None and now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
+    severity = Severity.INFO if recent else Severity.WARNING
+    if segment.state is _S.COPY_SEGMENT_STARTED:
+        message = "the copy was started " + ("less than a day ago" if recent else "and never finished")
+        return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
+    when = "less than a day ago" if recent else "and not finished"
+    message = f"the deletion was started {when}"
+    return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
+
+
+@dataclass(frozen=True)
+class _Check:
+    """The checks of one partition; `forgotten` are the ids of `forgotten_segment_ids`.
+
+    `cut` tells how the log's leader-epoch checkpoint was cut, None if it was not.
+    """
+
+    partition: TopicIdPartition
+    cache: RemoteLogMetadataCache
+    log: LogFacts | None
+    now_ms: int | None
+    forgotten: frozenset[Uuid]
+    cut: CutEpochs | None
+
+    def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
+        if segment.state is not _S.COPY_SEGMENT_FINISHED:
+            yield unfinished_finding(self.partition, segment, self.now_ms)
+        elif segment.segment_id in self.forgotten:
+            yield self._doubled(segment)
+        elif self.log is not None and segment not in self._lost:
+            yield from self._misplaced(segment, self.log)
+
+    def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
+        winner = self.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
+        again_as = f" as {winner.segment_id}" if winner is not None else ""
+        message = (
+            f"the segment was copied again from the same offset{again_as}: brokers never delete this copy"
+        )
+        return finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
+
+    def _misplaced(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> Iterator[Finding]:
+        kind, severity = FindingKind.DIVERGENT_SEGMENT, Severity.WARNING
+        if segment.end_offset < log.log_start_offset:
+            kind, severity = FindingKind.BELOW_LOG_START, Severity.INFO
+            message = f"the segment lies wholly below the log start offset {log.log_start_offset}"
+        elif not log.lineage or log.lineage.contains(segment, log.log_end_offset):
+            return
+        elif log.lineage.contains(segment, segment.end_offset + 1):
+            kind, severity = FindingKind.BEYOND_LOG_END, Severity.ERROR
+            message = f"the segment ends at or above the log end offset {log.log_end_offset}"
+        else:
+            message = f"the leader epochs ({_shown(segment.segment_leader_epochs)}) are not those of the log"
+        yield finding_of(self.partition, kind, severity, message, segment)
+
+    def gaps(self, log: LogFacts) -> Iterator[Finding]:
+        """Yield a finding for each range of offsets between segments, or below the local log, without one."""
+        local_start = log.local_log_start_offset
+        expected = log.log_start_offset if local_start is not None else None
+        for span in segments_in_lineage(self.cache, log.lineage, log.log_start_offset):
+            if expected is not None:
+                yield from self._gap(expected, span.from_offset, local_start)
+            expected = span.to_offset + 1
+        if expected is not None and local_start is not None:
+            yield from self._gap(expected, local_start, local_start)
+
+    @property
+    def _lost(self) -> Sequence[RemoteLogSegmentMetadata]:
+        """The segments whose epochs only the cut checkpoint lacks."""
+        return () if self.cut is None else self.cut.lost
+
+    @cached_property
+    def _below_cut(self) -> Sequence[RemoteLogSegmentMetadata]:
+        """The segments that have the offsets of the entries that the cut checkpoint lost, by start offset."""
+        if self.cut is None:
+            return ()
+        first = self.cut.first.start_offset
+        finished = PartitionSegments.of_cache(self.cache).in_state(_S.COPY_SEGMENT_FINISHED)
+        crossing = [s for s in finished if s.start_offset < first <= s.end_offset]
+        return sorted([*self.cut.lost, *crossing], key=lambda s: s.start_offset)
+
+    def _gap(self, start_offset: int, end_offset: int, local_start: int | None) -> Iterator[Finding]:
+        """Yield a finding for the part of [start_offset, end_offset) that is not in the local log."""
+        last = (end_offset if local_start is None else min(end_offset, local_start)) - 1
+        for lost in self._below_cut:
+            # These offsets are in the tier; a reader needs the entries of the checkpoint.
+            if lost.start_offset <= start_offset:
+                start_offset = max(start_offset, lost.end_offset + 1)
+        if last >= start_offset:
+            message = f"no readable remote segment holds offsets {start_offset} to {last}"
+            found = finding_of(self.partition, FindingKind.GAP, Severity.ERROR, message)
+            yield replace(found, start_offset=start_offset, end_offset=last)
+
+    def overlaps(self, log: LogFacts, segments: list[RemoteLogSegmentMetadata]) -> Iterator[Finding]:
+        farthest: RemoteLogSegmentMetadata | None = None
+        for segment in segments:
+            if not self._is_current(segment, log):
+                continue
+            if farthest is not None and segment.start_offset <= farthest.end_offset:
+                last = min(segment.end_offset, farthest.end_offset)
+                message = f"offsets {segment.start_offset} to {last} are also held by {farthest.segment_id}"
+                yield finding_of(self.partition, FindingKind.OVERLAP, Severity.INFO, message, segment)
+            if farthest is None or segment.end_offset > farthest.end_offset:
+                farthest = segment
+
+    def _is_current(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> bool:
+        return (
+            segment.state is _S.COPY_SEGMENT_FINISHED
+            and segment.segment_id not in self.forgotten
+            and segment.end_offset >= log.log_start_offset
+            and log.lineage.contains(segment, log.log_end_offset)
+        )
+
+
+def _shown(epochs: tuple[tuple[int, int], ...]) -> str:
+    return ", ".join(f"{epoch} from {start}" for epoch, start in epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The time as of which retention is checked, and the settings of the topic; None if they are unknown."""
+
+    now_ms: int
+    config: TopicConfig | None
+
+    @property
+    def is_age_known(self) -> bool:
+        """Whether the settings state retention.ms, or the brokers' default is known."""
+        return self.config is not None and (self.config.is_age_stated or self.config.retention_ms >= 0)
+
+
+def check_retention(readable: ReadablePartition, log: LogFacts, retention: Retention) -> Iterator[Finding]:
+    """Yield a finding if a segment stalls retention.ms, as `sweep` decides it.
+
+    Topics that `sweep` skips because of their settings have no finding. Where retention.ms is not stated,
+    Kafka's default is assumed, and the finding is information.
+    """
+    name = readable.topic_id_partition.topic
+    if retention.config is not None and why_never_tiered(name, {name: retention.config}):
+        return
+    view = PartitionView(
+        partition=readable.topic_id_partition,
+        segments=PartitionSegments.of_cache(readable.cache),
+        lineage=log.lineage,
+        known_log_start_offset=log.log_start_offset,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_only_bytes=log.local_only_bytes,
+    )
+    config, default_ms = retention.config or TopicConfig(), topic.RETENTION_MS.kafka_default
+    if not retention.is_age_known:
+        config = replace(config, retention_ms=default_ms)
+    try:
+        stalled = expire(view, config, retention.now_ms).stalled
+    except RemoteResourceNotFound:
+        # The lineage does not reach the log start, which other findings report.
+        return
+    if stalled is None:
+        return
+    severity, message = Severity.WARNING, stalled.message
+    if not retention.is_age_known:
+        severity = Severity.INFO
+        message += f" ({topic.RETENTION_MS.name} is not stated: Kafka's default of {default_ms} is assumed)"
+    yield finding_of(
+        readable.topic_id_partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """A partition's offsets by KIP-405's names; ends are exclusive, None is unknown or no segment."""
+
+    local_log_start_offset: int
+    """Lx"""
+    last_stable_offset: int
+    """Ly"""
+    local_log_end_offset: int
+    """Lz"""
+    remote_log_start_offset: int | None = None
+    """Rx"""
+    remote_log_end_offset: int | None = None
+    """Ry: the offset after the last one copied"""
+
+
+def check_offsets(partition: TopicIdPartition, offsets: Offsets) -> Iterator[Finding]:
+    """Check KIP-405's invariants Lz >= Ly >= Lx and Ly >= Ry >= Rx."""
+    named = {
+        "Lz (local log end)": offsets.local_log_end_offset,
+        "Ly (last stable offset)": offsets.last_stable_offset,
+        "Lx (local log start)": offsets.local_log_start_offset,
+        "Ry (remote log end)": offsets.remote_log_end_offset,
+        "Rx (remote log start)": offsets.remote_log_start_offset,
+    }
+    lz, ly, lx, ry, rx = named
+    for upper, lower in ((lz, ly), (ly, lx), (ly, ry), (ry, rx)):
+        high, low = named[upper], named[lower]
+        if high is not None and low is not None and high < low:
+            message = f"{upper} {high} is below {lower} {low}"
+            yield finding_of(partition, FindingKind.OFFSETS, Severity.ERROR, message)
+
+
+def check_latest_tiered(
+    partition: TopicIdPartition, latest_tiered: int, *, copied: int, log_start_offset: int
+) -> Iterator[Finding]:
+    """Compare the last copied offset of the leader with `copied`, the metadata's; -1 is none.
+
+    Below the log start there is nothing to compare: segments there have expired.
+    """
+    if latest_tiered > copied and latest_tiered >= log_start_offset:
+        severity, effect = Severity.ERROR, "it may delete segments that nobody copied"
+    elif latest_tiered < copied:
+        severity, effect = Severity.WARNING, "it copies the others once more"
+    else:
+        return
+    message = (
+        f"the leader takes offsets up to {latest_tiered} for copied, the metadata up to {copied}: {effect}"
+    )
+    yield finding_of(partition, FindingKind.OFFSETS, severity, message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """The offsets and the lineage with which a partition's tier is compared; None if unknown.
+
+    `latest_tiered_offset` is the last offset that the leader considers copied.
+    """
+
+    offsets: Offsets | None
+    log: LogFacts | None
+    latest_tiered_offset: int | None = None
+
+
+def check_partition(
+    readable: ReadablePartition,
+    fetcher: IndexFetcher | None,
+    report: Report,
+    *,
+    now_ms: int,
+    facts: PartitionFacts | None = None,
+    retention: Retention | None = None,
+) -> Iterator[Finding]:
+    """Yield the findings about one partition, offsets first.
+
+    Without `facts` the lineage comes from the logs; without logs from the newest segment's leader-epoch
+    index, which `fetcher` fetches; without `fetcher` from the segments' own epochs. Without logs the log is
+    assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be read.
+    Retention is checked only with `retention`.
+    """
+    facts = facts or _facts(readable, fetcher, report)
+    if facts.offsets is not None:
+        yield from check_offsets(readable.topic_id_partition, facts.offsets)
+        if facts.latest_tiered_offset is not None and facts.log is not None:
+            yield from check_latest_tiered(
+                readable.topic_id_partition,
+                facts.latest_tiered_offset,
+                copied=(facts.offsets.remote_log_end_offset or 0) - 1,
+                log_start_offset=facts.log.log_start_offset,
+            )
+    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+    yield from _cut_replicas(readable, None if facts.log is None else facts.log.source)
+    if retention is not None and facts.log is not None:
+        yield from check_retention(readable, facts.log, retention)
+
+
+def _cut_replicas(readable: ReadablePartition, checked: str | None) -> Iterator[Finding]:
+    """Yield a finding for each replica but `checked` whose leader-epoch checkpoint was cut.
+
+    Each of them may lead after the next election, and deletes then what its checkpoint lacks.
+    """
+    segments = PartitionSegments.of_cache(readable.cache)
+    for log in readable.logs:
+        source = _source(log)
+        cut = None if source == checked else cut_epochs_of(log, segments)
+        if cut is not None:
+            yield cut_finding(readable.topic_id_partition, cut, source)
+
+
+def _source(log: LocalLog) -> str:
+    return f"the replica in {log.directory.parent}"
+
+
+def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
+    replica = choose_replica(readable.logs)
+    if replica is None:
+        lineage = current_lineage(readable, fetcher, report)
+        return PartitionFacts(offsets=None, log=_facts_of_tier(readable, lineage))
+    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(readable, replica))
+
+
+def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
+    """Return the lineage of the logs; without logs that of the tier, see `check_partition`."""
+    replica = choose_replica(readable.logs)
+    if replica is not None:
+        return replica.lineage
+    if fetcher is not None:
+        return tier_lineage(readable.cache, fetcher, report)
+    return lineage_from_segments(readable.cache.list_remote_log_segments())
+
+
+def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
+    """Return KIP-405's five offsets of a partition, from the replica whose log is used."""
+    log = replica.log
+    lineage = replica.lineage
+    first = next(segments_in_lineage(readable.cache, lineage, log.log_start_offset), None)
+    highest = find_highest_remote_offset(readable.cache, lineage, log.log_end_offset).offset
+    return Offsets(
+        local_log_start_offset=log.local_log_start_offset,
+        last_stable_offset=replica.last_stable_offset,
+        local_log_end_offset=log.log_end_offset,
+        remote_log_start_offset=first.from_offset if first else None,
+        remote_log_end_offset=highest + 1 if highest >= 0 else None,
+    )
+
+
+def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> PartitionFacts:
+    """Return the offsets of a running leader's log, together with those of the tier in the metadata."""
+    lineage = Lineage(log.leader_epochs)
+    first = next(segments_in_lineage(cache, lineage, log.log_start_offset), None)
+    highest = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
+    return PartitionFacts(
+        offsets=Offsets(
+            local_log_start_offset=log.local_log_start_offset,
+            last_stable_offset=log.last_stable_offset,
+            local_log_end_offset=log.log_end_offset,
+            remote_log_start_offset=first.from_offset if first else None,
+            remote_log_end_offset=highest + 1 if highest >= 0 else None,
+        ),
+        log=LogFacts(
+            lineage=lineage,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            local_log_start_offset=log.local_log_start_offset,
+            source="the leader",
+        ),
+        latest_tiered_offset=log.latest_tiered_offset,
+    )
+
+
+def _facts_of_log(readable: ReadablePartition, replica: Replica) -> LogFacts:
+    return LogFacts(
+        lineage=replica.lineage,
+        log_start_offset=replica.log.log_start_offset,
+        log_end_offset=replica.log.log_end_offset,
+        local_log_start_offset=replica.log.local_log_start_offset,
+        local_only_bytes=local_only_bytes(readable.cache, replica.log),
+        source=_source(replica.log),
+    )
+
+
+def _facts_of_tier(readable: ReadablePartition, lineage: Lineage) -> LogFacts | None:
+    first = next(segments_in_lineage(readable.cache, lineage), None)
+    newest = PartitionSegments.of_cache(readable.cache).newest()
+    if first is None or newest is None:
+        return None
+    return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=newest.end_offset + 1)
+
+
+_K = FindingKind
+_TRANSIENT = frozenset({_K.OFFSETS, _K.GAP, _K.BEYOND_LOG_END, _K.DIVERGENT_SEGMENT, _K.CUT_EPOCHS})
+"""Kinds that a working broker may show for a moment: its log and its metadata are not read at one time."""
+
+_Identity = tuple[str | None, Uuid | None, int | None, FindingKind, Uuid | None, int | None, str]
+
+
+@dataclass(slots=True)
+class Unconfirmed:
+    """Findings that may be transient, by partition; `facts` are those of the partitions with a leader."""
+
+    facts: Mapping[TopicIdPartition, PartitionFacts]
+    findings: dict[TopicIdPartition, list[Finding]] = field(default_factory=dict)
+
+    def add_if_transient(self, finding: Finding) -> bool:
+        """Keep a finding that may be transient and return True; return False for any other."""
+        if finding.check not in _TRANSIENT or finding.topic is None or finding.topic_id is None:
+            return False
+        partition = TopicIdPartition(finding.topic_id, finding.topic, finding.partition or 0)
+        if partition not in self.facts:
+            return False
+        self.findings.setdefault(partition, []).append(finding)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCheck:
+    """A running cluster with which the metadata are compared; every call asks it again."""
+
+    cluster: Cluster
+
+    def topics(self, state: TierState) -> KnownTopics:
+        """Return the topic ids that the cluster has under the topic names in the metadata."""
+        names = {part.topic_id_partition.topic for part in state}
+        found = self.cluster.topics({name for name in names if is_legal_topic_name(name)})
+        ids = {name: frozenset({topic.topic_id}) for name, topic in found.items()}
+        return KnownTopics(ids, complete=True)
+
+    def configs(self, topics: Collection[str]) -> dict[str, TopicConfig]:
+        """Return the settings of those topics that the cluster has and that may be read."""
+        found: dict[str, TopicConfig] = {}
+        for name in filter(is_legal_topic_name, sorted(topics)):
+            with suppress(AuthenticationError, NotFoundError):
+                found |= self.cluster.topic_configs([name])
+        return found
+
+    def leader_facts(
+        self, readables: Sequence[ReadablePartition]
+    ) -> tuple[dict[TopicIdPartition, PartitionFacts], Iterator[Finding]]:
+        """Return the facts of partitions whose leader knows its log start, and findings about the others.
+
+        Call it after reading the metadata: the leader's log then holds every offset of the tier.
+        """
+        logs = reliable_leader_logs(self.cluster, [readable.topic_id_partition for readable in readables])
+        return _leader_facts(logs, readables), _unseen(logs)
+
+    def confirmed(
+        self,
+        unconfirmed: Unconfirmed,
+        readables: Callable[[Collection[TopicIdPartition]], Sequence[ReadablePartition]],
+        now_ms: int,
+    ) -> Iterator[Finding]:
+        """Yield the unconfirmed findings that a second check finds again.
+
+        The second check asks the leader first and reads the metadata to their new end, by `readables`, after
+        it: a finding of both orders is no effect of the order.
+        """
+        if not unconfirmed.findings:
+            return
+        logs = reliable_leader_logs(self.cluster, sorted(unconfirmed.findings))
+        again = readables(unconfirmed.findings)
+        facts = _leader_facts(logs, again)
+        for readable in again:
+            before = {_identity(f) for f in unconfirmed.findings.get(readable.topic_id_partition, ())}
+            known = facts.get(readable.topic_id_partition)
+            if known is not None:
+                found = check_partition(readable, None, _no_index_error, now_ms=now_ms, facts=known)
+                yield from (f for f in found if f.check in _TRANSIENT and _identity(f) in before)
+
+
+def _leader_facts(
+    leaders: LeaderLogs, readables: Sequence[ReadablePartition]
+) -> dict[TopicIdPartition, PartitionFacts]:
+    return {
+        readable.topic_id_partition: facts_of_leader(
+            readable.cache, leaders.logs[readable.topic_id_partition]
+        )
+        for readable in readables
+        if readable.topic_id_partition in leaders.logs
+    }
+
+
+def _unseen(leaders: LeaderLogs) -> Iterator[Finding]:
+    for partition, reason in leaders.leaderless.items():
+        yield finding_of(partition, _K.UNSEEN_LEADER, Severity.WARNING, reason)
+    for partition, reason in leaders.start_unknown.items():
+        yield finding_of(partition, _K.UNSEEN_LEADER, Severity.INFO, reason)
+
+
+def _identity(finding: Finding) -> _Identity:
+    """Return the parts of a finding that do not change while offsets advance."""
+    where = (finding.topic, finding.topic_id, finding.partition)
+    what = re.sub(r"\d+", "#", finding.found)
+    return (*where, finding.check, finding.segment_id, finding.start_offset, what)
+
+
+def _no_index_error(_error: Exception) -> None:
+    """Ignore an error of an index: with the facts of a leader, no index is read."""
