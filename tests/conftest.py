@@ -26,7 +26,7 @@ from tests.spark.fixtures import (
 from tests.support.amounts import TRIES_ALL
 from tests.support.broker import broker, brokers, session_brokers
 from tests.support.browser import browser
-from tests.support.captures import DATA, copy_tree, unpack
+from tests.support.captures import DATA, unpack
 from tests.support.kafka import kafka
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
@@ -166,7 +166,7 @@ def writable(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], 
 
     def copy(where: str) -> Path:
         name, _, part = where.partition("/")
-        return copy_tree(capture(name) / part, tmp_path / where.replace("/", "-"))
+        return Path(shutil.copytree(capture(name) / part, tmp_path / where.replace("/", "-")))
 
     return copy
 
