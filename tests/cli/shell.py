@@ -15,7 +15,7 @@ from unittest import mock
 
 from tierctl.cli.main import run
 
-SUMMARY = re.compile(r"^[a-z]+(?: [a-z]+)?: .* \([0-9]+\.[0-9] s\)(?:; next: .*)?\n\Z", re.MULTILINE)
+SUMMARY = re.compile(r"^[a-z]+(?: [a-z-]+)?: .* \([0-9]+\.[0-9] s\)(?:; next: .*)?\n\Z", re.MULTILINE)
 """The line on stderr that ends a run."""
 
 
