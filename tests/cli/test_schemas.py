@@ -18,6 +18,8 @@ from tierctl.report import render, to_json
 from tierctl.report.render import View
 
 from tests.cli.shell import tierctl
+from tests.commands.recovery.test_unused import node_with_new_topic
+from tests.support.formatted import formatted_node, saved_topics
 
 SCHEMAS = Path(__file__).parents[2] / "tierctl" / "report" / "schema_files"
 Line = tuple[str, str, str]
@@ -94,6 +96,10 @@ PLANS = {
     "rebuild": "rebuild --metadata {tmp}/rebuilt --remote {tmp}/before-remote",
     "restore log": "restore log --remote {tmp}/before-remote --topic orders --log-dir {tmp}/new "
     "--as-id AAAAAAAAAAAAAAAAAAAAAQ",
+    "restore into": "restore into {tmp}/node --log-dir {tmp}/node --remote {tmp}/before-remote "
+    "--topics-file {tmp}/topics.yaml --deletes-are-denied",
+    "restore new-ids": "restore new-ids --metadata {tmp}/again --log-dir {tmp}/again "
+    "--remote {tmp}/before-remote --topic orders --assume-enabled",
     "apply": "apply {tmp}/plan.json --metadata {tmp}/before --remote {tmp}/before-remote",
 }
 
@@ -161,6 +167,11 @@ def test_plans_and_outcomes_are_as_their_schema_says_and_fit_a_terminal(
     (tmp_path / "tier").mkdir()
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
+    formatted_node(tmp_path / "node")
+    (tmp_path / "topics.yaml").write_text(saved_topics(tmp_path / "before-remote"))
+    for folder in (tmp_path / "before").glob("__*"):
+        shutil.copytree(folder, tmp_path / "again" / folder.name)
+    node_with_new_topic(tmp_path / "before-remote", tmp_path / "again", "orders")
     paths = {"tmp": tmp_path, "untiered": capture("untiered-broker") / "local"}
     plan_out = ["--plan-out", tmp_path / "plan.json"]
     for command, line in PLANS.items():
