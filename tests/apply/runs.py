@@ -8,24 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tierctl.apply.copy.log_source import LogSources
-from tierctl.apply.engine import Engine, LocalEngine, SideEffect
+from tierctl.apply.deletion import DeleteSegments
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.run import RunOptions, run
-from tierctl.apply.run_context import RunContext
+from tierctl.apply.outcome import Outcome, Status, Stop
+from tierctl.apply.run import Acts, run
+from tierctl.apply.run_context import Engine, LocalEngine, RunContext, SideEffect
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
-from tierctl.apply.stop import Stop
 from tierctl.apply.tier_check import claim_tier
 from tierctl.commands import CopyRequest, copy
+from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
+from tierctl.commands.copy.source import LogSources
+from tierctl.commands.delete import remove_partitions
+from tierctl.commands.sweep.act import SweepSegments
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import TopicConfig, Uuid
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import Action, Plan
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.tier import object_tier
 
@@ -94,6 +96,22 @@ def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataMana
             return plan_removal(state)
 
 
+def acts_of(command: str, world: World) -> Acts:
+    """Return the acts of the command over this world."""
+    world.state_dir.mkdir(exist_ok=True)
+    match command:
+        case "copy":
+            sources = LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__))
+            clean = DeleteSegments(labels=CLEANUP_LABELS)
+            return {Action.COPY_SEGMENT: CopySegments(sources=sources), Action.DELETE_SEGMENT: clean}
+        case "sweep":
+            keep = Journal(world.state_dir).raise_log_starts
+            return {Action.DELETE_SEGMENT: SweepSegments(log_starts={}, raise_log_starts=keep)}
+        case _:
+            rest = DeleteSegments()
+            return {Action.DELETE_PARTITION: remove_partitions, Action.DELETE_SEGMENT: rest}
+
+
 def context_of(
     world: World,
     manager: TopicBasedRemoteLogMetadataManager,
@@ -131,19 +149,13 @@ def run_on(
     """Plan and carry out `command`; return the outcomes."""
     with opened(world, fs) as manager:
         plan = plan_of(command, world, manager)
-        world.state_dir.mkdir(exist_ok=True)
-        journal = Journal(world.state_dir)
-        options = RunOptions(
-            sources=LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__)),
-            raise_log_starts=journal.raise_log_starts,
-        )
         context = context_of(
             world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
         )
         if command == "copy" and object_tier(context.remote) is None:
             # A run on a wrapped tier writes no identity.
-            claim_tier(context_of(world, manager), copies=True)
-        return run(plan, context, options)
+            claim_tier(context_of(world, manager), plan)
+        return run(plan, context, acts_of(command, world))
 
 
 def clean_dangling(**where: Any) -> None:

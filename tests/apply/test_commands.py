@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.delete.segments import segment_update
-from tierctl.apply.labels import observe
+from tierctl.apply.deletion import segment_update
 from tierctl.apply.outcome import Status
 from tierctl.apply.run_context import new_segment_id
+from tierctl.apply.side_effects import observe
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 from tests.apply import runs
@@ -132,7 +132,7 @@ def test_a_broker_writes_between_the_waves(tiered: World) -> None:
         meddled.append(manager)
         plan = runs.plan_of("sweep", tiered, manager)
         context = runs.context_of(tiered, manager, lambda inner: Meddling(inner, meddle), wave_size=1)
-        outcomes = runs.run(plan, context)
+        outcomes = runs.run(plan, context, runs.acts_of("sweep", tiered))
     assert statuses(outcomes) == [Status.DONE, Status.DONE]
     with opened(tiered):
         assert not {0, 600} & {segment.start_offset for segment in tiered.segments()}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tierctl.apply.delete.segments import segment_update
+from tierctl.apply.deletion import segment_update
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.plan.copy.dangling import Dangling
-from tierctl.plan.copy.from_tier import plan_copy_from_tier
+from tierctl.plan.copy import Dangling, plan_copy_from_tier
 from tierctl.plan.steps import Plan
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import Quarantined, TierState

@@ -6,17 +6,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tierctl.apply.copy.log_source import LogSources
-from tierctl.apply.engine import LocalEngine
 from tierctl.apply.outcome import Status
-from tierctl.apply.run import RunOptions, run
+from tierctl.apply.run import run
+from tierctl.apply.run_context import LocalEngine
 from tierctl.errors import MetadataWriteUnknown, SafetyRefusal, StoreWriteUnknown
-from tierctl.locallog import read_log_dirs
 from tierctl.model import RemoteLogSegmentState
 
 from tests.apply.conftest import Watch
 from tests.apply.faults import Failing, Wrapper
-from tests.apply.runs import Backwards, clean_dangling, context_of, opened, plan_of, run_on, statuses
+from tests.apply.runs import Backwards, acts_of, clean_dangling, context_of, opened, plan_of, run_on, statuses
 from tests.apply.worlds import World, check_durable
 
 DONE, FAILED, DROPPED = Status.DONE, Status.FAILED, Status.DROPPED
@@ -131,9 +129,8 @@ def test_a_fence_refuses_a_wave(empty: World, engine: Any, number: int) -> None:
 
     with opened(empty) as manager:
         plan = plan_of("copy", empty, manager)
-        sources = LogSources(lambda names: read_log_dirs([empty.logs], select=names.__contains__))
-        options = RunOptions(sources=sources, fence=fence)
-        outcomes = run(plan, context_of(empty, manager, wave_size=1, engine=engine()), options)
+        context = context_of(empty, manager, wave_size=1, engine=engine())
+        outcomes = run(plan, context, acts_of("copy", empty), fence=fence)
     assert statuses(outcomes) == [DONE] * (number - 1) + [FAILED] + [DROPPED] * (3 - number)
     assert [segment.end_offset for segment in empty.segments()] == [599, 1199][: number - 1]
     check_converges(empty)

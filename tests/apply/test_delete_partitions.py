@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.delete.segments import segment_update
+from tierctl.apply.deletion import segment_update
 from tierctl.apply.outcome import Status
 from tierctl.apply.run_context import new_segment_id
 from tierctl.cli.delete import with_default_interval
@@ -159,7 +159,11 @@ def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
                 manager.publish([late])
 
         plan = runs.plan_of("delete", tiered, manager)
-        outcomes = runs.run(plan, runs.context_of(tiered, manager, lambda inner: Meddling(inner, meddle)))
+        outcomes = runs.run(
+            plan,
+            runs.context_of(tiered, manager, lambda inner: Meddling(inner, meddle)),
+            runs.acts_of("delete", tiered),
+        )
     assert set(statuses(outcomes)) == {Status.DONE}
     assert tiered.segments() == []
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_FINISHED"
@@ -173,7 +177,7 @@ def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
         for leftovers in ([], [late]):
             manager.publish(leftovers)
             plan = runs.plan_of("delete", tiered, manager)
-            outcomes = runs.run(plan, runs.context_of(tiered, manager))
+            outcomes = runs.run(plan, runs.context_of(tiered, manager), runs.acts_of("delete", tiered))
             assert set(statuses(outcomes)) == {Status.DONE}
             assert tiered.segments() == []
         assert runs.plan_of("delete", tiered, manager).steps == ()

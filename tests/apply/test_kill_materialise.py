@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.labels import LABELS
+from tierctl.apply.side_effects import LABELS
 from tierctl.locallog import read_log_dirs
 from tierctl.model import Uuid
 
@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tierctl.apply.materialise.new_folder.PLAIN.rename", full)
+    monkeypatch.setattr("tierctl.apply.log_folder.PLAIN.rename", full)
     ran = tierctl(*command(tiered, log_dir))
     assert (ran.code, "No space left on device" in ran.err) == (5, True), ran.err
     monkeypatch.undo()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tierctl.apply.labels import LABELS
+from tierctl.apply.side_effects import LABELS
 from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.wire.kraft import topic_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.repair.indexes import derive_indexes, finished_segments, neighbours_of
+from tierctl.apply.repairs import derive_indexes, finished_segments, neighbours_of
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import FindingKind
 from tierctl.errors import ExitCode, RemoteResourceNotFound

@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tierctl.apply import labels
-from tierctl.apply.engine import LocalEngine
-from tierctl.apply.outcome import Status
-from tierctl.apply.stop import Stop
+from tierctl.apply import side_effects
+from tierctl.apply.outcome import Status, Stop
+from tierctl.apply.run_context import LocalEngine
 from tierctl.errors import LockedError, MetadataWriteUnknown, RemoteStorageError
 from tierctl.model import RemoteLogSegmentState
 
@@ -153,11 +152,11 @@ def test_the_lease_is_lost_while_the_next_wave_is_prepared(tiered: World) -> Non
             if len(started) == 2:
                 lost.append(True)
 
-    labels.observe(observe)
+    side_effects.observe(observe)
     try:
         outcomes = run_on("sweep", tiered, wave_size=1, stop=stop, engine=Backwards())
     finally:
-        labels.observe(None)
+        side_effects.observe(None)
     assert set(statuses(outcomes)) == {FAILED}
     assert all(isinstance(outcome.error, LockedError) for outcome in outcomes)
     check_durable(tiered)

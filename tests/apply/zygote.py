@@ -38,7 +38,7 @@ def _die() -> None:
 
 
 def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
-    from tierctl.apply import labels
+    from tierctl.apply import side_effects
 
     wanted = {(label, moment): nth for label, moment, nth in kills}
 
@@ -48,7 +48,7 @@ def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> Non
             if met[label, moment] == wanted.get((label, moment)):
                 _die()
 
-    labels.observe(observe)
+    side_effects.observe(observe)
 
 
 def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:

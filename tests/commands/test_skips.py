@@ -1,7 +1,7 @@
 """One line per reason, regardless of the number of skipped partitions."""
 
 import pytest
-from tierctl.commands.skips import skip_lines
+from tierctl.commands.mutation import skip_lines
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.steps import Skip
 

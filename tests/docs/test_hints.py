@@ -17,10 +17,11 @@ FOREIGN = {"--release-version", "--collector"}
 """Options of kafka-storage and of node_exporter."""
 PRINTED_BY = {
     "apply": (),
-    "apply/copy": ("copy",),
-    "apply/exclusion.py": ("sweep",),
-    "commands/metadata_folder": ("copy", "delete", "rebuild", "restore new-ids", "sweep"),
-    "commands/plans.py": ("apply",),
+    "commands/copy": ("copy",),
+    "commands/mutation.py": ("sweep",),
+    "commands/sweep": ("sweep",),
+    "commands/metadata_folder.py": ("copy", "delete", "rebuild", "restore new-ids", "sweep"),
+    "commands/change.py": ("apply",),
     "commands/recovery/repairs": ("verify",),
     "commands/recovery/check.py": ("restore check",),
     "checks/restored.py": ("restore check",),
@@ -29,7 +30,6 @@ PRINTED_BY = {
     "commands/recovery/materialise.py": ("restore log",),
     "commands/recovery/new_ids": ("restore new-ids",),
     "commands/insight/whatif": ("report",),
-    "commands/source_tier.py": ("copy",),
     "cli/confirm.py": ("apply", "delete"),
     "locallog/formatted_node.py": ("restore into",),
     "pipeline": ("pipeline run",),

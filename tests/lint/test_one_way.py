@@ -51,8 +51,7 @@ def constructed(tree: ast.Module, classes: set[str]) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            function = node.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            name = _name_of(node.func)
             found |= {names[name]} if name in names else set()
     return found
 
@@ -169,3 +168,45 @@ def test_one_module_of_the_commands_reads_brokers_files() -> None:
         if isinstance(node, ast.ImportFrom) and "broker_file" in {each.name for each in node.names}
     }
     assert readers == {"broker_settings.py"}
+
+
+WRITES = frozenset(
+    {
+        *("copy_log_segment_data", "delete_log_segments", "store_indexes", "copy_objects"),
+        *("create_identity", "replace_identity", "publish", "publish_segments", "delete_waves", "put_all"),
+    }
+)
+"""The names by which code publishes metadata, or stores or deletes objects of a tier."""
+
+WRITERS = {
+    "commands/copy/act.py": "copies segments",
+    "commands/delete.py": "removes the partitions of deleted topics",
+    "apply/deletion.py": "deletes segments: sweep, delete, repairs, and clean-ups of copies",
+    "apply/publication.py": "publishes segments that are in the tier: rebuild, restore, repairs",
+    "apply/repairs.py": "the repairs of verify",
+    "apply/to_metadata.py": "rebuild",
+    "apply/to_node.py": "restore into a new node, or under new ids",
+    "apply/run_context.py": "publishes for all of them, and asks the lease at the last moment",
+    "apply/tier_check.py": "the identity of a tier",
+    "commands/recovery/fresh_node/metadata.py": "the metadata topic of a new node, for the acts of a restore",
+    "commands/recovery/fresh_node/restore.py": "its own probe object, which shows whether deletes are denied",
+    "checks/store.py": "the probe objects of doctor",
+    "pipeline/partition_task.py": "tables of the pipeline, which are no objects of a tier",
+}
+"""The modules outside of storage/ and metadata/ that do so, each with what it is for."""
+
+
+def test_few_modules_publish_store_or_delete() -> None:
+    """A command cannot change a tier by accident: only the acts do, and each of them needs the right."""
+    found = {
+        str(path.relative_to(ROOT))
+        for path, tree in modules().items()
+        if path.relative_to(ROOT).parts[0] not in {"storage", "metadata"}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _name_of(node.func) in WRITES
+    }
+    assert found == WRITERS.keys()
+
+
+def _name_of(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

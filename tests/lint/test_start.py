@@ -44,3 +44,15 @@ def test_a_listing_of_segments(capture: Callable[[str], Path]) -> None:
 def test_a_help_imports_no_client_and_no_spark(command: str) -> None:
     heavy = {"boto3", "confluent_kafka", "deltalake", "pandas", "pyspark"}
     assert imported_by(command, "--help") & heavy == set()
+
+
+def test_a_sweep_loads_no_other_command(capture: Callable[[str], Path]) -> None:
+    at = capture("tiered-cluster")
+    where = ("--metadata", at / "before", "--remote", at / "before-remote")
+    imported = imported_by("sweep", *where, "--allow-missing-objects")
+    others = ("copy", "delete", "apply", "recovery", "insight", "verify")
+    assert "tierctl.commands.sweep.act" in imported
+    prefixes = tuple(f"tierctl.commands.{each}" for each in others)
+    assert {name for name in imported if name.startswith(prefixes)} == set()
+    restores = {f"tierctl.apply.{each}" for each in ("to_log", "to_metadata", "to_node", "repairs")}
+    assert imported & restores == set()

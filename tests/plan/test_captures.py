@@ -18,7 +18,7 @@ from tierctl.model import (
 )
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.limits import check_limits
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan

@@ -10,7 +10,7 @@ from tierctl.locallog import read_log_dirs, read_topic_configs
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicPartition
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.tier import TierState

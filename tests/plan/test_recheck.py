@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tierctl.model import IndexType, TopicConfig
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
 from tierctl.plan.repair import index_step

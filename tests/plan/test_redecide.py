@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.saved import SavedPlan, still_decided
 from tierctl.plan.steps import Plan

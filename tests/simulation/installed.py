@@ -9,8 +9,8 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-import tierctl.apply.stop
-import tierctl.commands.mutation
+import tierctl.apply.outcome
+import tierctl.commands.change
 import tierctl.files
 import tierctl.kafka.cluster
 import tierctl.metadata.daily_changes
@@ -128,14 +128,14 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.storage.lease, "ObjectLease", object_lease),
         mock.patch.object(tierctl.storage.lease, "threading", unthreaded),
         mock.patch.object(tierctl.model.progress, "threading", unthreaded),
-        mock.patch.object(tierctl.apply.stop, "threading", unthreaded),
+        mock.patch.object(tierctl.apply.outcome, "threading", unthreaded),
         # All simulated processes have the same entries in /proc.
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
         mock.patch.object(tierctl.storage.tier, "ThreadPoolExecutor", SerialPool),
-        mock.patch.object(import_module("tierctl.commands.sweep"), "ThreadPoolExecutor", SerialPool),
-        mock.patch.object(tierctl.commands.mutation, "LocalEngine", engine),
-        mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
+        mock.patch.object(import_module("tierctl.commands.sweep.decide"), "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.commands.change, "LocalEngine", engine),
+        mock.patch.object(tierctl.commands.change, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
         mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
         mock.patch.object(tierctl.metadata.fold, "decode_column", decode_column),

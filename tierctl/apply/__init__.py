@@ -1,4 +1,4 @@
-"""Carries out plans: the only package that changes a tier, its metadata or log start offsets.
+"""Carries out plans: `run.run` calls the act of each step's action, and keeps what the acts have in common.
 
-Other packages use `run.run`, `run.RunOptions`, `run_context.RunContext`, `outcome.Outcome` and `engine`.
+The acts of `copy`, `sweep` and `delete` stand beside these commands; here are those of restores and repairs.
 """

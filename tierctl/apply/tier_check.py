@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from tierctl.apply.labels import effect
 from tierctl.apply.run_context import RunContext
+from tierctl.apply.side_effects import effect
 from tierctl.errors import RemoteTierMissing, TierctlError
 from tierctl.model import (
     RemoteLogSegmentMetadata,
@@ -28,6 +28,7 @@ from tierctl.plan.safety import (
     require_objects,
     require_recognised,
 )
+from tierctl.plan.steps import Action, Plan
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
 from tierctl.storage.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
@@ -36,13 +37,16 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
 
 
-def claim_tier(context: RunContext, *, copies: bool, deleted: Collection[Uuid] = ()) -> None:
+_COPIES = {Action.COPY_SEGMENT, Action.COPY_OBJECTS}
+
+
+def claim_tier(context: RunContext, plan: Plan) -> None:
     """Require that the tier's identity is that of the metadata; write it if there is none yet.
 
-    A run that `copies` writes it, and one whose `deleted` segments are all finished segments of the
-    metadata, if the tier has an object of them. With `adopt_tier` write it in any case, and replace another
-    identity. Raise SafetyRefusal if the tier belongs to another metadata topic, also if another run wrote
-    its identity at the same time.
+    A `plan` that copies writes it, and one that deletes all finished segments of the metadata, if the tier
+    has an object of them. With `adopt_tier` write it in any case, and replace another identity. Raise
+    SafetyRefusal if the tier belongs to another metadata topic, also if another run wrote its identity at the
+    same time.
     """
     layout = tier_layout(context.remote)
     if layout is None:
@@ -53,6 +57,12 @@ def claim_tier(context: RunContext, *, copies: bool, deleted: Collection[Uuid] =
             replace_identity(context.remote, own)
         return
     found = _identity(context)
+    copies = any(step.action in _COPIES for step in plan.steps)
+    deleted = {
+        step.segment_id
+        for step in plan.steps
+        if step.action is Action.DELETE_SEGMENT and step.segment_id is not None
+    }
     if found is None and (copies or _may_be_emptied(context, deleted)):
         with effect("tier.identity.write"):
             if create_identity(context.remote, own):

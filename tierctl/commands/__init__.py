@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         show_cache,
         verify_cache,
     )
-    from tierctl.commands.copy import CopyRequest, copy
+    from tierctl.commands.change import MutationResult
+    from tierctl.commands.copy.command import CopyRequest, copy
     from tierctl.commands.delete import (
         DeleteRequest,
         LeakedTopic,
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
         RunPipelineRequest,
         run_pipeline,
     )
-    from tierctl.commands.plans import MutationResult
     from tierctl.commands.recovery.backup_config import BackupConfig, BackupConfigRequest, backup_config
     from tierctl.commands.recovery.check import (
         RestoreCheckRequest,
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         segments,
     )
     from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
-    from tierctl.commands.sweep import SweepRequest, sweep
+    from tierctl.commands.sweep.command import SweepRequest, sweep
     from tierctl.commands.verify import VerifyRequest, verify
     from tierctl.report.results import RowLines, Stream
 
@@ -206,7 +206,7 @@ _MODULE_OF = {
     "CacheRows": "cache",
     "CompactCacheRequest": "cache",
     "ConfigRequest": "insight.config",
-    "CopyRequest": "copy",
+    "CopyRequest": "copy.command",
     "DeleteRequest": "delete",
     "DoctorRequest": "insight.doctor",
     "ExplainRequest": "insight.explain",
@@ -222,7 +222,7 @@ _MODULE_OF = {
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
     "RestoreLogRequest": "recovery.materialise",
-    "MutationResult": "plans",
+    "MutationResult": "change",
     "NamesRequest": "insight.names",
     "NamesResult": "insight.names",
     "RestoreNewIdsRequest": "recovery.new_ids.restore",
@@ -254,7 +254,7 @@ _MODULE_OF = {
     "Stream": ".report.results",
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
-    "SweepRequest": "sweep",
+    "SweepRequest": "sweep.command",
     "TopicOutlook": "insight.whatif.build",
     "TopicSize": "segments",
     "VerifyRequest": "verify",
@@ -267,7 +267,7 @@ _MODULE_OF = {
     "check_offsets": "offsets",
     "restore_check": "recovery.check",
     "compact_cache": "cache",
-    "copy": "copy",
+    "copy": "copy.command",
     "delete": "delete",
     "delete_repeatedly": "delete",
     "doctor": "insight.doctor",
@@ -290,7 +290,7 @@ _MODULE_OF = {
     "show_offsets": "offsets",
     "status": "insight.status",
     "submit": "submit",
-    "sweep": "sweep",
+    "sweep": "sweep.command",
     "verify": "verify",
     "verify_cache": "cache",
     "what_if": "insight.whatif.build",
@@ -301,10 +301,13 @@ def __getattr__(name: str) -> Any:
     """Import the module of `name` now, not with the package: `tierctl --help` must start fast."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    module = import_module(f".{_MODULE_OF[name]}", __name__)
+    globals().update(
+        {each: getattr(module, each) for each in _MODULE_OF if _MODULE_OF[each] == _MODULE_OF[name]}
+    )
     if "pyarrow" in sys.modules:
         import_module(f"{__name__}.arrow_start").start_without_pandas()
-    return found
+    return globals()[name]
 
 
 class _Package(ModuleType):
@@ -314,9 +317,9 @@ class _Package(ModuleType):
     """
 
     def __setattr__(self, name: str, value: object) -> None:
-        if isinstance(value, ModuleType) and _MODULE_OF.get(name) == name:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
+        # `__getattr__` finds the use case; the import system needs no attribute.
+        if not (isinstance(value, ModuleType) and name in _MODULE_OF):
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

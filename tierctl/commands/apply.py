@@ -2,23 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tierctl.apply.run import RunOptions
-from tierctl.commands.copy import PLANNER as COPY
-from tierctl.commands.delete import PLANNER as DELETE
+from tierctl.apply.run import Acts
+from tierctl.apply.to_metadata import rebuild_acts
+from tierctl.commands.change import Change, MutationResult, read_plan
+from tierctl.commands.copy.command import TierToTierRequest
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision, MutationResult, read_plan
-from tierctl.commands.recovery.fresh_node.restore import PLANNER as RESTORE
-from tierctl.commands.recovery.hosts import decide_by_plan, require_host
-from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
-from tierctl.commands.recovery.new_ids.restore import PLANNER as NEW_IDS
-from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
-from tierctl.commands.recovery.repairs.repair import PLANNER as REPAIR
+from tierctl.commands.recovery.hosts import RebuildOnHost, require_host
+from tierctl.commands.request import MutationRequest
 from tierctl.commands.shared_options import (
     DECIDE,
     TYPED_ONLY,
@@ -28,8 +24,6 @@ from tierctl.commands.shared_options import (
     MaxDeletes,
     MaxFraction,
 )
-from tierctl.commands.source_tier import TierToTierRequest
-from tierctl.commands.sweep import PLANNER as SWEEP
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -37,6 +31,8 @@ from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic, names_text
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
+from tierctl.plan.materialise import MATERIALISE
+from tierctl.plan.restore import NEW_IDS, RESTORE
 from tierctl.plan.saved import (
     MAX_AGE_MS,
     SavedPlan,
@@ -46,13 +42,20 @@ from tierctl.plan.saved import (
     check_topic_ids,
     still_decided,
 )
+from tierctl.plan.steps import REBUILD, VERIFY, Plan
 from tierctl.state.tier import TierState
 
-_PLANNERS: Mapping[str, Planner[Any]] = {
-    planner.command: planner
-    for planner in (COPY, SWEEP, DELETE, REBUILD, MATERIALISE, RESTORE, NEW_IDS, REPAIR)
+_CHANGES = {
+    "copy": "tierctl.commands.copy.command:Copy",
+    "sweep": "tierctl.commands.sweep.command:Sweep",
+    "delete": "tierctl.commands.delete:Delete",
+    REBUILD: "tierctl.commands.recovery.rebuild:Rebuild",
+    MATERIALISE: "tierctl.commands.recovery.materialise:Materialise",
+    RESTORE: "tierctl.commands.recovery.fresh_node.restore:Restore",
+    NEW_IDS: "tierctl.commands.recovery.new_ids.restore:NewIds",
+    VERIFY: "tierctl.commands.recovery.repairs.repair:Repair",
 }
-"""The planner of every command whose plans can be saved."""
+"""The class of every command whose plans can be saved; it is imported when a plan needs it."""
 
 _LOG_STARTS = "log_start_offset"
 
@@ -94,60 +97,82 @@ class ApplyRequest(TierToTierRequest):
 def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationResult:
     """Drop the steps of the saved plan that are no longer valid, and with `apply` carry out the others.
 
-    The planner of the command that made the plan decides again from the current state; a step that it no
-    longer decides is dropped with the reason. Only a plan for several hosts is carried out as it is. Raise
+    The command that made the plan decides again from the current state; a step that it no longer decides is
+    dropped with the reason. Only a plan for several hosts is carried out as it is. Raise
     SafetyRefusal for a plan that was edited, is too old, or was made for another cluster or tier; UsageError
     for a file that is no plan, and if the request lacks settings or logs from which the plan was decided; and
-    the errors of the planner. With `apply`, the exit code is REFUSED if no step is left, unless all steps
+    the errors of the command. With `apply`, the exit code is REFUSED if no step is left, unless all steps
     were already done.
     """
     saved = read_plan(request.plan, digest=request.digest)
     _print_options(saved, progress or SilentProgress())
-    planner = _planner_of(saved)
+    change = _change_of(saved)
     check_times(saved.identity, clock_ms=request.clock_ms(), max_age_ms=request.max_age_ms)
     _require_inputs(saved, request)
     if request.i_know_it_is_deleted and not saved.options.get("mark"):
         raise UsageError("--i-know-it-is-deleted needs a plan of delete --mark")
     require_host(saved, request)
-    again = planner.request_again(request, _options(saved, request), _selection(saved, request))
+    again = change.request_again(request, _options(saved, request), _selection(saved, request))
     if saved.hosts is not None:
         count = again.metadata_partitions or len(saved.hosts.bases)
         again = replace(again, hosts=saved.hosts, metadata_partitions=count)
     had_topic = saved.identity.place.cluster.metadata_topic_id is not None
-    with planner.opened(again, progress, must_exist=had_topic) as run:
-        return _apply(run, planner, again, saved)
+    with change.opened(again, progress, must_exist=had_topic) as opened:
+        return _apply(opened, saved)
 
 
-def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan) -> MutationResult:
-    place = saved.identity.place
+def _apply(change: Change[Any], saved: SavedPlan) -> MutationResult:
+    run, place = change.run, saved.identity.place
     check_place(place, run.place)
     state = run.metadata.refresh()
     if saved.hosts is not None:
         run.resolve_selection(step.topic_id_partition for step in saved.plan.steps)
-        return run.conclude(decide_by_plan(run, saved, saved.hosts), planned_by=saved.options)
+        on_host = RebuildOnHost(run, saved, saved.hosts)
+        return on_host.finish(on_host.decide(), saved.options)
     check_read(saved.plan.read, state.read)
     # The target tier may have none of the topics: take those of the source from the selection. The topics of
     # a rebuild come from the tier, too.
-    in_metadata = saved.identity.source is None and planner.changes_tier
+    in_metadata = saved.identity.source is None and change.changes_tier
     if in_metadata and place.cluster.is_same_as(run.place.cluster) is None:
         check_topic_ids(saved.identity, _known_topic_ids(run, state))
     if not saved.plan.steps and not saved.options.get(_LOG_STARTS):
         run.resolve_selection(part.topic_id_partition for part in state)
-        run.inspect_tier(may_be_new=planner.may_be_new)
-        return run.conclude(Decision(plan=saved.plan, options=RunOptions), planned_by=saved.options)
-    decision = planner.decide(run, request)
+        run.inspect_tier(may_be_new=change.may_be_new)
+        nothing = _WithoutSteps(change, saved)
+        return nothing.finish(nothing.decide(), saved.options)
+    decided = change.decide()
     if saved.identity.source is not None and run.source is not None:
         check_place(saved.identity.source, run.source, name="source.")
     selection = run.resources.selection
     steps = tuple(step for step in saved.plan.steps if step.topic_id_partition in selection)
     selected = replace(saved, plan=replace(saved.plan, steps=steps))
-    left = still_decided(selected, decision.plan, run.metadata.state)
-    result = run.conclude(replace(decision, plan=run.narrowed(left.plan)), planned_by=saved.options)
+    left = still_decided(selected, decided, run.metadata.state)
+    result = change.finish(run.narrowed(left.plan), saved.options)
     if not (left.is_void and run.request.apply):
         return result
     advice = f"plan again with tierctl {saved.plan.command}"
     run.progress.warn(f"no step of the plan is still valid, so nothing was changed: {advice}")
     return result if result.exit_code else replace(result, exit_code=ExitCode.REFUSED)
+
+
+class _WithoutSteps(Change[MutationRequest]):
+    """One run of a saved plan that has no steps: nothing is decided again."""
+
+    def __init__(self, change: Change[Any], saved: SavedPlan) -> None:
+        super().__init__(change.run, change.request)
+        self.command, self.changes_tier = change.command, change.changes_tier
+        self._plan = saved.plan
+
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        return self._plan
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`: a rebuild also completes what an interrupted run did not write."""
+        return rebuild_acts() if self.command == REBUILD else {}
 
 
 def _print_options(saved: SavedPlan, progress: Progress) -> None:
@@ -158,14 +183,16 @@ def _print_options(saved: SavedPlan, progress: Progress) -> None:
         progress.note(f"the plan was made by {saved.plan.command} with {'; '.join(texts)}")
 
 
-def _planner_of(saved: SavedPlan) -> Planner[Any]:
-    planner = _PLANNERS.get(saved.plan.command)
-    if planner is None:
+def _change_of(saved: SavedPlan) -> type[Change[Any]]:
+    named = _CHANGES.get(saved.plan.command)
+    if named is None:
         raise UsageError(
             f"apply can't carry out a plan of {saved.plan.command!r}",
-            hint=f"expected one of {', '.join(sorted(_PLANNERS))}",
+            hint=f"expected one of {', '.join(sorted(_CHANGES))}",
         )
-    return planner
+    module, _, name = named.partition(":")
+    found: type[Change[Any]] = getattr(import_module(module), name)
+    return found
 
 
 def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[str]]:

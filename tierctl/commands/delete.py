@@ -1,30 +1,44 @@
 """`delete`: KIP-405's RemotePartitionRemover, which removes deleted topics from the tier."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from tierctl import locallog
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
-from tierctl.apply.stop import Stop, stop_on_signals
-from tierctl.commands.deletion_evidence import deletion_evidence
+from tierctl.apply.deletion import DeleteSegments, Deletion, DeletionLabels, Wave, delete_waves, outcome_of
+from tierctl.apply.outcome import STOPPED, Outcome, Status, Stop, stop_on_signals
+from tierctl.apply.run import Acts, Run
+from tierctl.apply.run_context import RunContext
+from tierctl.apply.side_effects import Label, effect
+from tierctl.apply.tier_check import require_known_tier, why_not_deletable
+from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.shared_options import AllLogDirs, Find, IKnowItIsDeleted, Interval, Mark
-from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
+from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
+from tierctl.locallog import read_log_dir_facts
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import duration_text
-from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
+from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.safety import leaked_topic_ids
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.tier import TierState
 
+_S = RemotePartitionDeleteState
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 
@@ -100,26 +114,43 @@ def delete(
     segment by segment. A topic created again under the same name is not touched. With `stop` the caller
     already listens to signals. Source: KIP-405, RemotePartitionRemover.
     """
-    return PLANNER.run(request, progress, stop=stop)
+    return Delete.of(request, progress, stop=stop)
 
 
-def _decide(run: Mutation, request: DeleteRequest) -> Decision:
-    if not request.mark:
-        # To mark, the evidence that topics are deleted states which directory can't be used, and why.
-        locallog.require_log_dirs(request.log_dir)
-    state = run.metadata.refresh()
-    run.resolve_selection(part.topic_id_partition for part in state)
-    run.inspect_tier()
-    run.histories.examine(state, run.read_logs)
+class Delete(Change[DeleteRequest]):
+    """One run of `delete`."""
 
-    def check(plan: Plan) -> None:
-        run.check_deleted({step.topic_id_partition for step in plan.steps})
+    command = "delete"
+    request_type = DeleteRequest
+    saved = ("find", "mark")
 
-    plan = _plan_mark(run, request, state) if request.mark else plan_removal(state)
-    return Decision(plan=run.narrowed(plan), options=run.removal_options, check=check)
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        if not request.mark:
+            # To mark, the evidence that topics are deleted states which directory can't be used, and why.
+            locallog.require_log_dirs(request.log_dir)
+        state = run.metadata.refresh()
+        run.resolve_selection(part.topic_id_partition for part in state)
+        run.inspect_tier()
+        run.histories.examine(state, run.read_logs)
+        return run.narrowed(_plan_mark(run, request, state) if request.mark else plan_removal(state))
 
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`: the cluster must not have the topics."""
+        self.fence({step.topic_id_partition for step in plan.steps})
 
-PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide, options=("find", "mark"))
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: objects of a deleted topic may be deleted beside running brokers."""
+        self.run.check_deleted(partitions)
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        return {
+            Action.MARK_PARTITION: mark_partitions,
+            Action.DELETE_PARTITION: remove_partitions,
+            Action.DELETE_SEGMENT: DeleteSegments(),
+        }
 
 
 def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None) -> LeakedTopics:
@@ -128,7 +159,8 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
         raise UsageError(
             "--find without --mark can't be used with --apply", hint="add --mark, or leave --apply out"
         )
-    with PLANNER.opened(request, progress) as run:
+    with Delete.opened(request, progress) as change:
+        run = change.run
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         run.inspect_tier()
@@ -260,3 +292,184 @@ def _undeleted_ids(state: TierState, name: str) -> set[Uuid]:
         for part in state
         if part.topic_id_partition.topic == name and part.delete_state is not _FINISHED
     }
+
+
+def deletion_evidence(
+    run: Mutation, topic_ids: Collection[Uuid], *, all_log_dirs: bool, i_know_it_is_deleted: Sequence[str]
+) -> DeletionEvidence:
+    """Return what the cluster and the log directories of `run` show of these topics.
+
+    `all_log_dirs` and `i_know_it_is_deleted` are the options of these names. UsageError if there are no log
+    directories, or for a text that is no topic id.
+    """
+    log_dirs = dict.fromkeys(run.request.log_dir)
+    if all_log_dirs and not log_dirs:
+        raise UsageError(
+            "--all-log-dirs: no --log-dir is given", hint="name each log directory of each broker"
+        )
+    cluster, identity = run.cluster, run.metadata.identity()
+    known = {part.topic_id_partition.topic_id for part in run.metadata.state}.difference(topic_ids)
+    if known and identity.metadata_topic_id is not None:
+        known.add(identity.metadata_topic_id)
+    return DeletionEvidence(
+        cluster=None if cluster is None else cluster.answer_about(topic_ids, run.metadata.state),
+        log_dirs=[read_log_dir_facts(log_dir) for log_dir in log_dirs],
+        all_log_dirs=all_log_dirs,
+        cluster_id=identity.cluster_id,
+        known_topic_ids=frozenset(known),
+        overridden=frozenset(map(Uuid.parse, i_know_it_is_deleted)),
+    )
+
+
+ROUNDS_MAX = 10
+"""The number of times that new segments may appear during a partition delete before the run gives up."""
+
+_LABELS = DeletionLabels(
+    started="delete.segment_started.publish",
+    delete="delete.segment.delete",
+    finished="delete.segment_finished.publish",
+)
+
+
+def mark_partitions(run: Run, steps: Sequence[Step]) -> None:
+    """Publish DELETE_PARTITION_MARKED; the act of MARK_PARTITION."""
+    for step in steps:
+        run.attempt([step], lambda wave: [_mark(wave[0], run.context)])
+
+
+def remove_partitions(run: Run, steps: Sequence[Step]) -> None:
+    """Delete marked partitions with all their segments; the act of DELETE_PARTITION.
+
+    It also carries out the plan's steps about segments of these partitions.
+    """
+    segments: dict[tuple[Uuid, int], list[Step]] = defaultdict(list)
+    for step in run.plan.steps:
+        if step.action is Action.DELETE_SEGMENT:
+            segments[step.topic_id_partition.key].append(step)
+    for step in steps:
+        run.attempt(
+            [step, *segments.get(step.topic_id_partition.key, ())],
+            lambda wave: _remove(wave[0], wave[1:], run.context),
+        )
+
+
+def _mark(step: Step, context: RunContext) -> Outcome:
+    """Publish DELETE_PARTITION_MARKED, unless the partition is marked already."""
+    known = context.metadata.refresh().partition(step.topic_id_partition)
+    if known is not None and known.delete_state is not None:
+        return Outcome(step=step, status=Status.DONE, reason=f"already {known.delete_state}")
+    if context.stop.asked():
+        return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
+    _publish(step.topic_id_partition, _S.DELETE_PARTITION_MARKED, context, "delete.marked.publish")
+    return Outcome(step=step, status=Status.DONE)
+
+
+def _remove(step: Step, segments: Sequence[Step], context: RunContext) -> list[Outcome]:
+    """Delete every segment of a marked partition; return the outcome of `step`, then those of `segments`.
+
+    `segments` are the plan's steps for the segments known when it was made; later ones are deleted too. The
+    outcome is DONE only if no segment is left and DELETE_PARTITION_FINISHED is published. The process may be
+    killed at any point: the next call resumes from the metadata.
+    """
+    partition = step.topic_id_partition
+    settled = _settled(step, context)
+    if settled is not None:
+        return [settled, *(replace(settled, step=segment) for segment in segments)]
+    known = context.metadata.state.partition(partition)
+    if known is not None and known.delete_state is _S.DELETE_PARTITION_MARKED:
+        require_known_tier({partition}, context)
+        _publish(partition, _S.DELETE_PARTITION_STARTED, context, "delete.partition_started.publish")
+    drained = _drain(partition, context)
+    outcome = _partition_outcome(step, drained, context)
+    if outcome.status is Status.DONE:
+        # FINISHED is published last: after it, no run looks for the partition's segments again.
+        _publish(partition, _S.DELETE_PARTITION_FINISHED, context, "delete.partition_finished.publish")
+    return [outcome, *(_segment_outcome(segment, drained, outcome) for segment in segments)]
+
+
+def _settled(step: Step, context: RunContext) -> Outcome | None:
+    """Return the outcome of a partition that is unknown, not marked or finished, or of a stopped run."""
+    state = context.metadata.refresh()
+    known = state.partition(step.topic_id_partition)
+    if known is None or known.delete_state is None:
+        reason = "the partition is not marked for deletion"
+        return Outcome(step=step, status=Status.DROPPED, reason=reason)
+    if not known.is_to_remove:
+        return Outcome(step=step, status=Status.DONE, reason="already deleted")
+    unreadable = why_unreadable(state, known)
+    if unreadable is not None:
+        return Outcome(step=step, status=Status.DROPPED, reason=unreadable)
+    return Outcome(step=step, status=Status.PENDING, reason=STOPPED) if context.stop.asked() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drained:
+    """Deletions by segment id; `error` states why segments that appeared later were not deleted."""
+
+    deletions: Mapping[Uuid, Deletion]
+    error: TierctlError | None = None
+
+    @property
+    def first_error(self) -> TierctlError | None:
+        return self.error or next((d.error for d in self.deletions.values() if d.error), None)
+
+
+def _drain(partition: TopicIdPartition, context: RunContext) -> _Drained:
+    """Delete segments until the metadata list none; a segment that fails does not hold up the others."""
+    deletions: dict[Uuid, Deletion] = {}
+    for _ in range(ROUNDS_MAX):
+        segments = _listed(partition, context)
+        if not segments:
+            return _Drained(deletions=deletions)
+        waves = (
+            Wave(segments=each, refused=why_not_deletable(each, context))
+            for each in context.delete_waves(segments)
+        )
+        for found in delete_waves(waves, context, _LABELS):
+            deletions |= {deletion.segment.segment_id: deletion for deletion in found}
+        if not all(deletion.done for deletion in deletions.values()):
+            return _Drained(deletions=deletions)
+    error = PartialFailure(
+        f"segments of {partition} kept appearing while it was being deleted ({ROUNDS_MAX} rounds)",
+        hint="something still copies this partition; stop it and run delete again",
+    )
+    return _Drained(deletions=deletions, error=error)
+
+
+def _partition_outcome(step: Step, drained: _Drained, context: RunContext) -> Outcome:
+    if drained.first_error is not None:
+        return Outcome(step=step, status=Status.FAILED, error=drained.first_error)
+    if context.stop.asked():
+        return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
+    return Outcome(step=step, status=Status.DONE)
+
+
+def _segment_outcome(step: Step, drained: _Drained, partition: Outcome) -> Outcome:
+    deletion = None if step.segment_id is None else drained.deletions.get(step.segment_id)
+    if deletion is not None:
+        return outcome_of(step, deletion)
+    if partition.status is Status.DONE:
+        return Outcome(step=step, status=Status.DONE, reason="already deleted")
+    return Outcome(step=step, status=Status.PENDING, reason=partition.reason or "not reached")
+
+
+def _listed(partition: TopicIdPartition, context: RunContext) -> list[RemoteLogSegmentMetadata]:
+    context.metadata.refresh()
+    return sorted(
+        context.metadata.list_remote_log_segments(partition), key=lambda s: (s.start_offset, s.segment_id)
+    )
+
+
+def _publish(
+    partition: TopicIdPartition, state: RemotePartitionDeleteState, context: RunContext, label: Label
+) -> None:
+    event = RemotePartitionDeleteMetadata(
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        broker_id=context.broker_id,
+        event_timestamp_ms=context.clock_ms(),
+        state=state,
+    )
+    with effect(label):
+        context.publish([event])

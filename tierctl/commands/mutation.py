@@ -1,97 +1,46 @@
-"""The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
+"""What a command that may change a tier has open, and the fences that keep brokers and other runs out."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from tierctl import __version__
-from tierctl.apply.copy.log_source import LogSources
-from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import NOT_A_BROKER_ID
-from tierctl.apply.engine import Engine, LocalEngine
-from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
-from tierctl.apply.measures import measure_mutation
-from tierctl.apply.outcome import Outcome, exit_code
-from tierctl.apply.run import RunOptions, run
-from tierctl.apply.run_context import RunContext, new_segment_id
-from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.apply.outcome import Stop
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
-from tierctl.commands.metadata_folder import counted, require_no_contradiction
-from tierctl.commands.plans import Decision, MutationResult, place_of, require_not_ahead, write_plan
-from tierctl.commands.request import MutationRequest
+from tierctl.commands.metadata_folder import counted
+from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
-from tierctl.commands.skips import report_skips
-from tierctl.commands.tier_inspection import require_deletable, require_own_tier
-from tierctl.errors import CustomMetadataTooLarge, ExitCode, LimitExceeded, SafetyRefusal, TierctlError
-from tierctl.locallog import list_partitions
+from tierctl.commands.tier_inspection import require_own_tier
+from tierctl.errors import TierctlError
+from tierctl.files import broker_kept_out
+from tierctl.locallog import is_locked, list_partitions
 from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
-from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
+from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import ZERO_UUID
-from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
+from tierctl.model.location import DERIVED, canonical_uri
+from tierctl.model.progress import WAITS, Progress
+from tierctl.model.selection import names_text, ranges_text
 from tierctl.model.settings import broker
-from tierctl.plan.copy.custom_metadata import CustomMetadataBreach, without_breaches
+from tierctl.plan.copy import without_breaches
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
+from tierctl.plan.rebuild.partition import is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
-from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
-from tierctl.plan.steps import Action, Plan, Skip
-from tierctl.report.prometheus import Scope
+from tierctl.plan.saved import PlanPlace
+from tierctl.plan.steps import Plan, Skip, check_not_ahead
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
-from tierctl.storage.lease import open_lease
+from tierctl.storage.lease import Lease, ObjectLease, open_lease
 from tierctl.storage.open import TierSpec
 from tierctl.storage.tier import RetrySettings
-
-_COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION, Action.COPY_OBJECTS}
-
-
-@contextmanager
-def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]]:
-    """Show the bytes that `plan` copies or, if it copies none, the segments that it deletes.
-
-    Yield the function that adds copied bytes, and the one that adds deleted segments.
-    """
-    copies = [step for step in plan.steps if step.action in _COPIES]
-    deletes = sum(step.action is Action.DELETE_SEGMENT for step in plan.steps)
-    if copies:
-        total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in copies)
-        with progress.bar(plan.command, unit="bytes", total=total) as advance:
-            yield advance, no_op
-    elif deletes:
-        with progress.bar(plan.command, unit="segments", total=deletes) as advance:
-            yield no_op, advance
-    else:
-        yield no_op, no_op
-
-
-def custom_metadata_layout(remote: RemoteStorageManager, spec: TierSpec) -> str:
-    """Return the name of the tier's layout, with the fields of custom metadata that it writes."""
-    return f"{tier_layout(remote)} {','.join(sorted(spec.aiven.custom_metadata_fields))}".strip()
-
-
-def record_breaches(outcomes: Sequence[Outcome], journal: Journal, layout: str) -> None:
-    """Record the segments of `outcomes` whose custom metadata exceeded the limit."""
-    breaches = [
-        CustomMetadataBreach(
-            topic_id=outcome.step.topic_id,
-            partition=outcome.step.partition,
-            start_offset=outcome.step.start_offset or 0,
-            size_bytes=outcome.error.size_bytes,
-            limit_bytes=outcome.error.limit_bytes,
-            layout=layout,
-        )
-        for outcome in outcomes
-        if isinstance(outcome.error, CustomMetadataTooLarge)
-    ]
-    if breaches:
-        journal.record_breaches(breaches)
 
 
 @dataclass(kw_only=True)
@@ -106,8 +55,10 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
-    _tier_contents: TierContents | None = None  # when it was inspected
-    _is_held_back: bool = False  # whether segments are left out that breached KIP-917's limit before
+    tier_contents: TierContents | None = None
+    """What was found in the tier, if it was inspected."""
+    is_held_back: bool = False
+    """Whether segments are left out that breached KIP-917's limit before."""
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
@@ -156,15 +107,8 @@ class Mutation:
         refused = tuple(skip for skip in plan.refused if skip in skips)
         return replace(plan, steps=kept, skipped=tuple(skips), refused=refused)
 
-    def copy_options(
-        self, sources: Sources | None = None, *, custom_metadata_max_bytes: int | None = None
-    ) -> RunOptions:
-        """Return the options of a copy; `sources` are the log directories if None."""
-        max_bytes = self._custom_metadata_limit(custom_metadata_max_bytes)
-        sources = LogSources(self.read_logs) if sources is None else sources
-        return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
-
-    def _custom_metadata_limit(self, asked_bytes: int | None) -> int:
+    def custom_metadata_limit(self, asked_bytes: int | None) -> int:
+        """Return KIP-917's limit in bytes: the one of the command line, else that of the broker settings."""
         stated = broker.CUSTOM_METADATA_MAX_BYTES.value(self.resources.broker_settings)
         return stated if asked_bytes is None else asked_bytes
 
@@ -175,19 +119,17 @@ class Mutation:
         """
         if self.journal is None or not (breaches := self.journal.custom_metadata_breaches()):
             return plan
-        limit_bytes = self._custom_metadata_limit(custom_metadata_max_bytes)
-        layout = None if self.request.remote is None else self._custom_metadata_layout
+        limit_bytes = self.custom_metadata_limit(custom_metadata_max_bytes)
+        layout = None if self.request.remote is None else self.custom_metadata_layout
         kept = without_breaches(plan, breaches, limit_bytes=limit_bytes, layout=layout)
-        self._is_held_back = len(kept.steps) < len(plan.steps)
+        self.is_held_back = len(kept.steps) < len(plan.steps)
         return kept
 
     @property
-    def _custom_metadata_layout(self) -> str:
-        return custom_metadata_layout(self.remote, self.tier_spec)
-
-    def removal_options(self) -> RunOptions:
-        """Return the options of partition deletes."""
-        return RunOptions(fence=self.check_deleted)
+    def custom_metadata_layout(self) -> str:
+        """The name of the tier's layout, with the fields of custom metadata that it writes."""
+        fields = ",".join(sorted(self.tier_spec.aiven.custom_metadata_fields))
+        return f"{tier_layout(self.remote)} {fields}".strip()
 
     @cached_property
     def cluster(self) -> RunningCluster | None:
@@ -258,110 +200,10 @@ class Mutation:
         """The histories of the selected partitions; the selection must be resolved."""
         return Histories(self.resources, remote=lambda: self.remote)
 
-    def conclude(
-        self, decision: Decision, *, planned_by: Mapping[str, Any], stop: Stop | None = None
-    ) -> MutationResult:
-        """Return the decision's plan, or with `apply` carry it out and return its outcomes too.
-
-        `planned_by` are the planning command's own options, which are saved with the plan. Without `apply`,
-        the reason for a refusal is only reported. With `stop` the caller already listens to signals.
-        """
-        plan = decision.plan
-        if self._tier_contents is not None:
-            require_deletable(plan, self._tier_contents, self.request)
-        damaged = self.histories.report(self.metadata.state)
-        damaged = damaged or bool(self.unreadable) or self.is_source_damaged
-        damaged |= report_skips(self.histories.unreported(plan.skipped), plan.refused, self.progress)
-        saved = SavedPlan.of(plan, self._identity(plan), planned_by, decision.hosts)
-        write_plan(saved, self.request.plan_out, self.progress)
-        decision.announce()
-        if self.request.apply:
-            self._check(decision)
-            self.request.confirm(plan)
-            result = self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
-            return replace(result, conclusion=decision.conclude(result.outcomes or ()))
-        self._measure(plan, None)
-        code = ExitCode.CORRUPT if damaged else ExitCode.REFUSED if plan.refused else ExitCode.OK
-        refused = self._is_refused(decision)
-        return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=refused)
-
-    def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
-        if self.request.meter is not None:
-            scope = Scope.of(self.resources.selection_request)
-            measure_mutation(self.request.meter, plan, outcomes, self.metadata.state, scope)
-
-    def _identity(self, plan: Plan) -> PlanIdentity:
-        return PlanIdentity(
-            tierctl_version=__version__,
-            created_ms=self.request.clock_ms(),
-            now_ms=self.resources.now_ms,
-            place=self.place,
-            source=self.source,
-            topic_ids={step.topic_id: step.topic for step in plan.steps},
-        )
-
     @cached_property
     def place(self) -> PlanPlace:
         """The tier that is changed, and its metadata topic."""
         return place_of(self.request, self.metadata, None if self.request.remote is None else self.remote)
-
-    def _carry_out(
-        self, saved: SavedPlan, options: Callable[[], RunOptions], *, damaged: bool, stop: Stop | None
-    ) -> MutationResult:
-        plan = saved.plan
-        with ExitStack() as held:
-            # Executors report their work only at the end of a wave; Spark's own bar shows their tasks.
-            progress = SilentProgress() if self.resources.is_on_spark else self.progress
-            advance, deleted = held.enter_context(work_bar(plan, progress))
-            if stop is None:
-                stop = held.enter_context(stop_on_signals(Stop()))
-            self.request.throttle.stop_when(stop.asked)
-            tier = self.remote if self.changes_tier else None
-            lease = held.enter_context(leased(tier, stop, self.progress, is_optional=self.request.no_lease))
-            outcomes = run(plan, self._run_context(plan, stop, advance, deleted), options())
-            if self.journal is not None:
-                record_breaches(outcomes, self.journal, self._custom_metadata_layout)
-            lost = lease is not None and lease.is_lost()
-        self._measure(plan, outcomes)
-        damaged = damaged or bool(self.metadata.state.quarantined)
-        if lost:
-            self.progress.warn(
-                "stopped: the lease of the tier may have expired, so another tierctl may change the tier; "
-                "run again"
-            )
-            code: int = ExitCode.LOCKED
-        else:
-            code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
-            held_back = ExitCode.LIMIT if self._is_held_back else ExitCode.OK
-            code = code or (ExitCode.REFUSED if plan.refused else held_back)
-        return MutationResult(saved=saved, outcomes=outcomes, exit_code=code)
-
-    def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:
-        engine = self._engine(plan, stop)
-        return RunContext(
-            remote=self.remote,
-            metadata=self.metadata,
-            clock_ms=self.request.clock_ms,
-            new_segment_id=new_segment_id,
-            broker_id=self.request.broker_id,
-            engine=engine,
-            wave_size=self.request.wave_size or engine.wave_size,
-            delete_wave_size=self.request.wave_size or engine.delete_wave_size,
-            stop=stop,
-            advance=advance,
-            deleted=deleted,
-            allow_missing_objects=self.request.allow_missing_objects,
-            adopt_tier=self.request.adopt_tier,
-            kafka_version=self.resources.kafka_version,
-        )
-
-    def _engine(self, plan: Plan, stop: Stop) -> Engine:
-        if not plan.steps or not self.resources.is_on_spark:
-            return LocalEngine(self.request.threads)
-        from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
-
-        spec = SideEffectContextSpec(remote=self.tier_spec.resolved(self.remote), source=self.from_remote)
-        return SparkEngine(self.resources.executors, spec, stop=stop, title=plan.command)
 
     @cached_property
     def remote(self) -> RemoteStorageManager:
@@ -371,7 +213,7 @@ class Mutation:
     def inspect_tier(self, *, may_be_new: bool = False) -> None:
         """Call `require_own_tier` if the request names a tier that is changed."""
         if self.request.remote is not None and self.changes_tier:
-            self._tier_contents = require_own_tier(
+            self.tier_contents = require_own_tier(
                 self.request, self.remote, self.metadata, self.progress, may_be_new=may_be_new
             )
 
@@ -380,21 +222,6 @@ class Mutation:
         """How to open the tier."""
         settings = self.resources.broker_settings
         return self.resources.tier_spec(RetrySettings.from_settings(settings, attempts=self.request.attempts))
-
-    def _check(self, decision: Decision) -> None:
-        require_not_ahead(self.request)
-        require_no_contradiction(self.request, self.metadata.state)
-        if self.request.remote is not None and self.changes_tier:
-            open_lease(self.remote, is_optional=self.request.no_lease)
-        decision.check(decision.plan)
-
-    def _is_refused(self, decision: Decision) -> bool:
-        try:
-            self._check(decision)
-        except (LimitExceeded, SafetyRefusal) as e:
-            self.progress.say(f"--apply would refuse this: {e.message}")
-            return True
-        return False
 
 
 @contextmanager
@@ -408,7 +235,7 @@ def mutation(
     make_topic: bool = False,
     changes_tier: bool = True,
     folder: Callable[[Resources], FolderSettings | None] = lambda _resources: None,
-    reader: Callable[[Resources], RemoteLogMetadataManager] | None = None,
+    reader: Callable[[Resources], RemoteLogMetadataManager | None] = lambda _resources: None,
 ) -> Iterator[Mutation]:
     """Open the sources of the request; with `apply`, check the fences and open them for writing.
 
@@ -427,8 +254,7 @@ def mutation(
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
         running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
-        opened = None if reader is None else reader(resources)
-        metadata = opened or resources.metadata(
+        metadata = reader(resources) or resources.metadata(
             writable=request.apply,
             may_be_new=may_be_new,
             make_topic=make_topic,
@@ -441,3 +267,135 @@ def mutation(
             running_brokers=running,
             changes_tier=changes_tier,
         )
+
+
+def place_of(
+    request: MutationRequest, metadata: RemoteLogMetadataManager, remote: RemoteStorageManager | None
+) -> PlanPlace:
+    """Return the tier and the metadata topic that `request` names; `remote` and `metadata` have them open."""
+    return PlanPlace(
+        metadata=DERIVED if request.metadata is None else canonical_uri("--metadata", request.metadata),
+        cluster=metadata.identity(),
+        tier=None if request.remote is None else canonical_uri("--remote", request.remote),
+        layout=None if remote is None else tier_layout(remote),
+    )
+
+
+def require_not_ahead(request: MutationRequest) -> None:
+    """Raise SafetyRefusal if the request decides as of a time in the future."""
+    if request.now_ms is not None:
+        check_not_ahead(request.now_ms, clock_ms=request.clock_ms())
+
+
+_WRITTEN_HINT = (
+    "files in this directory are written: stop the broker, or leave the directory out; no option overrides "
+    "this check"
+)
+_DECIDING_HINT = (
+    "deletes are decided from the log start and the leader epochs in this directory, which a running broker "
+    "changes: name the broker's cluster with --bootstrap-server, which then decides, or stop the broker; "
+    "--allow-live-brokers overrides this check"
+)
+
+
+@contextmanager
+def brokers_kept_out(log_dirs: Sequence[Path], *, are_written: bool = False) -> Iterator[None]:
+    """Prevent brokers from starting on `log_dirs` during the block.
+
+    Raise SafetyRefusal if a broker already runs on one of them. `are_written` selects its hint: whether the
+    run writes files there, or only decides from them what is deleted.
+    """
+    hint = _WRITTEN_HINT if are_written else _DECIDING_HINT
+    with ExitStack() as held:
+        for folder in dict.fromkeys(log_dir.resolve() for log_dir in log_dirs):
+            held.enter_context(broker_kept_out(folder, hint=hint))
+        yield
+
+
+def running_brokers(log_dirs: Iterable[Path]) -> tuple[RunningBroker, ...]:
+    """Return the brokers that run on these log directories now."""
+    return tuple(
+        RunningBroker(log_dir=log_dir, metadata_partitions=partitions_in(log_dir))
+        for log_dir in log_dirs
+        if log_dir.is_dir() and is_locked(log_dir)
+    )
+
+
+@contextmanager
+def leased(
+    remote: RemoteStorageManager | None,
+    stop: Stop,
+    progress: Progress,
+    *,
+    is_optional: bool = False,
+) -> Iterator[Lease | None]:
+    """Hold the lease of the tier during the block; yield None if `remote` is None.
+
+    Raise LockedError if another tierctl holds the lease. If the store supports no lease, yield None if the
+    lease `is_optional`; otherwise raise SafetyRefusal; if only its writes show that, `progress` warns what
+    is lost. Once the lease is lost or uncertain, `stop` ends the run before its next side effect.
+    """
+    lease = None if remote is None else open_lease(remote, is_optional=is_optional)
+    if lease is None:
+        yield None
+        return
+    with ExitStack() as held:
+        with WAITS.waiting("taking the lease of the tier"):
+            held.enter_context(lease)
+        if isinstance(lease, ObjectLease) and lease.why_without is not None:
+            progress.warn(lease.why_without)
+        stop.guard(lease.is_lost)
+        yield lease
+
+
+def report_skips(skips: Collection[Skip], refused: Collection[Skip], progress: Progress) -> bool:
+    """Report what a plan leaves out, and as warnings the partitions for which an option is `refused`.
+
+    Return whether something was left out because it is not understood.
+    """
+    for line in skip_lines(skip for skip in skips if skip not in refused):
+        progress.say(line)
+    for line in skip_lines(refused):
+        progress.warn(line)
+    return any(is_not_understood(skip.reason) for skip in (*skips, *refused))
+
+
+def any_not_understood(reasons: Iterable[str], request: Request) -> bool:
+    """Return whether one of `reasons` is that something was not understood.
+
+    Without --remote the leader epochs in the tier are not read, which is no such reason.
+    """
+    return request.remote is not None and any(map(is_not_understood, reasons))
+
+
+def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:
+    """Yield one line per reason, in the order of their first skips; skips of segments have a line each.
+
+    Partitions with the same reason are listed by topic, a bounded number of them.
+    """
+    partitions: dict[str, list[TopicIdPartition]] = defaultdict(list)
+    segments: list[str] = []
+    for skip in skips:
+        if skip.segment_id is None:
+            partitions[skip.reason].append(skip.topic_id_partition)
+        else:
+            partition = _partitions_text([skip.topic_id_partition])
+            segments.append(f"skipped {partition} segment {skip.segment_id}: {skip.reason}")
+    for reason, skipped in partitions.items():
+        yield f"skipped {_partitions_text(skipped)}: {reason}"
+    yield from segments
+
+
+def _partitions_text(partitions: Collection[TopicIdPartition]) -> str:
+    numbers: dict[tuple[str, Uuid], list[int]] = defaultdict(list)
+    for partition in partitions:
+        numbers[partition.topic, partition.topic_id].append(partition.partition)
+    if len(partitions) == 1:
+        return _topic_text(next(iter(numbers.items())))
+    topics = "1 topic" if len(numbers) == 1 else f"{len(numbers)} topics"
+    return f"{len(partitions)} partitions of {topics} ({names_text(list(map(_topic_text, numbers.items())))})"
+
+
+def _topic_text(item: tuple[tuple[str, Uuid], list[int]]) -> str:
+    (topic, _), numbers = item
+    return f"{topic}-{numbers[0]}" if len(numbers) == 1 else f"{topic}-[{ranges_text(numbers)}]"

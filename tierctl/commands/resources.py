@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import locallog
-from tierctl.apply.stop import calling_on_signals
+from tierctl.apply.outcome import calling_on_signals
 from tierctl.commands.request import Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata

@@ -18,12 +18,12 @@ from tierctl.checks.deep import DeepReads, Sample
 from tierctl.checks.findings import Finding, FindingKind, Needs, unreadable_log
 from tierctl.checks.metadata import DeletedOf, KnownTopics, WasDeleted
 from tierctl.checks.segments import ClusterCheck
+from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
-from tierctl.commands.plans import MutationResult
 from tierctl.commands.recovery.repairs.indexes import SegmentName
 from tierctl.commands.recovery.repairs.offsets import unsafe_offsets
-from tierctl.commands.recovery.repairs.repair import PLANNER, RepairRequest, Unrepaired, partition_text
+from tierctl.commands.recovery.repairs.repair import Repair, RepairRequest, Unrepaired, partition_text
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
@@ -195,7 +195,7 @@ def with_repairs(
             yield finding
         if collected.more:
             progress.say(f"{collected.more} more findings without a repair: see their hints")
-        keep(PLANNER.run(_repair_request(collected, request), progress))
+        keep(Repair.of(_repair_request(collected, request), progress))
 
 
 def _repair_request(collected: _Collected, request: Request) -> RepairRequest:

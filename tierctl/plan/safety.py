@@ -17,7 +17,7 @@ from tierctl.model.times import duration_text, iso_utc
 # The fence on writing: refuses work that a running broker may do itself, since two writers can lose data.
 #
 # Reading a running broker's log directory needs no fence: a rolled segment below the last stable offset does
-# not change, and a copy compares each file before and after (`apply.copy.log_source`).
+# not change, and a copy compares each file before and after (`commands.copy.source`).
 
 TASK_INTERVALS = 10
 """An event of a broker closes the fence of its metadata partition for this many of its task intervals."""

@@ -23,7 +23,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     TopicPartition,
 )
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open import TierSpec, open_tier
 from tierctl.storage.stores.base import hashed_file

@@ -3,7 +3,7 @@
 import pytest
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicConfig
-from tierctl.plan.copy.enabled import require_enabled, why_not_enabled
+from tierctl.plan.copy import require_enabled, why_not_enabled
 
 ON = TopicConfig(remote_storage_enable=True)
 OFF = TopicConfig(remote_storage_enable=False)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, RemoteLogSegmentState
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import TierState

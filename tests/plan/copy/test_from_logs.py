@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
-from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy import plan_copy
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition

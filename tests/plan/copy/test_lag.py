@@ -7,7 +7,7 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import LocalSegment
 from tierctl.model.configs import CopyLag
-from tierctl.plan.copy.from_logs import why_waiting
+from tierctl.plan.copy import why_waiting
 
 NOW_MS = 1_000_000
 WEEK_MS = 7 * 24 * 60 * 60 * 1000

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from tierctl.apply.outcome import Stop
 from tierctl.apply.side_effects import SideEffectContext
-from tierctl.apply.stop import Stop
 from tierctl.errors import (
     CorruptInputError,
     CustomMetadataTooLarge,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from tierctl.apply.labels import observe
+from tierctl.apply.side_effects import observe
 
 from tests.apply.conftest import Ran
 from tests.apply.test_stores import (

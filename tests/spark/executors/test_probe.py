@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.apply.stop import Stop
+from tierctl.apply.outcome import Stop
 from tierctl.errors import AuthenticationError, StoreRefused, TierctlError
 from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
 from tierctl.storage.open import TierSpec

@@ -7,13 +7,13 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from tierctl.commands.copy import CopyRequest, explained
+from tierctl.commands.copy.command import CopyRequest
+from tierctl.commands.copy.decide import explained
 from tierctl.commands.insight.requests import request_as
-from tierctl.commands.mutation import Mutation, mutation
+from tierctl.commands.mutation import Mutation, any_not_understood, mutation
 from tierctl.commands.request import Request
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
-from tierctl.commands.skips import any_not_understood
-from tierctl.commands.sweep import SweepRequest, decide
+from tierctl.commands.sweep.decide import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import (
     LocalLog,
@@ -203,9 +203,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         request_as(CopyRequest, request), custom_metadata_max_bytes=request.custom_metadata_max_bytes
     )
     with mutation(copying, progress or SilentProgress()) as run:
-        deletes = decide(run, request_as(SweepRequest, request), with_kept=True).plan
+        deletes = explained_sweep(run)
         state = run.metadata.state
-        copies = explained(run, copying, state)
+        copies = explained(run, state, custom_metadata_max_bytes=copying.custom_metadata_max_bytes)
         removal = run.narrowed(plan_removal(state))
         if not request.log_dir:
             run.progress.note("without --log-dir only the segments of the tier are explained")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierctl.commands.plans import read_plan
+from tierctl.commands.change import read_plan
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.tier_inspection import require_own_tier

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from tierctl.apply.measures import measure_copy_lag
 from tierctl.checks.findings import Finding, FindingKind, Needs
-from tierctl.commands.copy import CopyRequest, explained
+from tierctl.commands.copy.command import CopyRequest
+from tierctl.commands.copy.decide import explained
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
@@ -31,7 +32,7 @@ from tierctl.model.engine import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
-from tierctl.plan.copy.enabled import NOT_ENABLED
+from tierctl.plan.copy import NOT_ENABLED
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
@@ -217,7 +218,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 "without --log-dir the copy lag is unknown, and also whether KIP-917's limit stops copies"
             )
         else:
-            plan = explained(run, copying, state)
+            plan = explained(run, state)
             topics.add_lag(plan, run.read_logs())
             if run.resources.cluster is None:
                 _note_unknown_settings(plan, run.progress)

@@ -4,17 +4,17 @@ Every host must write the same bytes before any broker starts: one without the e
 truncate those of the others, and raise log starts.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.rebuild.host_records import WRITTEN, HostRecords, bases_of, planned_digest
-from tierctl.apply.run import RunOptions
+from tierctl.apply.run import Acts
+from tierctl.apply.to_metadata import WRITTEN, HostRecords, bases_of, planned_digest, rebuild_acts
+from tierctl.commands.change import Change
 from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, node_of
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.plans import Decision
 from tierctl.commands.recovery.logs import require_read_logs
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
@@ -26,7 +26,7 @@ from tierctl.plan.rebuild.partition import DISK
 from tierctl.plan.rebuild.plan import DecidedLog, HostsPlan, RebuildPlan, checkpoint_steps
 from tierctl.plan.retention.sweep import why_diverged
 from tierctl.plan.saved import SavedPlan, refusal
-from tierctl.plan.steps import Action, Plan, Step
+from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import replica_start
 
@@ -192,26 +192,57 @@ def _why_raised(log: LocalLog, steps: Sequence[Step]) -> str | None:
     return f"the log start is {start} here, and a leader would delete {len(below)} segments of the plan"
 
 
-def decide_by_plan(run: Mutation, saved: SavedPlan, hosts: HostsPlan) -> Decision:
-    """Return the decision to carry out all of a saved plan on this host, or none of it.
+class RebuildOnHost(Change[MutationRequest]):
+    """One run that carries out all of a saved plan for several hosts on this host, or none of it.
 
     Nothing is decided again: this host may lack the logs that the plan was decided from, and other steps
     would be other bytes. What forbids the plan is checked before the first write: metadata partitions that
     are not as the plan states, replicas for which it was not decided, and segments that the tier no longer
     has.
     """
-    request = run.request
-    folder = folder_of(request.metadata) or Path()
-    own = _OwnLogs.of(run.read_logs(), saved, hosts)
-    planned = [step for step in saved.plan.steps if step.action is not Action.WRITE_CHECKPOINTS]
-    records = HostRecords(folder, hosts, planned)
-    return Decision(
-        plan=replace(saved.plan, steps=(*own.steps, *planned)),
-        options=lambda: RunOptions(host_records=records),
-        check=lambda _plan: _check(run, own, records, planned),
-        conclude=_concluding(run, hosts, records, folder),
-        hosts=hosts,
-    )
+
+    command = REBUILD
+    changes_tier = False
+
+    def __init__(self, run: Mutation, saved: SavedPlan, hosts: HostsPlan) -> None:
+        super().__init__(run, run.request)
+        self.hosts = self._for_hosts = hosts
+        self._folder = folder_of(run.request.metadata) or Path()
+        self._own = _OwnLogs.of(run.read_logs(), saved, hosts)
+        self._plan = saved.plan
+        self._planned = [step for step in saved.plan.steps if step.action is not Action.WRITE_CHECKPOINTS]
+        self._records = HostRecords(self._folder, hosts, self._planned)
+
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        return replace(self._plan, steps=(*self._own.steps, *self._planned))
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+        del plan
+        _check(self.run, self._own, self._records, self._planned)
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        return rebuild_acts(self._records)
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> str:
+        """Implement `Change.conclude`: the other hosts must have the same digest."""
+        if any(outcome.status is not Status.DONE for outcome in outcomes):
+            return "not complete: start no broker, and apply the plan again"
+        self._records.require_written()
+        hosts, progress = self._for_hosts, self.run.progress
+        names = ", ".join(map(str, hosts.brokers))
+        if all(outcome.reason == WRITTEN for outcome in outcomes):
+            progress.say("nothing was written: this host's metadata partitions have the whole plan already")
+        progress.say(
+            f"the metadata partitions of broker {node_of(self._folder)} have the planned digest "
+            f"{hosts.sha256}"
+        )
+        return f"start no broker before the hosts of brokers {names} have all printed this digest"
 
 
 def _check(run: Mutation, own: _OwnLogs, records: HostRecords, steps: Sequence[Step]) -> None:
@@ -241,23 +272,3 @@ def _require_objects(run: Mutation, steps: Sequence[Step]) -> None:
     ]
     if gone:
         raise refusal_of(gone, "make the plan again")
-
-
-def _concluding(
-    run: Mutation, hosts: HostsPlan, records: HostRecords, folder: Path
-) -> Callable[[Sequence[Outcome]], str | None]:
-    def conclude(outcomes: Sequence[Outcome]) -> str | None:
-        if any(outcome.status is not Status.DONE for outcome in outcomes):
-            return "not complete: start no broker, and apply the plan again"
-        records.require_written()
-        names = ", ".join(map(str, hosts.brokers))
-        if all(outcome.reason == WRITTEN for outcome in outcomes):
-            run.progress.say(
-                "nothing was written: this host's metadata partitions have the whole plan already"
-            )
-        run.progress.say(
-            f"the metadata partitions of broker {node_of(folder)} have the planned digest {hosts.sha256}"
-        )
-        return f"start no broker before the hosts of brokers {names} have all printed this digest"
-
-    return conclude

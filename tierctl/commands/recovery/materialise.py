@@ -1,7 +1,7 @@
 """`restore log`: write records of the tier to the local log of a new topic on stopped brokers."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -10,13 +10,12 @@ from typing import Annotated, Self
 
 import typer
 
-from tierctl.apply.materialise.left_out import LeftOut, Removal
-from tierctl.apply.materialise.new_folder import former_folder, remove_left
+from tierctl.apply.log_folder import former_folder, remove_left
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.run import RunOptions
+from tierctl.apply.run import Acts
+from tierctl.apply.to_log import LeftOut, Removal, materialise_act
+from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.request import MutationRequest
@@ -60,7 +59,7 @@ from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, why_undecided
 from tierctl.plan.rebuild.plan import unused_of
 from tierctl.plan.restore import why_incomplete_below
-from tierctl.plan.steps import LOG_DIR, Plan, Skip, Step
+from tierctl.plan.steps import LOG_DIR, Action, Plan, Skip, Step
 from tierctl.read.partition_reader import (
     PartitionReader,
     PartitionSet,
@@ -111,7 +110,7 @@ class WithoutKeys:
             raise UsageError(
                 "--sign-with needs cryptography, which is not installed", hint="pip install tierctl[kafka]"
             )
-        from tierctl.apply.materialise.signing import SigningKey
+        from tierctl.apply.signing import SigningKey
 
         key = SigningKey.read(Path(signing_key))
         removal = Removal(digests=frozenset(lines), lists=Path(lists), key=key)
@@ -323,46 +322,60 @@ def restore_log(request: RestoreLogRequest, progress: Progress | None = None) ->
     partition's folder has records, offsets are missing, or the disk has too little room; NotFoundError for a
     topic that the tier does not have; and the errors of the tier and the metadata.
     """
-    return PLANNER.run(request, progress)
+    return Materialise.of(request, progress)
 
 
-def _reader(resources: Resources) -> RemoteLogMetadataManager:
-    return DerivedMetadata(resources) if resources.request.metadata is None else resources.metadata()
+class Materialise(Change[RestoreLogRequest]):
+    """One run of the command that writes segments of the tier as local logs."""
 
+    command = MATERIALISE
+    request_type = RestoreLogRequest
+    saved = ("as_topic", "as_id", "until", "after_hole", "without_keys", "left_out", "sign_with")
+    writes_logs = True
+    changes_tier = False
 
-def _decide(run: Mutation, request: RestoreLogRequest) -> Decision:
-    partitions = _partitions(run)
-    topics = {each.topic_id_partition.topic for each in partitions}
-    if len(topics) > 1 and (request.as_topic is not None or request.as_id is not None):
-        raise UsageError(
-            f"--as and --as-id need exactly one topic, selected are {', '.join(sorted(topics))}",
-            hint="restore one topic at a time",
-        )
-    until = Until.parse(request.until)
-    _require_known(until, partitions)
-    keys = request.keys()
-    sources = [_source(run, request, partition, until, keys) for partition in partitions]
-    state = run.metadata.state
-    found = plan_materialise(sources, read=state.read, after_hole=request.after_hole)
-    decisions = run.metadata.decisions if isinstance(run.metadata, DerivedMetadata) else {}
-    rest = unused(state, run.resources.selection, decisions, sources, found.plan.steps)
-    return Decision(
-        plan=replace(found.plan, skipped=(*found.plan.skipped, *rest)),
-        options=lambda: RunOptions(removal=None if keys is None else keys.removal),
-        check=lambda plan: _check(run, request, plan, found),
-        conclude=lambda outcomes: _conclude(run, sources, outcomes, keys),
-    )
+    @classmethod
+    def reader(cls, resources: Resources) -> RemoteLogMetadataManager | None:
+        """Implement `Change.reader`: without --metadata, the metadata follow from the tier's objects."""
+        return DerivedMetadata(resources) if resources.request.metadata is None else resources.metadata()
 
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        partitions = _partitions(run)
+        topics = {each.topic_id_partition.topic for each in partitions}
+        if len(topics) > 1 and (request.as_topic is not None or request.as_id is not None):
+            raise UsageError(
+                f"--as and --as-id need exactly one topic, selected are {', '.join(sorted(topics))}",
+                hint="restore one topic at a time",
+            )
+        until = Until.parse(request.until)
+        _require_known(until, partitions)
+        keys = self._keys = request.keys()
+        sources = [_source(run, request, partition, until, keys) for partition in partitions]
+        self._sources = sources
+        state = run.metadata.state
+        found = plan_materialise(sources, read=state.read, after_hole=request.after_hole)
+        self._found = found
+        decisions = run.metadata.decisions if isinstance(run.metadata, DerivedMetadata) else {}
+        rest = unused(state, run.resources.selection, decisions, sources, found.plan.steps)
+        return replace(found.plan, skipped=(*found.plan.skipped, *rest))
 
-PLANNER = Planner(
-    command=MATERIALISE,
-    request=RestoreLogRequest,
-    decide=_decide,
-    options=("as_topic", "as_id", "until", "after_hole", "without_keys", "left_out", "sign_with"),
-    writes_logs=True,
-    changes_tier=False,
-    reader=_reader,
-)
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+        _check(self.run, self.request, plan, self._found)
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        keys = self._keys
+        return {Action.MATERIALISE_PARTITION: materialise_act(None if keys is None else keys.removal)}
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> None:
+        """Implement `Change.conclude`."""
+        _conclude(self.run, self._sources, outcomes, self._keys)
 
 
 def _partitions(run: Mutation) -> list[ReadablePartition]:

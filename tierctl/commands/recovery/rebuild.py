@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.run import RunOptions
+from tierctl.apply.run import Acts
+from tierctl.apply.to_metadata import rebuild_acts
+from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.hosts import plan_for_hosts, recipe
 from tierctl.commands.recovery.logs import DecidingLogs, local_holes, require_read_logs
 from tierctl.commands.recovery.refused_partitions import refusal_of
@@ -318,78 +318,94 @@ def rebuild(request: RebuildRequest, progress: Progress | None = None) -> Mutati
     start of a partition may have been raised by a broker without metadata, or if a broker runs on a log
     directory; NotFoundError for a tier without segments; and the errors of the tier and the metadata.
     """
-    return PLANNER.run(request, progress)
+    return Rebuild.of(request, progress)
 
 
-def _decide(run: Mutation, request: RebuildRequest) -> Decision:
-    state = run.metadata.refresh()
-    tier = TierSets.to_change(run)
-    listed = tier.listed()
-    logs = run.read_logs()
-    in_tier = {each.partition for each in listed}
-    if run.cluster is None:
-        require_own_log_dirs(request.log_dir, {partition.topic_id for partition in in_tier}, "the tier")
-    selection = run.resolve_selection(in_tier, (part.topic_id_partition for part in state))
-    chosen = sorted(partition for partition in in_tier if partition in selection)
-    deleted = _deleted(run, chosen)
-    wanted = set(chosen) - deleted.keys()
-    deciding = DecidingLogs.of(run, sorted(wanted), logs)
-    sets = tier.derived(
-        [each for each in listed if each.partition in wanted],
-        finished=list(_finished(state, wanted)) if deciding.leaders else (),
-        with_lineages=True,
-    )
-    inputs = (
-        replace(each, unsound=tier.unsound(each.serving)) for each in _inputs(state, sets, deciding, logs)
-    )
-    asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
-    found = plan_rebuild(state, inputs, asked, after_hole=request.after_hole)
-    skipped = (*(Skip.of(partition, reason) for partition, reason in deleted.items()), *found.plan.skipped)
-    starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
-    plan = run.narrowed(replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts)))
-    hosts = plan_for_hosts(run, request, plan, found, deleted)
-    if hosts is not None:
-        # Other hosts lack what this one was decided from, so that the plan is checked before it is saved.
-        _check(run, request, plan, found)
-    return Decision(
-        plan=plan,
-        options=lambda: _options(run, request, starts),
-        check=lambda plan: _check(run, request, plan, found),
-        conclude=lambda outcomes: conclude_rebuild(run, outcomes),
-        hosts=hosts,
-        announce=lambda: _announce(run, hosts),
-    )
+class Rebuild(Change[RebuildRequest]):
+    """One run of `rebuild`."""
 
+    command = REBUILD
+    request_type = RebuildRequest
+    saved = ("log_start", "after_hole", "metadata_partitions")
+    logs_decide = True
+    writes_logs = True
+    may_be_new = True
+    changes_tier = False
 
-def _announce(run: Mutation, hosts: HostsPlan | None) -> None:
-    for line in () if hosts is None else recipe(hosts, run.request):
-        run.progress.say(line)
+    @classmethod
+    def folder(cls, request: RebuildRequest, resources: Resources) -> FolderSettings | None:
+        """Implement `Change.folder`."""
+        settings = replace(folder_settings(request, resources), remakes_lost=True)
+        hosts = request.hosts
+        if hosts is None:
+            return replace(settings, has_other_hosts=request.plan_out is not None and not request.apply)
+        return replace(
+            settings,
+            has_other_hosts=True,
+            leader_epochs={number: base.leader_epochs for number, base in hosts.bases.items()},
+            clock_ms=lambda: hosts.timestamp_ms,
+        )
 
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        state = run.metadata.refresh()
+        tier = TierSets.to_change(run)
+        listed = tier.listed()
+        logs = run.read_logs()
+        in_tier = {each.partition for each in listed}
+        if run.cluster is None:
+            require_own_log_dirs(request.log_dir, {partition.topic_id for partition in in_tier}, "the tier")
+        selection = run.resolve_selection(in_tier, (part.topic_id_partition for part in state))
+        chosen = sorted(partition for partition in in_tier if partition in selection)
+        deleted = _deleted(run, chosen)
+        wanted = set(chosen) - deleted.keys()
+        deciding = DecidingLogs.of(run, sorted(wanted), logs)
+        sets = tier.derived(
+            [each for each in listed if each.partition in wanted],
+            finished=list(_finished(state, wanted)) if deciding.leaders else (),
+            with_lineages=True,
+        )
+        inputs = (
+            replace(each, unsound=tier.unsound(each.serving)) for each in _inputs(state, sets, deciding, logs)
+        )
+        asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
+        found = self._found = plan_rebuild(state, inputs, asked, after_hole=request.after_hole)
+        skipped = (
+            *(Skip.of(partition, reason) for partition, reason in deleted.items()),
+            *found.plan.skipped,
+        )
+        starts = self._starts = {
+            partition: log.log_start_offset for partition, log in deciding.leaders.items()
+        }
+        plan = run.narrowed(replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts)))
+        self.hosts = plan_for_hosts(run, request, plan, found, deleted)
+        if self.hosts is not None:
+            # Other hosts lack what this one was decided from, so that the plan is checked before it is saved.
+            _check(run, request, plan, found)
+        return plan
 
-def _folder(request: RebuildRequest, resources: Resources) -> FolderSettings:
-    settings = replace(folder_settings(request, resources), remakes_lost=True)
-    hosts = request.hosts
-    if hosts is None:
-        return replace(settings, has_other_hosts=request.plan_out is not None and not request.apply)
-    return replace(
-        settings,
-        has_other_hosts=True,
-        leader_epochs={number: base.leader_epochs for number, base in hosts.bases.items()},
-        clock_ms=lambda: hosts.timestamp_ms,
-    )
+    def announce(self) -> None:
+        """Implement `Change.announce`."""
+        for line in () if self.hosts is None else recipe(self.hosts, self.run.request):
+            self.run.progress.say(line)
 
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+        _check(self.run, self.request, plan, self._found)
 
-PLANNER = Planner(
-    command=REBUILD,
-    request=RebuildRequest,
-    decide=_decide,
-    options=("log_start", "after_hole", "metadata_partitions"),
-    logs_decide=True,
-    writes_logs=True,
-    may_be_new=True,
-    changes_tier=False,
-    folder=_folder,
-)
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: running brokers must not have raised a log start since."""
+        if self.run.cluster is not None and self.request.is_on_cluster:
+            PublishingFence(self.run.cluster, self._starts)(partitions)
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        return rebuild_acts()
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> str | None:
+        """Implement `Change.conclude`."""
+        return conclude_rebuild(self.run, outcomes)
 
 
 def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:
@@ -434,15 +450,6 @@ def _inputs(
             why_no_log=deciding.missing.get(partition),
             replicas=[log for log in logs if log.topic_id_partition == partition],
         )
-
-
-def _options(
-    run: Mutation, request: RebuildRequest, log_starts: Mapping[TopicIdPartition, int]
-) -> RunOptions:
-    """Return the options of a rebuild, with a `PublishingFence` if brokers are running."""
-    if run.cluster is None or not request.is_on_cluster:
-        return RunOptions()
-    return RunOptions(fence=PublishingFence(run.cluster, log_starts))
 
 
 def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPlan) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tierctl.storage.base import RemoteObject
     from tierctl.storage.open import TierSpec
 
-from tierctl.apply.copy.source import check_and_hash
+from tierctl.commands.copy.source import check_and_hash
 from tierctl.errors import (
     CorruptInputError,
     RemoteResourceNotFound,

@@ -18,7 +18,7 @@ from tierctl.model import (
 )
 from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.model.times import iso_utc
-from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN
+from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,

@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
-from tierctl.apply.engine import SideEffect
+from tierctl.apply.outcome import Stop
+from tierctl.apply.run_context import SideEffect
 from tierctl.apply.side_effects import (
     SideEffectContext,
     SideEffectResult,
     SourceTier,
     no_op,
 )
-from tierctl.apply.stop import Stop
 from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteTierMissing,

@@ -65,7 +65,6 @@ _PACKAGES = (
     "metadata.state_dir.cache_file",
     "report.formatters.pages",
     "report.formatters.records",
-    "apply.written_segment",
     "apply.side_effects",
     "wire.batches.batch_head",
     "wire.batches.batch_heads",

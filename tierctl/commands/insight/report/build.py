@@ -9,7 +9,7 @@ from typing import Any
 
 from tierctl import __version__
 from tierctl.checks.findings import Finding, FindingKind
-from tierctl.commands.copy import CopyRequest
+from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.insight.report.gather import (
     EXPIRATIONS_MAX,
     REPORT_EXPIRATIONS,

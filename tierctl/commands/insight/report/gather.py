@@ -11,14 +11,13 @@ from typing import Annotated, Self
 import numpy as np
 import typer
 
-from tierctl.commands.copy import CopyRequest, explained
+from tierctl.commands.copy.command import CopyRequest
+from tierctl.commands.copy.decide import explained
 from tierctl.commands.insight.explain import Location
-from tierctl.commands.insight.requests import request_as
 from tierctl.commands.insight.status import WAITING, TopicSums
-from tierctl.commands.mutation import Mutation
+from tierctl.commands.mutation import Mutation, any_not_understood, skip_lines
 from tierctl.commands.request import Request
-from tierctl.commands.skips import any_not_understood, skip_lines
-from tierctl.commands.sweep import SweepRequest, decide
+from tierctl.commands.sweep.decide import explained as explained_sweep
 from tierctl.errors import ExitCode
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges, read_daily_changes
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid, is_legal_topic_name
@@ -479,14 +478,14 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     """Return the content of the report for the partitions that the request of `run` selects."""
     now_ms = run.resources.now_ms
     verdicts = Verdicts(lambda: run.metadata.state, now_ms)
-    deletes = _deletes(run, copying, verdicts)
+    deletes = _deletes(run, verdicts)
     state = run.metadata.state
     removal = run.narrowed(plan_removal(state))
     verdicts.add_steps(deletes.steps)
     verdicts.add_steps(removal.steps)
     copies, logs = Plan(command="copy", steps=(), read={}), list[LocalLog]()
     if copying.log_dir:
-        copies, logs = explained(run, copying, state), run.read_logs()
+        copies, logs = explained(run, state), run.read_logs()
     selection = run.resources.selection
     local = _LocalLogs.of((log for log in logs if log.topic_id_partition in selection), copies)
     topics = TopicSums(run, state)
@@ -511,7 +510,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     )
 
 
-def _deletes(run: Mutation, copying: CopyRequest, verdicts: Verdicts) -> Plan:
+def _deletes(run: Mutation, verdicts: Verdicts) -> Plan:
     """Return the plan of a sweep; `verdicts` receives the segments on which it does not act."""
     with ExitStack() as shown:
         advance: Advance | None = None
@@ -524,7 +523,7 @@ def _deletes(run: Mutation, copying: CopyRequest, verdicts: Verdicts) -> Plan:
             verdicts.receive(kept)
             advance(len(kept))
 
-        return decide(run, request_as(SweepRequest, copying), on_kept=receive).plan
+        return explained_sweep(run, receive)
 
 
 def _changes(run: Mutation) -> DailyChanges:

@@ -18,11 +18,11 @@ from tierctl.commands.insight.whatif.facts import (
     gather_facts,
     object_counts,
 )
-from tierctl.commands.mutation import Mutation, mutation
+from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.skips import any_not_understood, skip_lines
-from tierctl.commands.sweep import SweepRequest, retention_inputs
+from tierctl.commands.sweep.command import SweepRequest
+from tierctl.commands.sweep.decide import retention_inputs
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.kafka.client_settings import Right
 from tierctl.kafka.cluster import Cluster, CommittedOffset
@@ -512,8 +512,7 @@ def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
 
 
 def _gather(run: Mutation, changes: Changes) -> GatheredFacts:
-    request = request_as(SweepRequest, run.request)
-    inputs = retention_inputs(run, request, changes.size_limit)
+    inputs = retention_inputs(run, size_limit=changes.size_limit)
     selection = run.resources.selection
     topics = {
         part.topic_id_partition.topic

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from tierctl.commands.resources import Resources
-from tierctl.commands.sweep import RetentionInputs, stored_lineage
+from tierctl.commands.sweep.decide import RetentionInputs, stored_lineage
 from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,

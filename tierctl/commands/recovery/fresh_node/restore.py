@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.materialise.new_folder import remove_left
+from tierctl.apply.log_folder import remove_left
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.restore.node import NewNode
-from tierctl.apply.run import RunOptions
+from tierctl.apply.run import Acts
+from tierctl.apply.to_node import NewNode, restore_acts
+from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.fresh_node.metadata import NewNodeMetadata
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
@@ -45,7 +44,6 @@ from tierctl.plan.restore import (
     RESTORE,
     NewBroker,
     PartitionSource,
-    RestorePlan,
     RestorePlanner,
     TopicSource,
 )
@@ -374,44 +372,74 @@ def restore_into(request: RestoreIntoRequest, progress: Progress | None = None) 
     offsets are missing, if the settings of a topic are unknown, or if nothing proves that the objects
     survive; NotFoundError for a selected topic that does not exist; and the errors of the tier.
     """
-    return PLANNER.run(request, progress)
+    return Restore.of(request, progress)
 
 
-def _reader(resources: Resources) -> RemoteLogMetadataManager:
-    return resources.enter(closing(NewNodeMetadata(resources)))
+class Restore(Change[RestoreIntoRequest]):
+    """One run of the command that restores topics into a formatted node."""
 
+    command = RESTORE
+    request_type = RestoreIntoRequest
+    saved = ("into", "topics_file", "deletes_are_denied", "copy_of_objects", "publish_later", "after_hole")
+    writes_logs = True
+    changes_tier = False
 
-@dataclass(kw_only=True)
-class _Restore:
-    """The plan of one run with its request, the node, and the topics to restore."""
+    @classmethod
+    def reader(cls, resources: Resources) -> RemoteLogMetadataManager | None:
+        """Implement `Change.reader`."""
+        return resources.enter(closing(NewNodeMetadata(resources)))
 
-    run: Mutation
-    request: RestoreIntoRequest
-    node: FormattedNode
-    topics: Sequence[TopicSource]
-    found: RestorePlan
-
-    def options(self) -> RunOptions:
-        """Return the logs and records to write; the fence refuses if the node was started meanwhile."""
-        former = self.node.bootstrap
-        new = NewNode(
-            logs=self.found.logs,
-            bootstrap_path=self.node.bootstrap_path,
-            former=former.data,
-            content=former.extended(self.found.records),
-            has_metadata_topic=not self.request.publish_later,
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        saved, configs = read_saved_topics(request.topics_file), run.resources.topic_configs()
+        for folder in request.log_dir:
+            ensure_stopped(Path(folder))
+        node = self._node = read_formatted_node(Path(request.into), request.log_dir)
+        if request.apply:
+            run.resources.enter(exclusive(Path(request.into)))
+        if not isinstance(run.metadata, NewNodeMetadata):
+            raise TypeError("the metadata of a restore are those of a new node")
+        metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
+        finder = TopicFinder(
+            run=run,
+            log_dirs=list(node.directories),
+            saved=saved,
+            configs=configs,
         )
-        return RunOptions(fence=self._fence, new_node=new)
+        self._topics = finder.find()
+        planner = RestorePlanner(
+            broker=self._broker,
+            metadata_topic=metadata_topic,
+            present=node.bootstrap.values,
+            after_hole=request.after_hole,
+        )
+        self._found = planner.plan(self._topics, read=run.metadata.state.read)
+        self._warn()
+        return self._found.plan
 
-    def _fence(self, partitions: Collection[TopicIdPartition]) -> None:
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: raise SafetyRefusal if the node was started meanwhile."""
         del partitions
         read_formatted_node(Path(self.request.into), self.request.log_dir)
 
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        former = self._node.bootstrap
+        new = NewNode(
+            logs=self._found.logs,
+            bootstrap_path=self._node.bootstrap_path,
+            former=former.data,
+            content=former.extended(self._found.records),
+            has_metadata_topic=not self.request.publish_later,
+        )
+        return restore_acts(new)
+
     def check(self, plan: Plan) -> None:
-        """Raise SafetyRefusal if `plan` may not be applied."""
-        if self.found.refused:
+        """Implement `Change.check`."""
+        if self._found.refused:
             hint = "leave these topics out with --topic, or do what the reason says"
-            raise refusal_of(sorted(self.found.refused.items()), hint)
+            raise refusal_of(sorted(self._found.refused.items()), hint)
         if self.request.publish_later and not self._broker.start_settings:
             raise SafetyRefusal(
                 "the node has a Kafka before 3.9, whose topics can't start with copying disabled: a leader "
@@ -420,7 +448,7 @@ class _Restore:
             )
         self._require_owner()
         self._require_no_other_folders()
-        if len(plan.steps) != len(self.found.plan.steps):
+        if len(plan.steps) != len(self._found.plan.steps):
             raise SafetyRefusal(
                 "the saved plan differs from a new one, and a topic must be restored as a whole",
                 hint="make the plan again",
@@ -442,8 +470,8 @@ class _Restore:
 
     def _require_no_other_folders(self) -> None:
         """Raise SafetyRefusal if a log directory has a partition of a topic that no restore created."""
-        restored = {found[1] for found in map(topic_of, self.node.bootstrap.values) if found is not None}
-        restored |= {source.topic_id for source in self.topics}
+        restored = {found[1] for found in map(topic_of, self._node.bootstrap.values) if found is not None}
+        restored |= {source.topic_id for source in self._topics}
         others = [each for each in list_partitions(self.request.log_dir) if each.topic_id not in restored]
         if others:
             raise SafetyRefusal(
@@ -451,10 +479,10 @@ class _Restore:
                 hint="the node must have no partition: format new directories",
             )
 
-    def warn(self) -> None:
+    def _warn(self) -> None:
         """Warn of segments that retention will delete as soon as the node runs."""
         now_ms = self.run.resources.now_ms
-        for source in self.topics:
+        for source in self._topics:
             retention_ms = topic.RETENTION_MS.kafka_value(source.settings)
             chains = [each.decision.choice.chain for each in source.partitions.values()]
             segments = [segment for chain in chains for segment in chain]
@@ -476,8 +504,8 @@ class _Restore:
                 )
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Remove temporary folders of killed runs, and print the operator's next steps."""
-        for log in self.found.logs.values():
+        """Implement `Change.conclude`: remove folders of killed runs, print the operator's next steps."""
+        for log in self._found.logs.values():
             remove_left(log.log_dir, str(log.partition.topic_partition))
         if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
             return
@@ -490,7 +518,7 @@ class _Restore:
         others = self._other_controllers
         if others:
             self.run.progress.say(
-                f"{self.node.bootstrap_path} has the topics: copy it to each of the other {others} "
+                f"{self._node.bootstrap_path} has the topics: copy it to each of the other {others} "
                 "controllers, in the place of the file of the same name, and start these first: a broker "
                 "that starts before a controller knows the topics sets their logs aside as strays"
             )
@@ -498,7 +526,7 @@ class _Restore:
             f"now start the node, {publish}and check it with tierctl restore check. Each partition has one "
             "replica; add others by reassignment"
         )
-        for source in self.topics if self._broker.start_settings else ():
+        for source in self._topics if self._broker.start_settings else ():
             if not source.is_tiered:
                 continue
             former = [f"{name} {source.settings.get(name, 'unset')}" for name in COPYING_DISABLED]
@@ -509,7 +537,7 @@ class _Restore:
 
     @property
     def _broker(self) -> NewBroker:
-        return _broker_of(self.node)
+        return _broker_of(self._node)
 
     @property
     def _other_controllers(self) -> int:
@@ -523,43 +551,3 @@ def _broker_of(node: FormattedNode) -> NewBroker:
     return NewBroker(
         node_id=node.node_id, directories=node.directories, metadata_version=node.metadata_version
     )
-
-
-def _decide(run: Mutation, request: RestoreIntoRequest) -> Decision:
-    saved, configs = read_saved_topics(request.topics_file), run.resources.topic_configs()
-    for folder in request.log_dir:
-        ensure_stopped(Path(folder))
-    node = read_formatted_node(Path(request.into), request.log_dir)
-    if request.apply:
-        run.resources.enter(exclusive(Path(request.into)))
-    if not isinstance(run.metadata, NewNodeMetadata):
-        raise TypeError("the metadata of a restore are those of a new node")
-    metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
-    finder = TopicFinder(
-        run=run,
-        log_dirs=list(node.directories),
-        saved=saved,
-        configs=configs,
-    )
-    topics = finder.find()
-    planner = RestorePlanner(
-        broker=_broker_of(node),
-        metadata_topic=metadata_topic,
-        present=node.bootstrap.values,
-        after_hole=request.after_hole,
-    )
-    found = planner.plan(topics, read=run.metadata.state.read)
-    decided = _Restore(run=run, request=request, node=node, topics=topics, found=found)
-    decided.warn()
-    return Decision(plan=found.plan, options=decided.options, check=decided.check, conclude=decided.conclude)
-
-
-PLANNER = Planner(
-    command=RESTORE,
-    request=RestoreIntoRequest,
-    decide=_decide,
-    options=("into", "topics_file", "deletes_are_denied", "copy_of_objects", "publish_later", "after_hole"),
-    writes_logs=True,
-    changes_tier=False,
-    reader=_reader,
-)

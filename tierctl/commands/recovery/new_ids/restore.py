@@ -1,33 +1,33 @@
 """`restore new-ids`: give topics of an existing cluster the records of a lost one, under their new ids."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from tierctl.apply.materialise.new_folder import former_folder, remove_left
+from tierctl.apply.log_folder import former_folder, remove_left
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.restore.node import NewLogs
-from tierctl.apply.restore.objects import ObjectCopies
-from tierctl.apply.run import RunOptions
+from tierctl.apply.run import Acts
+from tierctl.apply.to_node import NewLogs, ObjectCopies, restore_acts
+from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import read_regular
 from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_segments, read_if_exists
+from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import ListedSet, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
-from tierctl.plan.copy.enabled import require_enabled
+from tierctl.plan.copy import require_enabled
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.restore import NEW_IDS, NewIdPlan, NewIdSource, Target, plan_new_ids
@@ -215,45 +215,56 @@ def restore_new_ids(request: RestoreNewIdsRequest, progress: Progress | None = N
     offsets are missing; NotFoundError for a topic without objects; and the errors of the tier and the
     metadata.
     """
-    return PLANNER.run(request, progress)
+    return NewIds.of(request, progress)
 
 
-def _decide(run: Mutation, request: RestoreNewIdsRequest) -> Decision:
-    configs = run.resources.topic_configs()
-    finder = SourceFinder(
-        run=run,
-        log_dirs=[Path(each) for each in request.log_dir],
-        from_ids=request.from_ids(),
-    )
-    sources = finder.find()
-    run.inspect_tier()
-    found = plan_new_ids(sources, read=run.metadata.state.read, after_hole=request.after_hole)
-    return Decision(
-        plan=found.plan,
-        options=lambda: _options(sources, found),
-        check=lambda plan: _check(request, plan, found, configs),
-        conclude=lambda outcomes: _conclude(run, found, outcomes),
-    )
+class NewIds(Change[RestoreNewIdsRequest]):
+    """One run of the command that restores lost topics under new ids."""
 
+    command = NEW_IDS
+    request_type = RestoreNewIdsRequest
+    saved = ("from_id", "assume_enabled", "after_hole")
+    writes_logs = True
 
-PLANNER = Planner(
-    command=NEW_IDS,
-    request=RestoreNewIdsRequest,
-    decide=_decide,
-    options=("from_id", "assume_enabled", "after_hole"),
-    writes_logs=True,
-    folder=folder_settings,
-)
+    @classmethod
+    def folder(cls, request: RestoreNewIdsRequest, resources: Resources) -> FolderSettings | None:
+        """Implement `Change.folder`."""
+        return folder_settings(request, resources)
 
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        self._configs = self.run.resources.topic_configs()
+        finder = SourceFinder(
+            run=self.run,
+            log_dirs=[Path(each) for each in self.request.log_dir],
+            from_ids=self.request.from_ids(),
+        )
+        self._sources = finder.find()
+        self.run.inspect_tier()
+        read = self.run.metadata.state.read
+        self._found = plan_new_ids(self._sources, read=read, after_hole=self.request.after_hole)
+        return self._found.plan
 
-def _options(sources: Sequence[NewIdSource], found: NewIdPlan) -> RunOptions:
-    segments = {
-        (source.targets[0].partition, segment.segment_id): segment
-        for source in sources
-        if source.targets
-        for segment in source.decision.choice.chain
-    }
-    return RunOptions(new_node=NewLogs(logs=found.logs), object_copies=ObjectCopies(segments=segments))
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+        _check(self.request, plan, self._found, self._configs)
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: the locks of the log directories keep brokers out."""
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        segments = {
+            (source.targets[0].partition, segment.segment_id): segment
+            for source in self._sources
+            if source.targets
+            for segment in source.decision.choice.chain
+        }
+        return restore_acts(NewLogs(logs=self._found.logs), ObjectCopies(segments=segments))
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> None:
+        """Implement `Change.conclude`."""
+        _conclude(self.run, self._found, outcomes)
 
 
 def _check(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tierctl.apply.repair.indexes import finished_segments, repaired_indexes
+from tierctl.apply.repairs import finished_segments, repaired_indexes
 from tierctl.commands.mutation import Mutation
 from tierctl.errors import (
     AuthenticationError,

@@ -5,12 +5,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tierctl.apply.run import RunOptions
+from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.publication import publish_in_waves
+from tierctl.apply.repairs import lower_offsets, store_indexes
+from tierctl.apply.run import Acts
 from tierctl.checks.findings import FindingKind
-from tierctl.commands.deletion_evidence import deletion_evidence
+from tierctl.commands.change import Change
+from tierctl.commands.delete import deletion_evidence, remove_partitions
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.planner import Planner
-from tierctl.commands.plans import Decision
 from tierctl.commands.recovery.logs import DecidingLogs, local_holes
 from tierctl.commands.recovery.repairs.indexes import decide_indexes
 from tierctl.commands.recovery.repairs.offsets import lower_offset_steps
@@ -29,7 +31,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.local import ClusterLog
-from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
 from tierctl.plan.repair import (
@@ -201,60 +203,93 @@ class RepairRequest(MutationRequest):
     """The findings for which no repair exists."""
 
 
-def _decide(run: Mutation, request: RepairRequest) -> Decision:
-    state = run.metadata.refresh()
-    listed = _listed(run, request, state)
-    logs = run.read_logs()
-    run.resolve_selection((part.topic_id_partition for part in state), (each.partition for each in listed))
-    run.inspect_tier()
-    run.histories.examine(state, lambda: logs)
-    chosen = [each for each in listed if each.partition in run.resources.selection]
-    existence = _existence(run, request, {each.partition for each in chosen})
-    live = existence.live
-    deciding = DecidingLogs.of(run, sorted(live), logs)
-    examiner = SetExaminer(run=run, state=state, logs=logs, deciding=deciding, live=live)
-    unexamined = existence.unknown | _unexamined(run, deciding, {each.partition for each in chosen})
-    judged = [each for each in chosen if each.partition.key not in unexamined]
-    examined = {each.inputs.partition.key: each for each in examiner.examine(judged)}
-    rule = OrphanRule(
-        now_ms=run.resources.now_ms,
-        age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
-        first_seen_ms=_sightings(run, state, chosen),
-    )
-    inputs = RepairInputs(
-        topics=_topics(run, state),
-        dangling=_dangling(run),
-        orphans=rule,
-        examined=examined,
-        unexamined=unexamined,
-        # A segment with objects at two offsets is only reported, because it is unknown which objects belong
-        # to it.
-        indexes=[
-            found
-            for found in decide_indexes(run, state, request.indexes_of)
-            if not any(found.segment_id in each.misplaced for each in examined.values())
-        ],
-    )
-    plan = plan_repair(state, inputs)
-    starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
-    plan = run.narrowed(replace(plan, basis=Basis(log_starts=starts)))
-    offsets = lower_offset_steps(run, request.offset_files)
-    plan = replace(plan, steps=(*plan.steps, *offsets))
-    plan = replace(plan, skipped=(*plan.skipped, *_orphans_without_logs(request, plan, unexamined, chosen)))
-    return Decision(
-        plan=replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan))),
-        options=lambda: RunOptions(fence=lambda partitions: _check_fence(run, live, partitions)),
-        check=lambda plan: _check(run, request, plan, live),
-    )
+class Repair(Change[RepairRequest]):
+    """One run that repairs what `verify` found."""
 
+    command = VERIFY
+    request_type = RepairRequest
+    saved = ("orphans_of", "orphan_age_ms", "indexes_of", "offset_files")
+    logs_decide = True
 
-PLANNER = Planner(
-    command=VERIFY,
-    request=RepairRequest,
-    decide=_decide,
-    options=("orphans_of", "orphan_age_ms", "indexes_of", "offset_files"),
-    logs_decide=True,
-)
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        state = run.metadata.refresh()
+        listed = _listed(run, request, state)
+        logs = run.read_logs()
+        run.resolve_selection(
+            (part.topic_id_partition for part in state), (each.partition for each in listed)
+        )
+        run.inspect_tier()
+        run.histories.examine(state, lambda: logs)
+        chosen = [each for each in listed if each.partition in run.resources.selection]
+        existence = _existence(run, request, {each.partition for each in chosen})
+        live = self._live = existence.live
+        deciding = DecidingLogs.of(run, sorted(live), logs)
+        examiner = SetExaminer(run=run, state=state, logs=logs, deciding=deciding, live=live)
+        unexamined = existence.unknown | _unexamined(run, deciding, {each.partition for each in chosen})
+        judged = [each for each in chosen if each.partition.key not in unexamined]
+        examined = {each.inputs.partition.key: each for each in examiner.examine(judged)}
+        rule = OrphanRule(
+            now_ms=run.resources.now_ms,
+            age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
+            first_seen_ms=_sightings(run, state, chosen),
+        )
+        inputs = RepairInputs(
+            topics=_topics(run, state),
+            dangling=_dangling(run),
+            orphans=rule,
+            examined=examined,
+            unexamined=unexamined,
+            # A segment with objects at two offsets is only reported, because it is unknown which objects
+            # belong to it.
+            indexes=[
+                found
+                for found in decide_indexes(run, state, request.indexes_of)
+                if not any(found.segment_id in each.misplaced for each in examined.values())
+            ],
+        )
+        plan = plan_repair(state, inputs)
+        starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
+        plan = run.narrowed(replace(plan, basis=Basis(log_starts=starts)))
+        offsets = lower_offset_steps(run, request.offset_files)
+        plan = replace(plan, steps=(*plan.steps, *offsets))
+        plan = replace(
+            plan, skipped=(*plan.skipped, *_orphans_without_logs(request, plan, unexamined, chosen))
+        )
+        return replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan)))
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
+        request = self.request
+        self.fence({step.topic_id_partition for step in plan.steps})
+        self.run.check_limits(
+            plan,
+            self.run.metadata.state,
+            max_deletes=request.max_deletes,
+            max_fraction=request.max_fraction,
+        )
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: also a topic that is planned as deleted must not exist.
+
+        Partitions of the metadata topic are not checked here: to change their committed-offset file, a run
+        must hold the lock of the broker's log directory.
+        """
+        others = [partition for partition in partitions if partition.topic != METADATA_TOPIC]
+        gone = {partition for partition in others if _gone(self.run, self._live, partition)}
+        self.run.check_deleted(gone)
+        self.run.check_fence([partition for partition in others if partition not in gone])
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        return {
+            Action.DELETE_PARTITION: remove_partitions,
+            Action.PUBLISH_SEGMENT: publish_in_waves,
+            Action.STORE_INDEXES: store_indexes,
+            Action.LOWER_OFFSET: lower_offsets,
+            Action.DELETE_SEGMENT: DeleteSegments(),
+        }
 
 
 def partition_text(key: _Key) -> str:
@@ -371,24 +406,3 @@ def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdP
     if part is not None and part.delete_state is not None:
         return True
     return part is None and partition not in live
-
-
-def _check_fence(
-    run: Mutation, live: Collection[TopicIdPartition], partitions: Collection[TopicIdPartition]
-) -> None:
-    """Raise SafetyRefusal if brokers may do the work themselves, or if a topic planned as deleted exists.
-
-    Partitions of the metadata topic are not checked here: to change their committed-offset file, a run must
-    hold the lock of the broker's log directory.
-    """
-    partitions = [partition for partition in partitions if partition.topic != METADATA_TOPIC]
-    gone = {partition for partition in partitions if _gone(run, live, partition)}
-    run.check_deleted(gone)
-    run.check_fence([partition for partition in partitions if partition not in gone])
-
-
-def _check(run: Mutation, request: RepairRequest, plan: Plan, live: Collection[TopicIdPartition]) -> None:
-    _check_fence(run, live, {step.topic_id_partition for step in plan.steps})
-    run.check_limits(
-        plan, run.metadata.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
-    )

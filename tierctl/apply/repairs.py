@@ -1,0 +1,335 @@
+"""The repairs of `verify`: indexes of a segment that are derived from its log, and lower committed offsets.
+
+An index that verifies is never written again. Nothing is written unless the log is sound, and the segment
+verifies with the derived indexes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from tierctl.apply.outcome import STOPPED, Outcome, Status
+from tierctl.apply.run import Run
+from tierctl.apply.run_context import RunContext
+from tierctl.apply.side_effects import effect
+from tierctl.checks.bytes import check_segment_bytes
+from tierctl.errors import (
+    CorruptInputError,
+    LockedError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    SafetyRefusal,
+)
+from tierctl.files import FileBytes
+from tierctl.locallog.loading import OpenTransactions, ProducerTable
+from tierctl.metadata.offset_repair import read_committed, write_committed
+from tierctl.model import EpochEntry, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model.engine import Severity
+from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
+from tierctl.plan.steps import Step
+from tierctl.state.lineage import Lineage
+from tierctl.state.tier import PartitionState
+from tierctl.storage.base import RemoteStorageManager, SegmentReader
+from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
+from tierctl.wire.batches.batch_head import BatchHead
+from tierctl.wire.batches.segment_file import LogBytes, scan_windows
+from tierctl.wire.files.checkpoints import (
+    ProducerEntry,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+    read_leader_epoch_checkpoint,
+    write_leader_epoch_checkpoint,
+)
+from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """The finished segments that end where a segment begins, and those that begin where it ends.
+
+    Only segments of the same lineage, as far as leader epochs show it.
+    """
+
+    before: Sequence[RemoteLogSegmentMetadata] = ()
+    after: Sequence[RemoteLogSegmentMetadata] = ()
+
+
+def neighbours_of(
+    segment: RemoteLogSegmentMetadata, finished: Sequence[RemoteLogSegmentMetadata]
+) -> Neighbours:
+    """Return the neighbours of `segment` among the finished segments of its partition."""
+    first, last = segment.segment_leader_epochs[0][0], segment.segment_leader_epochs[-1][0]
+    return Neighbours(
+        before=[
+            each
+            for each in finished
+            if each.end_offset + 1 == segment.start_offset and each.segment_leader_epochs[-1][0] <= first
+        ],
+        after=[
+            each
+            for each in finished
+            if each.start_offset == segment.end_offset + 1 and each.segment_leader_epochs[0][0] >= last
+        ],
+    )
+
+
+Derived = dict[IndexType, bytes | str]
+"""The bytes of each index, or the reason why it can't be derived."""
+
+
+def derive_indexes(
+    segment: RemoteLogSegmentMetadata, log: LogBytes, remote: SegmentReader, beside: Neighbours
+) -> Derived:
+    """Return every index of `segment`, whose `log` is valid.
+
+    Raise RemoteStorageError if the store fails while the indexes of the neighbouring segments are read.
+    """
+    producers = _producers_at_start(segment, remote, beside)
+    known = [] if isinstance(producers, str) else producers
+    follower = _Follower(ProducerTable.from_snapshot(known), OpenTransactions.from_snapshot(known), [])
+    offsets, times = build_indexes(follower.heads(log, segment.start_offset), segment.start_offset)
+    found: Derived = {IndexType.OFFSET: offsets.data, IndexType.TIMESTAMP: times.data}
+    if isinstance(producers, str):
+        found |= {IndexType.TRANSACTION: producers, IndexType.PRODUCER_SNAPSHOT: producers}
+    else:
+        found[IndexType.TRANSACTION] = TransactionIndex(tuple(follower.aborted)).encode()
+        found[IndexType.PRODUCER_SNAPSHOT] = encode_producer_snapshot(follower.producers.in_file_order())
+    found[IndexType.LEADER_EPOCH] = _leader_epochs(segment, remote, beside)
+    return found
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Follows producers and transactions while the batches of a log are indexed."""
+
+    producers: ProducerTable
+    transactions: OpenTransactions
+    aborted: list[AbortedTxn]
+
+    def heads(self, log: LogBytes, start_offset: int) -> Iterator[BatchHead]:
+        """Yield the heads of all batches with their positions in the log, after they were applied."""
+        for window in scan_windows(log, 0, start_offset):
+            heads = window.heads
+            for head in map(heads.head, range(len(heads))):
+                aborted = self.transactions.append(window.data, head)
+                if aborted is not None:
+                    self.aborted.append(aborted)
+                self.producers.append(window.data, head)
+                yield head._replace(position=head.position + window.position)
+
+
+def _index(remote: SegmentReader, segment: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes | None:
+    try:
+        with remote.fetch_index(segment, index_type) as stream:
+            return stream.read(INDEX_BYTES_MAX)
+    except (RemoteResourceNotFound, CorruptInputError):
+        return None
+
+
+def _producers_at_start(
+    segment: RemoteLogSegmentMetadata, remote: SegmentReader, beside: Neighbours
+) -> Sequence[ProducerEntry] | str:
+    """Return the producers before the first batch, or the reason why they are unknown."""
+    if segment.start_offset == 0:
+        return []
+    found: set[tuple[ProducerEntry, ...]] = set()
+    for each in beside.before:
+        data = _index(remote, each, IndexType.PRODUCER_SNAPSHOT)
+        try:
+            found |= set() if data is None else {decode_producer_snapshot(data)}
+        except CorruptInputError:
+            continue
+    if len(found) == 1:
+        return found.pop()
+    many = "no segment" if not found else "several segments with different producer snapshots"
+    return f"the producers before offset {segment.start_offset} are not known: {many} before it"
+
+
+def _leader_epochs(
+    segment: RemoteLogSegmentMetadata, remote: SegmentReader, beside: Neighbours
+) -> bytes | str:
+    """Return the lineage up to the end of the segment as a checkpoint file, or why it is unknown."""
+    own = [EpochEntry(epoch, start) for epoch, start in sorted(dict(segment.segment_leader_epochs).items())]
+    if segment.start_offset == 0:
+        return write_leader_epoch_checkpoint(own)
+    found = set()
+    for each in beside.before or beside.after:
+        entries = _lineage_of(each, remote)
+        earlier = [entry for entry in entries if entry.start_offset < segment.start_offset]
+        if not earlier:
+            continue
+        later = [entry for entry in own if entry.epoch > earlier[-1].epoch]
+        lineage = Lineage([*earlier, *later])
+        if list(lineage.entries_in_range(segment.start_offset, segment.end_offset + 1)) == own:
+            found.add(write_leader_epoch_checkpoint(lineage.entries))
+    if len(found) == 1:
+        return found.pop()
+    many = "several different ones" if found else "none"
+    return (
+        f"the leader epochs before offset {segment.start_offset} are not known: of the leader-epoch indexes "
+        f"beside the segment, {many} agree with its metadata"
+    )
+
+
+def _lineage_of(segment: RemoteLogSegmentMetadata, remote: SegmentReader) -> Sequence[EpochEntry]:
+    """Return the entries of a leader-epoch index that agrees with its segment's metadata; else none."""
+    data = _index(remote, segment, IndexType.LEADER_EPOCH)
+    try:
+        lineage = Lineage(read_leader_epoch_checkpoint(data or b""))
+    except CorruptInputError:
+        return ()
+    own = tuple(lineage.entries_in_range(segment.start_offset, segment.end_offset + 1))
+    is_its = own == tuple(sorted(dict(segment.segment_leader_epochs).items()))
+    return lineage.entries if is_its else ()
+
+
+Indexes = Mapping[IndexType, bytes | None]
+_ALWAYS = frozenset(IndexType) - {IndexType.TRANSACTION}
+"""The indexes that every segment has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedIndexes:
+    """The indexes of a segment to store, or why none is stored; both are empty if all indexes verify."""
+
+    indexes: Mapping[IndexType, bytes]
+    why_not: str | None = None
+
+
+def finished_segments(part: PartitionState) -> list[RemoteLogSegmentMetadata]:
+    """Return the finished segments of the partition, by start offset."""
+    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return [s for s in part.cache.list_remote_log_segments() if s.state is finished]
+
+
+def repaired_indexes(
+    segment: RemoteLogSegmentMetadata,
+    finished: Sequence[RemoteLogSegmentMetadata],
+    remote: RemoteStorageManager,
+    spool: Path,
+) -> RepairedIndexes:
+    """Return the missing and damaged indexes of `segment`, derived from its log, which is fetched to `spool`.
+
+    `finished` are the finished segments of the partition. Raise RemoteStorageError if the store fails.
+    """
+    try:
+        with spooled(remote, segment, spool) as files, FileBytes(files.log) as log:
+            stored = files.index_bytes()
+            error = _first_error(segment, log, {})
+            if error is not None:
+                return _not(f"its log is damaged: {error}")
+            bad = [kind for kind in IndexType if _is_bad(segment, log, stored, kind)]
+            beside = neighbours_of(segment, finished)
+            derived = derive_indexes(segment, log, remote, beside)
+            if not bad and stored[IndexType.TRANSACTION] is None and not segment.txn_index_empty:
+                # All other indexes are valid, so the missing one is this index, which exists by the metadata.
+                bad = [IndexType.TRANSACTION]
+            found: dict[IndexType, bytes] = {}
+            for kind in bad:
+                data = derived[kind]
+                if isinstance(data, str):
+                    return _not(f"its {kind.value} index can't be derived: {data}")
+                found[kind] = data
+            error = _first_error(segment, log, {**stored, **found})
+            if error is not None:
+                return _not(f"it would not verify with the indexes that its log gives: {error}")
+    except RemoteResourceNotFound as e:
+        return _not(f"its log is missing, so no index can be derived: {e.message}")
+    except CorruptInputError as e:
+        return _not(f"its objects can't be decoded: {e.message}")
+    return RepairedIndexes(found)
+
+
+def _not(reason: str) -> RepairedIndexes:
+    return RepairedIndexes({}, reason)
+
+
+def _is_bad(segment: RemoteLogSegmentMetadata, log: FileBytes, stored: Indexes, kind: IndexType) -> bool:
+    if stored[kind] is None:
+        return kind in _ALWAYS or _first_error(segment, log, {kind: None}) is not None
+    return _first_error(segment, log, {kind: stored[kind]}) is not None
+
+
+def _first_error(segment: RemoteLogSegmentMetadata, log: FileBytes, indexes: Indexes) -> str | None:
+    problems = check_segment_bytes(segment, log, indexes)
+    return next((each.message for each in problems if each.severity is Severity.ERROR), None)
+
+
+def store_indexes(run: Run, steps: Sequence[Step]) -> None:
+    """Derive again, store and read back the indexes of each step's segment; the act of STORE_INDEXES."""
+    for step in steps:
+        run.attempt([step], lambda kept: [_stored(kept[0], run.context)], rechecked=True)
+
+
+def _stored(step: Step, context: RunContext) -> Outcome:
+    part = context.metadata.state.partition(step.topic_id_partition)
+    segment = None if part is None or step.segment_id is None else part.get(step.segment_id)
+    if part is None or segment is None:
+        return Outcome(step=step, status=Status.DROPPED, reason="the segment was deleted since")
+    try:
+        with spool_folder() as spool:
+            found = repaired_indexes(segment, finished_segments(part), context.remote, spool)
+        wanted = {kind: data for kind, data in found.indexes.items() if kind in index_types(step)}
+        # Reading the log takes time in which the lease may have been lost, so `stop` is asked again before
+        # the first write.
+        if wanted and context.stop.asked():
+            return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
+        if wanted:
+            with effect("repair.indexes.store"):
+                context.remote.store_indexes(segment, wanted)
+            _require_stored(segment, wanted, context.remote)
+    except (RemoteStorageError, SafetyRefusal) as e:
+        return Outcome(step=step, status=Status.FAILED, error=e)
+    if found.why_not is not None:
+        return Outcome(step=step, status=Status.DROPPED, reason=found.why_not)
+    return Outcome(step=step, status=Status.DONE, reason=None if wanted else "its indexes verify by now")
+
+
+def _require_stored(
+    segment: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes], remote: RemoteStorageManager
+) -> None:
+    for kind, data in indexes.items():
+        with remote.fetch_index(segment, kind) as stream:
+            if stream.read() != data:
+                raise RemoteStorageError(
+                    f"the {kind.value} index of {segment.segment_id} differs from the stored bytes",
+                    hint="another program writes to this tier: find it, then run tierctl verify --deep",
+                )
+
+
+def lower_offsets(run: Run, steps: Sequence[Step]) -> None:
+    """Write each file that the steps name once; the act of LOWER_OFFSET.
+
+    A step whose committed offset has changed is dropped.
+    """
+    run.attempt(steps, _lowered)
+
+
+def _lowered(steps: Sequence[Step]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for file, group in groupby(steps, key=lambda step: str(step.details[FILE])):
+        outcomes += _lower_in(Path(file), list(group))
+    return outcomes
+
+
+def _lower_in(path: Path, steps: Sequence[Step]) -> list[Outcome]:
+    try:
+        offsets = dict(read_committed(path).offsets)
+        outcomes = []
+        for step in steps:
+            found, wanted = offsets.get(step.partition), step.details[TO_OFFSET]
+            if found != step.details[FROM_OFFSET]:
+                reason = f"the committed offset is {found} now, it was {step.details[FROM_OFFSET]}"
+                outcomes.append(Outcome(step=step, status=Status.DROPPED, reason=reason))
+                continue
+            del offsets[step.partition]
+            if wanted is not None:
+                offsets[step.partition] = wanted
+            outcomes.append(Outcome(step=step, status=Status.DONE))
+        if any(outcome.status is Status.DONE for outcome in outcomes):
+            with effect("repair.offsets.write"):
+                write_committed(path, dict(sorted(offsets.items())))
+    except (CorruptInputError, LockedError, SafetyRefusal) as e:
+        return [Outcome(step=step, status=Status.FAILED, error=e) for step in steps]
+    return outcomes

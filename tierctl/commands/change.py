@@ -1,0 +1,421 @@
+"""The one protocol of the commands that change something: decide a plan, check it, act; and saved plans."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from tierctl import __version__
+from tierctl.apply.journal import Journal
+from tierctl.apply.measures import measure_mutation
+from tierctl.apply.outcome import Outcome, Stop, exit_code, stop_on_signals
+from tierctl.apply.run import Acts, run
+from tierctl.apply.run_context import Engine, LocalEngine, RunContext, new_segment_id
+from tierctl.commands.metadata_folder import require_no_contradiction
+from tierctl.commands.mutation import Mutation, leased, mutation, report_skips, require_not_ahead
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.commands.tier_inspection import require_deletable
+from tierctl.errors import (
+    CustomMetadataTooLarge,
+    ExitCode,
+    LimitExceeded,
+    SafetyRefusal,
+    TierctlError,
+    UsageError,
+    output_error,
+)
+from tierctl.files import read_regular, why_distrusted, write_durably
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.topic import topic_location
+from tierctl.metadata.topic.folder import removed_if_unused
+from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.model import TopicIdPartition
+from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
+from tierctl.plan.copy import CustomMetadataBreach
+from tierctl.plan.rebuild.plan import HostsPlan
+from tierctl.plan.saved import PlanIdentity, SavedPlan, refusal
+from tierctl.plan.steps import Action, Plan
+from tierctl.report.plans import OUTCOMES, STEPS
+from tierctl.report.prometheus import Scope
+from tierctl.report.results import TableResult, TableRows
+from tierctl.storage.lease import open_lease
+
+R = TypeVar("R", bound=MutationRequest)
+
+_HINT = "name the file that --plan-out wrote"
+_OWN_PLAN = (
+    "make the plan again with --plan-out in a folder of this user; nobody but this user and root may own or "
+    "write the file, nor write the folder unless it is sticky, as /tmp"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationResult(TableResult):
+    """A plan and, if it was carried out, the outcome of each of its steps."""
+
+    saved: SavedPlan
+    """The plan as --plan-out writes it."""
+    outcomes: Sequence[Outcome] | None
+    """None if the plan was only made."""
+    exit_code: int
+    conclusion: str | None = None
+    """What must be done before anything else, if the run requires something."""
+    is_refused: bool = False
+    """Whether `--apply` would refuse the plan, which was only made."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.saved.plan
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the plan has steps that have not been carried out."""
+        return self.outcomes is None and bool(self.plan.steps)
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: the steps of the plan, or their outcomes."""
+        if self.outcomes is None:
+            return STEPS, [step.to_json() for step in self.plan.steps]
+        return OUTCOMES, [outcome.to_json() for outcome in self.outcomes]
+
+
+class Change(ABC, Generic[R]):
+    """One run of a command that may change a tier: it decides a plan, checks it, and acts.
+
+    The command itself and `apply` of a saved plan both call `decide`, so that a step is carried out only if
+    the current state produces it.
+    """
+
+    command: str
+    """The name of the command in its plans."""
+    request_type: ClassVar[type[Any]]
+    """The class of its requests."""
+    saved: ClassVar[tuple[str, ...]]
+    """The fields of a request that are saved with its plan, because `apply` has no options for them."""
+    logs_decide: ClassVar[bool] = False
+    """Whether deletes are decided from log directories."""
+    writes_logs: ClassVar[bool] = False
+    """Whether files in log directories are written."""
+    may_be_new: ClassVar[bool] = False
+    """Whether the metadata folder need not have a metadata topic yet."""
+    changes_tier: bool = True
+    """Whether objects of the tier are written or deleted; otherwise no lease is taken, and the tier need not
+    be that of the metadata topic."""
+
+    def __init__(self, run: Mutation, request: R) -> None:
+        self.run = run
+        self.request = request
+        self.hosts: HostsPlan | None = None
+        """What each of several hosts writes."""
+
+    @abstractmethod
+    def decide(self) -> Plan:
+        """Return the plan for the current state; called once, before the other methods."""
+
+    @abstractmethod
+    def check(self, plan: Plan) -> None:
+        """Raise LimitExceeded or SafetyRefusal if `plan`, or this part of it, must not be carried out."""
+
+    @abstractmethod
+    def acts(self) -> Acts:
+        """Return what is done for each action of the plan, in the order in which a run does it."""
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if brokers may do the work on `partitions` themselves; called before a wave."""
+        self.run.check_fence(partitions)
+
+    def require_topics(self) -> None:
+        """Raise SafetyRefusal if topics that were selected by name are skipped.
+
+        `apply` does not call it, because it drops the steps of such topics.
+        """
+
+    def announce(self) -> None:
+        """Tell the operator what the plan needs besides its steps; called once the plan is saved."""
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> str | None:
+        """Return what must be done before anything else; called with the outcomes of a plan."""
+
+    @classmethod
+    def makes_topic(cls, request: R) -> bool:
+        """Return whether `request` makes a missing metadata topic on a cluster."""
+        del request
+        return False
+
+    @classmethod
+    def folder(cls, request: R, resources: Resources) -> FolderSettings | None:
+        """Return the settings of a metadata topic in a folder; None for those of `open_topic`."""
+        del request, resources
+        return None
+
+    @classmethod
+    def reader(cls, resources: Resources) -> RemoteLogMetadataManager | None:
+        """Open the metadata of a command that publishes none; None for one that publishes."""
+        del resources
+        return None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, request: R, progress: Progress | None, *, must_exist: bool = False) -> Iterator[Self]:
+        """Check the fields of `request` and open what it names; if `must_exist`, no metadata topic is made.
+
+        Raises UsageError for fields that contradict each other, and the errors of `mutation`.
+        """
+        request.validate()
+        with ExitStack() as opened:
+            # A command that changes the tier may have stored the id of a new topic there: such a topic stays.
+            if cls.may_be_new and not cls.changes_tier and request.apply and request.metadata is not None:
+                location = topic_location("--metadata", request.metadata)
+                if location.is_local:
+                    opened.enter_context(removed_if_unused(location.path))
+            run = mutation(
+                request.target,
+                progress or SilentProgress(),
+                logs_decide=cls.logs_decide,
+                writes_logs=cls.writes_logs,
+                may_be_new=cls.may_be_new and not must_exist,
+                make_topic=cls.makes_topic(request) and not must_exist,
+                changes_tier=cls.changes_tier,
+                folder=lambda resources: cls.folder(request, resources),
+                reader=cls.reader,
+            )
+            yield cls(opened.enter_context(run), request)
+
+    @classmethod
+    def of(cls, request: R, progress: Progress | None, *, stop: Stop | None = None) -> MutationResult:
+        """Decide the plan of `request`, and with `apply` carry it out.
+
+        With `stop` the caller already listens to signals.
+        """
+        with cls.opened(request, progress) as change:
+            plan = change.decide()
+            change.require_topics()
+            return change.finish(plan, cls.saved_options(request), stop=stop)
+
+    @classmethod
+    def saved_options(cls, request: R) -> dict[str, Any]:
+        """Return the options that are saved with the plan of `request`, as JSON values."""
+        values = {name: getattr(request, name) for name in cls.saved}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def request_again(
+        cls, given: MutationRequest, options: Mapping[str, Any], selection: Mapping[str, Sequence[str]]
+    ) -> R:
+        """Return a request to decide a saved plan again.
+
+        `options` were saved with the plan. The other fields are those of `given`, the request of `apply`, but
+        for its topics and topic ids, which are those of `selection`. SafetyRefusal for options of another
+        command, or of another version of this one.
+        """
+        if set(options) != set(cls.saved):
+            raise refusal("options", expected=", ".join(sorted(cls.saved)), found=", ".join(sorted(options)))
+        shared = {field.name for field in fields(cls.request_type)} & {field.name for field in fields(given)}
+        values = {name: getattr(given, name) for name in shared} | dict(options) | dict(selection)
+        make: Callable[..., R] = cls.request_type
+        return make(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        )
+
+    def finish(
+        self, plan: Plan, planned_by: Mapping[str, Any], *, stop: Stop | None = None
+    ) -> MutationResult:
+        """Return `plan`, or with `apply` carry it out and return its outcomes too.
+
+        `planned_by` are the planning command's own options, which are saved with the plan. Without `apply`,
+        the reason for a refusal is only reported.
+        """
+        run, request = self.run, self.run.request
+        if run.tier_contents is not None:
+            require_deletable(plan, run.tier_contents, request)
+        damaged = run.histories.report(run.metadata.state) or bool(run.unreadable) or run.is_source_damaged
+        damaged |= report_skips(run.histories.unreported(plan.skipped), plan.refused, run.progress)
+        saved = SavedPlan.of(plan, self._identity(plan), planned_by, self.hosts)
+        write_plan(saved, request.plan_out, run.progress)
+        self.announce()
+        if request.apply:
+            self._require_allowed(plan)
+            request.confirm(plan)
+            outcomes, code = self._carry_out(plan, damaged=damaged, stop=stop)
+            conclusion = self.conclude(outcomes)
+            return MutationResult(saved=saved, outcomes=outcomes, exit_code=code, conclusion=conclusion)
+        self._measure(plan, None)
+        code = ExitCode.CORRUPT if damaged else ExitCode.REFUSED if plan.refused else ExitCode.OK
+        refused = self._is_refused(plan)
+        return MutationResult(saved=saved, outcomes=None, exit_code=code, is_refused=refused)
+
+    def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
+        meter = self.run.request.meter
+        if meter is not None:
+            scope = Scope.of(self.run.resources.selection_request)
+            measure_mutation(meter, plan, outcomes, self.run.metadata.state, scope)
+
+    def _identity(self, plan: Plan) -> PlanIdentity:
+        return PlanIdentity(
+            tierctl_version=__version__,
+            created_ms=self.run.request.clock_ms(),
+            now_ms=self.run.resources.now_ms,
+            place=self.run.place,
+            source=self.run.source,
+            topic_ids={step.topic_id: step.topic for step in plan.steps},
+        )
+
+    def _require_allowed(self, plan: Plan) -> None:
+        run, request = self.run, self.run.request
+        require_not_ahead(request)
+        require_no_contradiction(request, run.metadata.state)
+        if request.remote is not None and self.changes_tier:
+            open_lease(run.remote, is_optional=request.no_lease)
+        self.check(plan)
+
+    def _is_refused(self, plan: Plan) -> bool:
+        try:
+            self._require_allowed(plan)
+        except (LimitExceeded, SafetyRefusal) as e:
+            self.run.progress.say(f"--apply would refuse this: {e.message}")
+            return True
+        return False
+
+    def _carry_out(self, plan: Plan, *, damaged: bool, stop: Stop | None) -> tuple[Sequence[Outcome], int]:
+        """Carry out the plan under the lease; return the outcomes of its steps, and the exit code."""
+        this, request = self.run, self.run.request
+        with ExitStack() as held:
+            # Executors report their work only at the end of a wave; Spark's own bar shows their tasks.
+            progress = SilentProgress() if this.resources.is_on_spark else this.progress
+            advance, deleted = held.enter_context(work_bar(plan, progress))
+            if stop is None:
+                stop = held.enter_context(stop_on_signals(Stop()))
+            request.throttle.stop_when(stop.asked)
+            tier = this.remote if self.changes_tier else None
+            lease = held.enter_context(leased(tier, stop, this.progress, is_optional=request.no_lease))
+            context = self._run_context(plan, stop, advance, deleted)
+            outcomes = run(plan, context, self.acts(), fence=self.fence, changes_tier=self.changes_tier)
+            if this.journal is not None:
+                record_breaches(outcomes, this.journal, this.custom_metadata_layout)
+            lost = lease is not None and lease.is_lost()
+        self._measure(plan, outcomes)
+        if lost:
+            this.progress.warn(
+                "stopped: the lease of the tier may have expired, so another tierctl may change the tier; "
+                "run again"
+            )
+            return outcomes, ExitCode.LOCKED
+        damaged = damaged or bool(this.metadata.state.quarantined)
+        code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
+        held_back = ExitCode.LIMIT if this.is_held_back else ExitCode.OK
+        return outcomes, code or (ExitCode.REFUSED if plan.refused else held_back)
+
+    def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:
+        run, request = self.run, self.run.request
+        engine = self._engine(plan, stop)
+        return RunContext(
+            remote=run.remote,
+            metadata=run.metadata,
+            clock_ms=request.clock_ms,
+            new_segment_id=new_segment_id,
+            broker_id=request.broker_id,
+            engine=engine,
+            wave_size=request.wave_size or engine.wave_size,
+            delete_wave_size=request.wave_size or engine.delete_wave_size,
+            stop=stop,
+            advance=advance,
+            deleted=deleted,
+            allow_missing_objects=request.allow_missing_objects,
+            adopt_tier=request.adopt_tier,
+            kafka_version=run.resources.kafka_version,
+        )
+
+    def _engine(self, plan: Plan, stop: Stop) -> Engine:
+        run = self.run
+        if not plan.steps or not run.resources.is_on_spark:
+            return LocalEngine(run.request.threads)
+        from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
+
+        spec = SideEffectContextSpec(remote=run.tier_spec.resolved(run.remote), source=run.from_remote)
+        return SparkEngine(run.resources.executors, spec, stop=stop, title=plan.command)
+
+
+_COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION, Action.COPY_OBJECTS}
+
+
+@contextmanager
+def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]]:
+    """Show the bytes that `plan` copies or, if it copies none, the segments that it deletes.
+
+    Yield the function that adds copied bytes, and the one that adds deleted segments.
+    """
+    copies = [step for step in plan.steps if step.action in _COPIES]
+    deletes = sum(step.action is Action.DELETE_SEGMENT for step in plan.steps)
+    if copies:
+        total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in copies)
+        with progress.bar(plan.command, unit="bytes", total=total) as advance:
+            yield advance, no_op
+    elif deletes:
+        with progress.bar(plan.command, unit="segments", total=deletes) as advance:
+            yield no_op, advance
+    else:
+        yield no_op, no_op
+
+
+def record_breaches(outcomes: Sequence[Outcome], journal: Journal, layout: str) -> None:
+    """Record the segments of `outcomes` whose custom metadata exceeded the limit."""
+    breaches = [
+        CustomMetadataBreach(
+            topic_id=outcome.step.topic_id,
+            partition=outcome.step.partition,
+            start_offset=outcome.step.start_offset or 0,
+            size_bytes=outcome.error.size_bytes,
+            limit_bytes=outcome.error.limit_bytes,
+            layout=layout,
+        )
+        for outcome in outcomes
+        if isinstance(outcome.error, CustomMetadataTooLarge)
+    ]
+    if breaches:
+        journal.record_breaches(breaches)
+
+
+def write_plan(plan: SavedPlan, file: Path | None, progress: Progress) -> None:
+    """Write the plan to `file` for `tierctl apply`, atomically, and print its digest; do nothing for None.
+
+    Only this user may read and write the file, whatever was there before. Raise the errors of `output_error`.
+    """
+    if file is None:
+        return
+    try:
+        write_durably(file.absolute(), [plan.dumps().encode()], mode=0o600)
+    except OSError as e:
+        raise output_error(f"--plan-out {file}", e) from e
+    progress.note(f"the digest of {file}, for apply --digest: {plan.digest}")
+
+
+def read_plan(file: Path, *, digest: str | None = None) -> SavedPlan:
+    """Return the plan in `file`.
+
+    Raise UsageError if the file can't be read or is not a plan, and SafetyRefusal for one that somebody else
+    may write, that was edited, that has another version, or whose digest is not `digest`.
+    """
+    try:
+        distrusted = why_distrusted(file, sticky_folder=True) if file.is_file() else None
+        if distrusted is not None:
+            raise SafetyRefusal(f"plan {file} is not read: {distrusted}", hint=_OWN_PLAN)
+        text = read_regular(file).decode()
+    except OSError as e:
+        raise UsageError(f"plan {file}: {e.strerror}", hint=_HINT) from e
+    except UnicodeDecodeError as e:
+        raise UsageError(f"plan {file} is no text: {e}", hint=_HINT) from e
+    if not text.strip():
+        raise UsageError(f"plan {file} is empty", hint=_HINT)
+    try:
+        saved = SavedPlan.loads(text)
+        if digest is not None and digest.lower() != saved.digest:
+            hint = "this is another plan than the one of --digest"
+            raise refusal("digest", expected=digest, found=saved.digest, hint=hint)
+    except TierctlError as e:
+        e.message = f"{file}: {e.message}"
+        raise
+    return saved

@@ -1,0 +1,1 @@
+"""`copy`: rolled segments from brokers' log directories, or from another tier, to the tier."""

@@ -1,0 +1,164 @@
+"""`copy`: its request, and the one protocol of commands that change something."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.run import Acts
+from tierctl.commands.change import Change, MutationResult
+from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
+from tierctl.commands.copy.decide import decide_from_logs, decide_from_tier
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.shared_options import (
+    AssumeEnabled,
+    CleanDangling,
+    CreateMetadataTopic,
+    CustomMetadataMaxBytes,
+    FromLayout,
+    FromRemote,
+    ToCommandConfig,
+    ToMetadata,
+)
+from tierctl.errors import UsageError
+from tierctl.model.location import canonical_uri
+from tierctl.model.progress import Progress
+from tierctl.plan.copy import require_enabled
+from tierctl.plan.steps import Action, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierToTierRequest(MutationRequest):
+    """A request that may copy from one tier to another.
+
+    With `from_remote`, `metadata` is the metadata topic of the tier that is copied from.
+    """
+
+    from_remote: FromRemote = None
+    from_layout: FromLayout = None
+    to_metadata: ToMetadata = None
+    to_command_config: ToCommandConfig = None
+
+    @property
+    def target(self) -> Self:
+        """Implement `MutationRequest.target`: `metadata` is that of the tier that is copied to."""
+        if self.to_metadata is None:
+            return self
+        # The state directory is that of `metadata`.
+        config = self.to_command_config or self.command_config
+        return replace(self, metadata=self.to_metadata, state_dir=None, command_config=config)
+
+    @property
+    def source(self) -> Self:
+        """The request with `remote` being the tier that is copied from."""
+        return replace(self, remote=self.from_remote, layout=self.from_layout, adopt_tier=False)
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`; refuse to copy a tier onto itself, too."""
+        if self.from_remote is None:
+            for name in ("to_metadata", "from_layout", "to_command_config"):
+                if getattr(self, name) is not None:
+                    raise UsageError(f"--{name.replace('_', '-')} needs --from-remote")
+            return
+        if self.log_dir:
+            raise UsageError("--log-dir and --from-remote exclude each other", hint="copy from one of them")
+        if self.to_metadata is None:
+            raise UsageError(
+                "--to-metadata is missing",
+                hint="the copies need another metadata topic: in the metadata topic of --from-remote, a "
+                "broker would take each copy for a second copy of the same offsets, and never delete the "
+                "first",
+            )
+        metadata = None if self.metadata is None else canonical_uri("--metadata", self.metadata)
+        if metadata == canonical_uri("--to-metadata", self.to_metadata):
+            raise UsageError("--metadata and --to-metadata are the same topic", hint="name another one")
+        remote = None if self.remote is None else canonical_uri("--remote", self.remote)
+        if remote == canonical_uri("--from-remote", self.from_remote) and self.from_layout == self.layout:
+            raise UsageError(
+                "--from-remote and --remote are the same tier", hint="name another tier, or another layout"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRequest(TierToTierRequest):
+    """A request to copy the segments that a broker's copy task would copy next."""
+
+    clean_dangling: CleanDangling = False
+    assume_enabled: AssumeEnabled = False
+    create_metadata_topic: CreateMetadataTopic = False
+    custom_metadata_max_bytes: CustomMetadataMaxBytes = None
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        TierToTierRequest.validate(self)
+        if self.from_remote is None and not self.log_dir:
+            raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
+        if self.assume_enabled and self.from_remote is not None:
+            raise UsageError(
+                "--assume-enabled needs --log-dir", hint="copies from another tier need no settings"
+            )
+        if self.assume_enabled and not self.topic:
+            raise UsageError("--assume-enabled needs --topic", hint="name each topic that may be copied")
+
+
+def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResult:
+    """Plan the copies of every selected partition, and with `apply` carry them out.
+
+    Copies rolled segments below the last stable offset, oldest first; segments that are in the tier already
+    are not copied again. Topics without remote.storage.enable=true are left out. Source: Kafka's RLMCopyTask.
+    Raises UsageError, SafetyRefusal, LockedError, and the errors of the tier and the metadata.
+    """
+    return Copy.of(request, progress)
+
+
+class Copy(Change[CopyRequest]):
+    """One run of `copy`."""
+
+    command = "copy"
+    request_type = CopyRequest
+    saved = ("topic", "assume_enabled", "clean_dangling", "create_metadata_topic", "metadata_partitions")
+    may_be_new = True
+
+    @classmethod
+    def makes_topic(cls, request: CopyRequest) -> bool:
+        """Implement `Change.makes_topic`."""
+        return request.create_metadata_topic
+
+    def decide(self) -> Plan:
+        """Implement `Change.decide`: the segments of log directories, or those of `from_remote`."""
+        run, request = self.run, self.request
+        if request.from_remote is not None:
+            self._copies = decide_from_tier(run, request.source, clean_dangling=request.clean_dangling)
+        else:
+            self._copies = decide_from_logs(
+                run, assume_enabled=request.assume_enabled, clean_dangling=request.clean_dangling
+            )
+        return run.without_breaches(self._copies.plan, request.custom_metadata_max_bytes)
+
+    def require_topics(self) -> None:
+        """Implement `Change.require_topics`: a topic that is named must be enabled."""
+        copies = self._copies
+        if copies.examined is not None:
+            require_enabled(
+                {partition.topic for partition in copies.examined},
+                copies.configs,
+                named=self.run.resources.selection_request.named_topics,
+                assumed=copies.assumed,
+            )
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`: no broker may do this work itself."""
+        if self._copies.examined is None:
+            self.run.check_fence({step.topic_id_partition for step in plan.steps})
+        else:
+            self.run.check_plan_fence(plan, self._copies.examined)
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`: copies, then the clean-up of dangling ones."""
+        copying = CopySegments(
+            sources=self._copies.sources,
+            custom_metadata_max_bytes=self.run.custom_metadata_limit(self.request.custom_metadata_max_bytes),
+        )
+        return {
+            Action.COPY_SEGMENT: copying,
+            Action.DELETE_SEGMENT: DeleteSegments(labels=CLEANUP_LABELS),
+        }

@@ -1,0 +1,254 @@
+"""Decide which segments a broker's copy task would copy next: from log directories, or from another tier."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from tierctl.commands.copy.source import LogSources, Sources, TierSources
+from tierctl.commands.histories import report_unusable
+from tierctl.commands.mutation import Mutation, place_of
+from tierctl.commands.request import MutationRequest, Request
+from tierctl.commands.resources import Resources
+from tierctl.errors import UsageError
+from tierctl.locallog import with_open_transaction
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.model import LocalLog, RemoteLogSegmentState, Selection, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.progress import Progress
+from tierctl.model.settings import topic
+from tierctl.model.times import iso_utc
+from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier
+from tierctl.plan.preconditions import INTERNAL_TOPICS, require_known_names
+from tierctl.plan.steps import Plan, Skip
+from tierctl.read.leader_logs import EvidenceSources, examine_histories
+from tierctl.read.partition_reader import illegal_name_error
+from tierctl.read.readable_log import tier_lineage
+from tierctl.read.segment import UncachedIndexes
+from tierctl.state.lineage import Lineage
+from tierctl.state.tier import TierState
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.index_cache import spool_folder
+from tierctl.storage.open import TierSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """The copies that were decided, and where the bytes of their segments are.
+
+    `examined` are the partitions of the logs, which brokers might copy themselves; None if another tier is
+    copied from. `configs` are the settings of their topics, by name, without those that are `assumed` to be
+    enabled.
+    """
+
+    plan: Plan
+    sources: Sources
+    examined: Collection[TopicIdPartition] | None = None
+    configs: Mapping[str, TopicConfig] = field(default_factory=dict)
+    assumed: Collection[str] = ()
+
+
+def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: bool) -> Copies:
+    """Decide the copies of segments in the log directories, and resolve the selection."""
+    state = run.metadata.refresh()
+    logs = run.read_logs()
+    run.resolve_selection(part.topic_id_partition for part in state)
+    run.inspect_tier(may_be_new=True)
+    _require_settings(run, assume_enabled=assume_enabled)
+    # A segment whose events were deleted may be in the tier, although the local log still has it.
+    run.histories.examine(state, lambda: logs, local_suffices=False)
+    inputs = _inputs(run, state, logs, assume_enabled=assume_enabled)
+    plan = run.narrowed(_plan(run, state, inputs, clean_dangling=clean_dangling))
+    run.histories.ignore_untiered(state, plan.skipped)
+    return Copies(
+        plan=plan,
+        sources=LogSources(run.read_logs),
+        examined=_led(run, logs),
+        configs=inputs.configs,
+        assumed=inputs.assumed_enabled,
+    )
+
+
+def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int | None = None) -> Plan:
+    """Return the plan of copies from the log directories, with the reasons for all selected segments.
+
+    Topics of which no settings are known count as not enabled. The selection must be resolved.
+    """
+    logs = run.read_logs()
+    run.histories.examine(state, lambda: logs, local_suffices=False)
+    inputs = _inputs(run, state, logs)
+    plan = run.narrowed(_plan(run, state, inputs, explained=run.resources.selection))
+    return run.without_breaches(plan, custom_metadata_max_bytes)
+
+
+def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
+    """Return the selected partitions that brokers might copy themselves."""
+    partitions = {log.topic_id_partition for log in logs}
+    return {p for p in partitions if p in run.resources.selection and p.topic not in INTERNAL_TOPICS}
+
+
+def _require_settings(run: Mutation, *, assume_enabled: bool) -> None:
+    """Raise UsageError if nothing states which topics are enabled."""
+    if run.request.topic_configs is None and not assume_enabled and run.cluster is None:
+        raise UsageError(
+            "no source of topic settings is named, and only topics with "
+            f"{topic.REMOTE_STORAGE_ENABLE.name}=true are copied",
+            hint="give the settings with --topic-configs, the cluster with --bootstrap-server, or each topic "
+            "with --topic and --assume-enabled",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """Hold the logs that may be copied, the reasons of the `refused` ones, and the settings of their topics.
+
+    `stated` are the settings on the cluster or in --topic-configs; `configs` also has the broker's defaults
+    for topics without any.
+    """
+
+    logs: Sequence[LocalLog]
+    stated: Mapping[str, TopicConfig]
+    configs: Mapping[str, TopicConfig]
+    assumed_enabled: frozenset[str]
+    refused: tuple[Skip, ...] = ()
+    live_broker_ids: tuple[int, ...] = ()
+
+
+def _inputs(
+    run: Mutation, state: TierState, logs: Sequence[LocalLog], *, assume_enabled: bool = False
+) -> _Inputs:
+    """Read the logs and their settings from the cluster or --topic-configs; UsageError for mistyped names."""
+    partitions = sorted(_led(run, logs))
+    in_file = run.resources.topic_configs()
+    default = TopicConfig.from_settings({}, run.resources.broker_defaults())
+    inputs = _Inputs(
+        logs=logs,
+        stated=in_file,
+        configs={log.topic_partition.topic: default for log in logs} | in_file,
+        assumed_enabled=run.resources.selection.topics if assume_enabled else frozenset(),
+    )
+    if run.cluster is not None:
+        leaders = run.cluster.leaders(partitions)
+        copyable, refused = leaders.sources(logs)
+        inputs = replace(
+            inputs,
+            logs=[with_open_transaction(log) for log in copyable],
+            stated={**in_file, **leaders.configs},
+            configs={**inputs.configs, **leaders.configs},
+            refused=refused,
+            live_broker_ids=leaders.broker_ids,
+        )
+    without_settings = {partition.topic for partition in partitions} - inputs.stated.keys()
+    known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
+    note = require_known_names(in_file, known, without_settings)
+    if note is not None:
+        run.progress.note(note)
+    return inputs
+
+
+def _plan(
+    run: Mutation,
+    state: TierState,
+    inputs: _Inputs,
+    *,
+    clean_dangling: bool = False,
+    explained: Selection | None = None,
+) -> Plan:
+    plan = plan_copy(
+        state,
+        inputs.logs,
+        inputs.configs,
+        assumed_enabled=inputs.assumed_enabled,
+        clean_dangling_after_ms=DANGLING_AGE_MS_MIN if clean_dangling else None,
+        now_ms=run.resources.now_ms,
+        live_broker_ids=inputs.live_broker_ids,
+        explained=explained,
+    )
+    unfinished = () if clean_dangling else tuple(_unfinished(run, state))
+    return replace(
+        plan,
+        skipped=(*plan.skipped, *inputs.refused, *unfinished),
+        basis=replace(plan.basis, configs=inputs.stated),
+    )
+
+
+def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
+    """Yield the segments in COPY_SEGMENT_STARTED: a killed run left the copy, or a broker makes it now."""
+    started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    for part in state:
+        if part.topic_id_partition not in run.resources.selection:
+            continue
+        for segment in part.cache.list_remote_log_segments():
+            if segment.state is started:
+                reason = (
+                    f"its copy was begun by broker {segment.broker_id} at "
+                    f"{iso_utc(segment.event_timestamp_ms)} and not finished; --clean-dangling deletes it "
+                    "24 hours later"
+                )
+                yield Skip.of(part.topic_id_partition, reason, segment.segment_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTier:
+    """The tier that is copied from, opened for reading; its metadata are read to their end."""
+
+    metadata: RemoteLogMetadataManager
+    remote: RemoteStorageManager
+    sources: Sources
+    spec: TierSpec
+
+
+@contextmanager
+def source_tier(request: Request, progress: Progress) -> Iterator[SourceTier]:
+    """Open the tier that is copied from: the `remote` of `request`, with its metadata topic."""
+    with Resources(request=request, progress=progress) as resources, spool_folder() as spool:
+        metadata, remote = resources.metadata(), resources.remote
+        metadata.refresh()
+        resources.inspect_tier(metadata)
+        yield SourceTier(
+            metadata=metadata,
+            remote=remote,
+            sources=TierSources(metadata, remote, spool),
+            spec=resources.tier_spec().resolved(remote),
+        )
+
+
+def decide_from_tier(run: Mutation, source: MutationRequest, *, clean_dangling: bool) -> Copies:
+    """Decide the copies of segments that `run` does not have in its tier; `source` names that with them."""
+    opened = run.resources.enter(source_tier(source, run.progress))
+    state = opened.metadata.state
+    selection = run.resolve_selection(part.topic_id_partition for part in state)
+    run.metadata.refresh()
+    run.inspect_tier(may_be_new=True)
+    run.histories.examine(run.metadata.state)
+    evidence = EvidenceSources(selection=selection, remote=lambda: opened.remote)
+    incomplete = examine_histories(state, evidence, source.truncated_metadata)
+    run.is_source_damaged = report_unusable(run.resources, state, incomplete)
+    run.from_remote = opened.spec
+    run.source = place_of(source, opened.metadata, opened.remote)
+    plan = run.narrowed(_plan_from_tier(run, opened, clean_dangling=clean_dangling))
+    return Copies(plan=plan, sources=opened.sources)
+
+
+def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) -> Plan:
+    state = source.metadata.state
+    lineages = _lineages(run, source)
+    now_ms = run.resources.now_ms
+    dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None
+    return plan_copy_from_tier(state, run.metadata.state, lineages, dangling=dangling)
+
+
+def _lineages(run: Mutation, source: SourceTier) -> dict[tuple[Uuid, int], Lineage]:
+    """Return the lineage of each selected user partition of the tier that is copied from."""
+    fetcher = UncachedIndexes(source.remote)
+    parts = [
+        part
+        for part in source.metadata.state
+        if part.topic_id_partition in run.resources.selection
+        and illegal_name_error(part.topic_id_partition) is None
+    ]
+    found = {}
+    with run.progress.bar("reading leader epochs", unit="files", total=len(parts)) as advance:
+        for part in parts:
+            lineage = tier_lineage(part.cache, fetcher, lambda e: run.progress.warn(e.message))
+            found[part.topic_id_partition.key] = lineage
+            advance(1)
+    return found

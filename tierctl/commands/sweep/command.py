@@ -1,0 +1,90 @@
+"""`sweep`: its request, and the one protocol of commands that change something."""
+
+from dataclasses import dataclass
+
+from tierctl.apply.run import Acts
+from tierctl.commands.change import Change, MutationResult
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.shared_options import (
+    LogStartOffsets,
+    MaxDeletes,
+    MaxFraction,
+    OffLineage,
+    UnreferencedEpochs,
+)
+from tierctl.commands.sweep.act import SweepSegments, log_starts_of
+from tierctl.commands.sweep.decide import note_unstated_age, retention_inputs, selected_parts
+from tierctl.errors import UsageError
+from tierctl.model.progress import Progress
+from tierctl.plan.steps import Action, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRequest(MutationRequest):
+    """A request to delete the segments that a broker's expiration task would delete."""
+
+    log_start_offset: LogStartOffsets = ()
+    off_lineage: OffLineage = False
+    unreferenced_epochs: UnreferencedEpochs = False
+    max_deletes: MaxDeletes = None
+    max_fraction: MaxFraction = None
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        if self.metadata is not None and not (self.has_cluster or self.log_dir or self.remote):
+            raise UsageError(
+                "--remote and --log-dir are missing: the leader epochs of the logs are unknown",
+                hint="name the tier, the log directories, or the cluster with --bootstrap-server",
+            )
+
+
+def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationResult:
+    """Plan the deletes of every selected partition, and with `apply` carry them out.
+
+    Each partition's plan has the oldest segments of its lineage, up to the first segment that no rule
+    deletes; deletes that were begun are resumed. Source: Kafka's RLMExpirationTask. Raises LimitExceeded
+    and SafetyRefusal before the first delete, LockedError, and the errors of the tier and the metadata.
+    """
+    return Sweep.of(request, progress)
+
+
+class Sweep(Change[SweepRequest]):
+    """One run of `sweep`."""
+
+    command = "sweep"
+    request_type = SweepRequest
+    saved = ("log_start_offset", "off_lineage", "unreferenced_epochs")
+    logs_decide = True
+
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        request = self.request
+        inputs = self._inputs = retention_inputs(self.run, request.log_start_offset)
+        note_unstated_age(self.run, inputs)
+        plan = inputs.plan(
+            inputs.configs,
+            off_lineage=request.off_lineage,
+            unreferenced_epochs=request.unreferenced_epochs,
+        )
+        return self.run.narrowed(plan)
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
+        run, request, inputs = self.run, self.request, self._inputs
+        parts = [part.topic_id_partition for part in selected_parts(run, inputs.state)]
+        examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
+        run.check_plan_fence(plan, examined, [inputs.current[named] for named in inputs.asked])
+        run.check_limits(
+            plan, inputs.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
+        )
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        asked = {self._inputs.current[named]: offset for named, offset in self._inputs.asked.items()}
+        keep = log_starts_of(self.run)
+        if asked and keep is None:
+            self.run.progress.say(
+                "the raised log start offsets are not stored: give --state-dir, or the same options in each "
+                "run"
+            )
+        return {Action.DELETE_SEGMENT: SweepSegments(log_starts=asked, raise_log_starts=keep)}

@@ -1,0 +1,277 @@
+"""Decide which segments of the tier a broker's expiration task would delete."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tierctl.commands.histories import require_logs_of
+from tierctl.commands.local_logs import missing_log_note
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.running_cluster import SizeLimit, own_limit
+from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
+from tierctl.model import (
+    EpochEntry,
+    IndexType,
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
+from tierctl.model.selection import names_text
+from tierctl.plan.preconditions import CurrentTopics, require_known_names, why_never_tiered
+from tierctl.plan.reasons import AGE_NOT_STATED
+from tierctl.plan.retention.sweep import ClusterViews, plan_retention
+from tierctl.plan.steps import Kept, Plan
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.storage import RemoteStorageManager
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+
+_Key = tuple[Uuid, int]
+_FAILURES_SHOWN = 5
+_READ_PER_TASK = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionInputs:
+    """The facts from which a sweep decides: `configs` are the present settings, by topic.
+
+    `current` maps each partition name to the partition that has it now; `asked` are the requested log starts.
+    """
+
+    state: TierState
+    logs: Collection[LocalLog]
+    configs: Mapping[str, TopicConfig]
+    now_ms: int
+    topics: CurrentTopics
+    cluster: ClusterViews | None = None
+    lineages: Mapping[_Key, Sequence[EpochEntry]] | None = None
+    log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    current: Mapping[TopicPartition, TopicIdPartition] = field(default_factory=dict)
+    asked: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def plan(
+        self,
+        configs: Mapping[str, TopicConfig],
+        *,
+        off_lineage: bool = False,
+        unreferenced_epochs: bool = False,
+        explained: Selection | None = None,
+        on_kept: Callable[[Sequence[Kept]], None] | None = None,
+    ) -> Plan:
+        """Return the plan of a sweep with these settings, as `plan_retention` does."""
+        return plan_retention(
+            self.state,
+            self.logs,
+            configs,
+            now_ms=self.now_ms,
+            log_start_offsets=self.log_starts,
+            lineages=self.lineages,
+            cluster=self.cluster,
+            off_lineage=off_lineage,
+            unreferenced_epochs=unreferenced_epochs,
+            explained=explained,
+            on_kept=on_kept,
+        )
+
+
+def retention_inputs(
+    run: Mutation, asked_log_starts: Sequence[str] = (), size_limit: SizeLimit = own_limit
+) -> RetentionInputs:
+    """Read what a sweep decides from, and resolve the selection; `size_limit` as for `RunningCluster.views`.
+
+    `asked_log_starts` are the texts of --log-start-offset.
+    Reports partitions without a readable lineage, and examines the histories of the selected partitions.
+    """
+    state = run.metadata.refresh()
+    logs = run.read_logs()
+    run.resolve_selection(part.topic_id_partition for part in state)
+    require_logs_of(run.metadata, run.request)
+    run.inspect_tier()
+    views = _views(run, state, size_limit)
+    topics = CurrentTopics.of(logs) if views is None else views.topics
+    asked = dict(map(_log_start, asked_log_starts))
+    current = _current_partitions(state, logs, topics)
+    log_starts = asked | _kept_log_starts(run, current, logs, asked)
+    raised = {current[named]: start for named, start in log_starts.items() if named in current}
+    run.histories.examine(state, lambda: logs, log_starts=raised)
+    return RetentionInputs(
+        state=state,
+        logs=logs,
+        configs=_configs(run, state) if run.cluster is None else run.cluster.configs,
+        now_ms=run.resources.now_ms,
+        topics=topics,
+        cluster=views,
+        lineages=_lineages(run, state, logs) if views is None else None,
+        log_starts=log_starts,
+        current=current,
+        asked=asked,
+    )
+
+
+def explained(run: Mutation, on_kept: Callable[[Sequence[Kept]], None] | None = None) -> Plan:
+    """Return the plan of a sweep that also has the selected segments that stay.
+
+    With `on_kept`, that function receives those segments instead, partition by partition.
+    """
+    inputs = retention_inputs(run)
+    return run.narrowed(inputs.plan(inputs.configs, explained=run.resources.selection, on_kept=on_kept))
+
+
+def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
+    """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
+    configs = run.resources.topic_configs()
+    topics = {part.topic_id_partition.topic for part in selected_parts(run, state)}
+    known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
+    note = require_known_names(configs, known, topics - configs.keys())
+    if note is not None:
+        run.progress.note(note)
+    return configs
+
+
+def note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
+    """Note which selected topics state no retention.ms in --topic-configs, as the reasons to keep do."""
+    if run.request.topic_configs is None:
+        return
+    names = {part.topic_id_partition.topic for part in selected_parts(run, inputs.state)}
+    unstated = [
+        name
+        for name in names
+        if not inputs.configs.get(name, TopicConfig()).is_age_stated
+        and why_never_tiered(name, inputs.configs) is None
+    ]
+    if unstated:
+        run.progress.note(f"{names_text(unstated)}: {AGE_NOT_STATED}")
+
+
+def selected_parts(run: Mutation, state: TierState) -> list[PartitionState]:
+    """Return the selected partitions that have segments or requested log starts."""
+    return [
+        part
+        for part in state
+        if part.topic_id_partition in run.resources.selection
+        and part.delete_state is None
+        and part.segment_count
+    ]
+
+
+def _is_in(topics: CurrentTopics, part: PartitionState) -> bool:
+    return topics.why_not_current(part.topic_id_partition) is None
+
+
+def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterViews | None:
+    """Return the leaders' views of the partitions; None without a cluster."""
+    if run.cluster is None:
+        return None
+    return run.cluster.views(
+        selected_parts(run, state), lambda part: _lineage_of_tier(run, part.segments.newest()), size_limit
+    )
+
+
+def _log_start(text: str) -> tuple[TopicPartition, int]:
+    partition, equals, offset = text.partition("=")
+    if not equals or not (offset.isascii() and offset.isdigit()):
+        raise UsageError(
+            f"--log-start-offset {text}: expected TOPIC-PARTITION=OFFSET", hint="as orders-1=1500"
+        )
+    return TopicPartition.parse(partition), int(offset)
+
+
+def _current_partitions(
+    state: TierState, logs: Collection[LocalLog], topics: CurrentTopics
+) -> dict[TopicPartition, TopicIdPartition]:
+    """Return the partition that each name means now; names that may mean several topics are left out."""
+    known = {part.topic_id_partition for part in state if part.delete_state is None}
+    known |= {log.topic_id_partition for log in logs}
+    current = [partition for partition in known if topics.why_not_current(partition) is None]
+    times = Counter(partition.topic_partition for partition in current)
+    return {p.topic_partition: p for p in current if times[p.topic_partition] == 1}
+
+
+def _kept_log_starts(
+    run: Mutation,
+    current: Mapping[TopicPartition, TopicIdPartition],
+    logs: Collection[LocalLog],
+    asked: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return the log starts that earlier sweeps raised, up to the end of each log."""
+    if run.journal is None:
+        return {}
+    kept = run.journal.log_starts()
+    ends = {log.topic_partition: log.high_watermark for log in logs}
+    starts = {named: kept.get(partition.key, 0) for named, partition in current.items()}
+    return {
+        named: max(start, asked.get(named, 0))
+        for named, start in starts.items()
+        if 0 < start <= ends.get(named, start)
+    }
+
+
+def _lineages(
+    run: Mutation, state: TierState, logs: Collection[LocalLog]
+) -> dict[_Key, tuple[EpochEntry, ...]]:
+    """Return lineages from the tier for selected partitions without a log; unreadable ones are left out."""
+    known = {log.topic_id_partition.key for log in logs}
+    newest = [
+        (part.topic_id_partition, part.segments.newest())
+        for part in state.by_metadata_partition()
+        if part.topic_id_partition.key not in known
+        and part.topic_id_partition in run.resources.selection
+        and part.delete_state is None
+    ]
+    missing = [p for p, last in newest if last is not None and p.topic_partition not in run.unreadable]
+    if run.request.log_dir and missing:
+        run.progress.note(missing_log_note(missing))
+    found: dict[_Key, tuple[EpochEntry, ...]] = {}
+    failures: dict[_Key, str] = {}
+    for partition, read in _read_lineages(run, newest):
+        if isinstance(read, TierctlError):
+            failures[partition.key] = f"no lineage of {partition}: {read.message}"
+        else:
+            found[partition.key] = read
+    in_order = (part.topic_id_partition.key for part in state) if failures else ()
+    for key in islice(filter(failures.__contains__, in_order), _FAILURES_SHOWN):
+        run.progress.warn(failures[key])
+    if len(failures) > _FAILURES_SHOWN:
+        more = len(failures) - _FAILURES_SHOWN
+        run.progress.warn(f"no lineage of {more} more partitions; the plan lists them as skipped")
+    return found
+
+
+def _read_lineages(
+    run: Mutation, newest: Sequence[tuple[TopicIdPartition, RemoteLogSegmentMetadata | None]]
+) -> Iterator[tuple[TopicIdPartition, tuple[EpochEntry, ...] | TierctlError]]:
+    """Yield the leader epochs that the newest segment of each user partition has in the tier, or the error.
+
+    The threads of the run read them. Raises RemoteTierMissing if the tier itself is not there.
+    """
+
+    def read(segment: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...] | TierctlError:
+        try:
+            return _lineage_of_tier(run, segment)
+        except RemoteTierMissing:
+            raise
+        except TierctlError as e:
+            return e
+
+    groups = [newest[at : at + _READ_PER_TASK] for at in range(0, len(newest), _READ_PER_TASK)]
+    bar = run.progress.bar("reading leader epochs", unit="files", total=len(newest))
+    with bar as advance, ThreadPoolExecutor(run.request.threads) as pool:
+        results = pool.map(lambda group: [read(segment) for _, segment in group], groups)
+        for group, answers in zip(groups, results, strict=True):
+            advance(len(group))
+            yield from zip((partition for partition, _ in group), answers, strict=True)
+
+
+def _lineage_of_tier(run: Mutation, newest: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...]:
+    return () if newest is None else stored_lineage(run.remote, newest)
+
+
+def stored_lineage(remote: RemoteStorageManager, newest: RemoteLogSegmentMetadata) -> tuple[EpochEntry, ...]:
+    """Return the leader epochs that are stored in the tier with a partition's newest segment."""
+    with remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
+        return read_leader_epoch_checkpoint(stream.read())

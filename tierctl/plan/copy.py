@@ -1,0 +1,643 @@
+"""Decisions of `copy`: which segments go from local logs, or from another tier, to the tier (RLMCopyTask).
+
+Tiering is opt-in for each topic (UnifiedLog.isRemoteLogEnabled). Segments whose custom metadata exceeded
+KIP-917's limit are not uploaded again for the same result.
+
+A dangling copy was started and did not finish, and its writer no longer runs. Brokers copy such a segment
+again under a new id; the first copy stays COPY_SEGMENT_STARTED for ever, possibly with objects in the store.
+
+Of another tier the segments of the current lineage are copied, oldest first. The target tier has its own
+metadata topic: with one topic, a broker would take the copies for a second set of segments of the same
+offsets, and would never delete the first.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    LocalSegment,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    Selection,
+    TopicConfig,
+    Uuid,
+    is_legal_topic_name,
+)
+from tierctl.model.configs import CopyLag
+from tierctl.model.selection import names_text
+from tierctl.model.settings import topic
+from tierctl.model.times import iso_utc
+from tierctl.plan.preconditions import (
+    CurrentTopics,
+    newest_replicas,
+    why_behind,
+    why_maybe_unheard_of,
+    why_never_tiered,
+    why_unknown,
+)
+from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
+from tierctl.plan.steps import (
+    LINEAGE_EPOCH,
+    SOURCE_SEGMENT_ID,
+    Action,
+    Basis,
+    Kept,
+    Plan,
+    Skip,
+    Step,
+    delete_step,
+)
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.log_start import with_tier_start
+from tierctl.state.tier import PartitionState, TierState
+
+DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
+"""The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
+
+DANGLING_REASON = "dangling copy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dangling:
+    """The rule for dangling copies: older than `after_ms`, and written by a broker that is not in `alive`.
+
+    UsageError if `after_ms` is less than 24 hours.
+    """
+
+    now_ms: int
+    after_ms: int
+    alive: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        if self.after_ms < DANGLING_AGE_MS_MIN:
+            raise UsageError(
+                f"{self.after_ms} ms is too short: the copy may still be running",
+                hint=f"wait at least 24 hours ({DANGLING_AGE_MS_MIN} ms)",
+            )
+
+    def clean(self, part: PartitionState) -> tuple[list[Step], list[Skip]]:
+        """Return steps that delete the partition's dangling copies, and the reasons for leaving other copies.
+
+        Deletions that were started and not finished are resumed.
+        """
+        steps: list[Step] = []
+        skipped: list[Skip] = []
+        for segment in part.cache.list_remote_log_segments():
+            if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                steps.append(delete_step(segment, RESUMED, breach="resume"))
+            if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+                continue
+            reason = self._why_not(segment)
+            if reason:
+                skipped.append(Skip.of(part.topic_id_partition, reason, segment.segment_id))
+            else:
+                facts = {"event_timestamp_ms": segment.event_timestamp_ms, "broker_id": segment.broker_id}
+                steps.append(delete_step(segment, DANGLING_REASON, **facts))
+        return steps, skipped
+
+    def _why_not(self, segment: RemoteLogSegmentMetadata) -> str | None:
+        age_ms = self.now_ms - segment.event_timestamp_ms
+        if segment.event_timestamp_ms <= 0 or age_ms <= self.after_ms:
+            return f"a copy was started at {iso_utc(segment.event_timestamp_ms)} and may still be running"
+        if segment.broker_id in self.alive:
+            return f"a copy was started by broker {segment.broker_id}, which is alive"
+        return None
+
+
+_ENABLED = f"{topic.REMOTE_STORAGE_ENABLE.name}=true"
+_HINT = (
+    f"state TOPIC.{_ENABLED} in --topic-configs (offline), set it on the cluster's topic, or name the topic "
+    "with --topic and add --assume-enabled"
+)
+NOT_ENABLED = Reason(
+    ReasonKind.NOT_TIERED, detail=f"{_ENABLED} is not among the topic's settings: tiering is opt-in"
+)
+
+
+def why_not_enabled(
+    name: str, configs: Mapping[str, TopicConfig], assumed: Collection[str] = ()
+) -> Reason | None:
+    """Return why brokers would not copy the topic `name`; None if they would.
+
+    `assumed` are the topics that count as enabled if `configs` does not state remote.storage.enable. It does
+    not override a stated `false`, nor a cleanup policy that Kafka refuses.
+    """
+    reason = why_never_tiered(name, configs)
+    if reason or name in assumed:
+        return reason
+    config = configs.get(name)
+    return None if config is not None and config.remote_storage_enable else NOT_ENABLED
+
+
+def require_enabled(
+    topics: Collection[str],
+    configs: Mapping[str, TopicConfig],
+    *,
+    named: Collection[str] = (),
+    assumed: Collection[str] = (),
+) -> None:
+    """Raise SafetyRefusal if a topic in `named` may not be copied, or if none of `topics` is enabled.
+
+    `topics` are the selected topics that have a log. Without `named`, topics that all state
+    remote.storage.enable=false are no error: there is nothing to copy.
+    """
+    reasons = {name: why_not_enabled(name, configs, assumed) for name in sorted(topics)}
+    refused = {name: reason for name, reason in reasons.items() if reason}
+    for name in sorted(set(named) & refused.keys()):
+        raise SafetyRefusal(f"topic {name} is not copied: {refused[name]}", hint=_hint(refused[name]))
+    stated = [config for name in topics if (config := configs.get(name)) is not None]
+    are_all_off = len(stated) == len(topics) and all(c.remote_storage_enable is False for c in stated)
+    if refused and len(refused) == len(topics) and not are_all_off:
+        reason = NOT_ENABLED if NOT_ENABLED in refused.values() else next(iter(refused.values()))
+        raise SafetyRefusal(
+            f"none of the {len(topics)} selected topics is copied ({names_text(refused)}): {reason}",
+            hint=_hint(reason),
+        )
+
+
+def _hint(reason: str) -> str | None:
+    return _HINT if reason == NOT_ENABLED else None
+
+
+def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now_ms: int) -> Reason | None:
+    """Return why `candidate` is not copied yet; None if it may be copied.
+
+    `following_bytes` is the size of all segments of the log after it, the active one included. The age counts
+    from the largest record timestamp; a segment with a timestamp in the future may be copied. Source: Kafka
+    4.4's RLMCopyTask and UnifiedLog.
+    """
+    if lag.ms == 0 or lag.bytes == 0:
+        return None
+    age_ms = now_ms - candidate.max_timestamp_ms
+    if lag.ms is not None and (age_ms < 0 or age_ms >= lag.ms):
+        return None
+    if lag.bytes is not None and following_bytes >= lag.bytes:
+        return None
+    return Reason(
+        ReasonKind.COPY_LAG,
+        from_offset=candidate.base_offset,
+        lag_ms=lag.ms,
+        age_ms=age_ms,
+        lag_bytes=lag.bytes,
+        following_bytes=following_bytes,
+    )
+
+
+_S = RemoteLogSegmentState
+
+SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
+"""Limit of segmentSizeInBytes, an int32 in the metadata."""
+
+
+@dataclass(slots=True)
+class _Decisions:
+    steps: list[Step] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+
+
+def plan_copy(
+    state: TierState,
+    logs: Collection[LocalLog],
+    configs: Mapping[str, TopicConfig],
+    *,
+    assumed_enabled: Collection[str] = (),
+    clean_dangling_after_ms: int | None = None,
+    now_ms: int | None = None,
+    live_broker_ids: Collection[int] = (),
+    explained: Selection | None = None,
+) -> Plan:
+    """Return the plan of a broker's copies: oldest first, from the log start to the last stable offset.
+
+    Each segment has one COPY_SEGMENT step, whose details are the facts of the COPY_SEGMENT_STARTED event and
+    the paths of the files. Of several replicas of a partition the newest is the source. A segment that can't
+    be copied safely is skipped with a reason, and so are the later segments of the partition. Only topics
+    with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do not state
+    it.
+
+    `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies that began
+    longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`. For partitions in
+    `explained`, the plan also has the local segments without a step.
+    """
+    dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
+    decisions = _Decisions()
+    topics = CurrentTopics.of(logs)
+    for key, newest in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
+        part = state.partitions.get(key)
+        log = newest if part is None else with_tier_start(newest, part.segments, adjoining=True)
+        reason: str | None = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
+        reason = reason or _why_not(state, part, log, topics)
+        config = configs.get(log.topic_id_partition.topic, TopicConfig())
+        stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
+        from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
+        if stop:
+            decisions.skipped.append(Skip.of(log.topic_id_partition, stop))
+        else:
+            from_offset, stop = _decide(log, part, decisions, lag=config.copy_lag, now_ms=now_ms)
+        if explained is not None and log.topic_id_partition in explained:
+            decisions.kept += _kept(log, decisions.steps[steps_before:], from_offset, stop)
+        if reason is None and part is not None and dangling is not None:
+            steps, skipped = dangling.clean(part)
+            decisions.steps += steps
+            decisions.skipped += skipped
+    return Plan(
+        command="copy",
+        steps=tuple(decisions.steps),
+        read=dict(state.read),
+        skipped=tuple(decisions.skipped),
+        basis=Basis(
+            configs=configs, log_starts={log.topic_id_partition: log.log_start_offset for log in logs}
+        ),
+        kept=tuple(decisions.kept),
+    )
+
+
+def _dangling(after_ms: int | None, now_ms: int | None, alive: Collection[int]) -> Dangling | None:
+    if after_ms is None:
+        return None
+    if now_ms is None:
+        raise UsageError("the age of a copy is unknown without now_ms", hint="give now_ms")
+    return Dangling(now_ms=now_ms, after_ms=after_ms, alive=alive)
+
+
+def _why_not(
+    state: TierState,
+    part: PartitionState | None,
+    log: LocalLog,
+    topics: CurrentTopics,
+) -> str | None:
+    partition = log.topic_id_partition
+    reason = topics.why_not_current(partition)
+    if reason:
+        return reason
+    if part is not None:
+        latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
+        return why_unknown(state, part) or why_behind(part.segments, latest_epoch)
+    return why_maybe_unheard_of(state, partition)
+
+
+def _decide(
+    log: LocalLog, part: PartitionState | None, decisions: _Decisions, *, lag: CopyLag, now_ms: int | None
+) -> tuple[int, str | None]:
+    """Add the steps of a partition; return the offset from which it is copied, and why the copies stop."""
+    partition = log.topic_id_partition
+    lineage = Lineage(log.leader_epochs)
+    cache = part.cache if part is not None else RemoteLogMetadataCache()
+    copied = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
+    begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
+    from_offset = max(copied + 1, log.log_start_offset)
+    if not cache.leader_epochs():
+        # Nothing was ever copied, so the records below the local log exist nowhere: copying begins above
+        # them, and no later copy can fill the gap.
+        from_offset = max(from_offset, log.local_log_start_offset)
+    stop: str | None = None
+    for item in _copies(log, from_offset, lag=lag, now_ms=now_ms):
+        if isinstance(item, str):
+            stop = item
+            decisions.skipped.append(Skip.of(partition, item))
+        else:
+            decisions.steps.append(with_begun(item, begun))
+    return from_offset, stop
+
+
+def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | None) -> Iterator[Kept]:
+    """Yield the segments of `log` that none of `steps`, the steps of its partition, copies.
+
+    Copies begin at `from_offset`; `stop` is the reason why they end before the active segment, None if they
+    do not.
+    """
+    partition = log.topic_id_partition
+    copied = {step.start_offset for step in steps}
+    for segment in log.segments:
+        following = segment.next_base_offset
+        if segment.base_offset in copied:
+            continue
+        if following is None:
+            reason = Reason(ReasonKind.NOT_ROLLED, size_bytes=segment.size_bytes)
+        elif stop is None or following <= from_offset:
+            reason = Reason(ReasonKind.COPIED, from_offset=from_offset)
+        else:
+            reason = Reason.of(stop)
+        yield Kept(
+            partition=partition,
+            segment_id=None,
+            start_offset=segment.base_offset,
+            end_offset=None if following is None else following - 1,
+            reason=reason,
+        )
+
+
+def with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
+    """Return the step with the ids of unfinished copies, among `begun`, that share offsets with it."""
+    start, end = step.start_offset or 0, step.end_offset or 0
+    ids = [str(s.segment_id) for s in begun if s.start_offset <= end and s.end_offset >= start]
+    return replace(step, details={**step.details, "begun_copies": ids})
+
+
+def _copies(log: LocalLog, from_offset: int, *, lag: CopyLag, now_ms: int | None) -> Iterator[Step | Reason]:
+    """Yield steps in order, and at last the reason if segments after them are not copied yet."""
+    segments = _segments_from(log, from_offset)
+    following_bytes = sum(segment.size_bytes for segment in segments)
+    for segment, following in pairwise(segments):
+        following_bytes -= segment.size_bytes
+        if following.base_offset > log.last_stable_offset:
+            yield _why_unstable(log, segment)
+            return
+        waiting = None if now_ms is None else why_waiting(segment, following_bytes, lag, now_ms)
+        if waiting:
+            yield waiting
+            return
+        reason = _why_not_copied(log, segment, following, from_offset)
+        if reason:
+            yield Reason(ReasonKind.NOT_COPYABLE, detail=reason, from_offset=segment.base_offset)
+            return
+        yield _step(log, segment, following.base_offset)
+        from_offset = following.base_offset
+
+
+def _why_unstable(log: LocalLog, first: LocalSegment) -> Reason:
+    """Return why `first` and the later rolled segments are not copied yet: their records are not stable."""
+    count = sum(s.base_offset >= first.base_offset for s in log.segments[:-1])
+    facts = {"segments": count, "from_offset": first.base_offset}
+    if log.last_stable_offset >= log.high_watermark:
+        return Reason(ReasonKind.NOT_REPLICATED, **facts, high_watermark=log.high_watermark)
+    opened = log.open_transaction
+    return Reason(
+        ReasonKind.OPEN_TRANSACTION,
+        **facts,
+        last_stable_offset=log.last_stable_offset,
+        producer_id=None if opened is None else opened.producer_id,
+        since_ms=None if opened is None else opened.since_ms,
+    )
+
+
+def _segments_from(log: LocalLog, offset: int) -> tuple[LocalSegment, ...]:
+    """Return the segments from the one that contains `offset` on (LogSegments.values).
+
+    A new leader whose epoch began inside a segment copies that segment whole.
+    """
+    first = max((i for i, s in enumerate(log.segments) if s.base_offset <= offset), default=0)
+    return log.segments[first:]
+
+
+def _why_not_copied(
+    log: LocalLog, segment: LocalSegment, following: LocalSegment, from_offset: int
+) -> str | None:
+    if segment.base_offset > from_offset:
+        return f"offsets {from_offset} to {segment.base_offset - 1} are neither in the tier nor in the log"
+    if segment.next_base_offset != following.base_offset:
+        return f"the log has a hole between {segment.next_base_offset} and {following.base_offset}"
+    if segment.producer_snapshot is None:
+        return f"no producer snapshot at offset {following.base_offset}"
+    if segment.size_bytes > SEGMENT_SIZE_BYTES_MAX:
+        return f"segment {segment.base_offset} has {segment.size_bytes} bytes, more than metadata can state"
+    return _why_not_covered(log, segment.base_offset, following.base_offset)
+
+
+def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> str | None:
+    """Return the reason if an epoch of the segment is unknown: seeks into it would be out of range."""
+    rising = all(
+        a.epoch < b.epoch and a.start_offset <= b.start_offset for a, b in pairwise(log.leader_epochs)
+    )
+    epochs = segment_epochs(log.leader_epochs, base_offset, next_base_offset)
+    needed_from = max(base_offset, log.log_start_offset)
+    if not rising or not epochs or epochs[0].start_offset > needed_from:
+        known = ", ".join(f"{epoch}@{start}" for epoch, start in log.leader_epochs) or "none"
+        return f"the leader epochs of segment {base_offset} are not all known (the log has {known})"
+    return None
+
+
+def segment_epochs(
+    leader_epochs: Sequence[EpochEntry], base_offset: int, next_base_offset: int
+) -> tuple[EpochEntry, ...]:
+    """Return a segment's segmentLeaderEpochs: the epochs of [base, next base), the first raised to base."""
+    return Lineage(leader_epochs).entries_in_range(base_offset, next_base_offset)
+
+
+def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
+    partition = log.topic_id_partition
+    lineage = Lineage(log.leader_epochs)
+    epochs = segment_epochs(log.leader_epochs, segment.base_offset, next_base_offset)
+    checkpoint = lineage.truncate_from_end(next_base_offset).entries
+    transaction_index = segment.transaction_index
+    return Step(
+        action=Action.COPY_SEGMENT,
+        reason=Reason(ReasonKind.ROLLED, last_stable_offset=log.last_stable_offset),
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        start_offset=segment.base_offset,
+        end_offset=next_base_offset - 1,
+        details={
+            LINEAGE_EPOCH: lineage.entries[-1].epoch,
+            "next_base_offset": next_base_offset,
+            "max_timestamp_ms": segment.max_timestamp_ms,
+            "segment_size_in_bytes": segment.size_bytes,
+            "segment_leader_epochs": [list(entry) for entry in epochs],
+            "leader_epoch_checkpoint": [list(entry) for entry in checkpoint],
+            "txn_index_empty": transaction_index is None,
+            "log_dir": str(log.directory.parent),
+            "log": str(segment.log),
+            "offset_index": str(segment.offset_index),
+            "time_index": str(segment.time_index),
+            "transaction_index": None if transaction_index is None else str(transaction_index),
+            "producer_snapshot": str(segment.producer_snapshot),
+        },
+    )
+
+
+_Key = tuple[Uuid, int]
+
+REASON = "finished in the source tier"
+
+
+@dataclass(slots=True)
+class _TierDecisions:
+    steps: list[Step] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+
+
+def plan_copy_from_tier(
+    source: TierState,
+    target: TierState,
+    lineages: Mapping[_Key, Lineage],
+    *,
+    dangling: Dangling | None = None,
+) -> Plan:
+    """Return the plan to copy every readable segment of `source` that `target` lacks, oldest first.
+
+    `lineages` are the source's, by partition. Each segment has one COPY_SEGMENT step, whose details name the
+    source segment. Segments that are being deleted, off the lineage or doubled are not copied. A hole in the
+    source, or between target and source, ends the copy of its partition with a reason. `dangling` adds
+    DELETE_SEGMENT steps for unfinished copies in the target. The plan's `read` is the target's.
+    """
+    decisions = _TierDecisions()
+    for part in source:
+        lineage = lineages.get(part.topic_id_partition.key, Lineage())
+        other = target.partition(part.topic_id_partition)
+        reason = _why_not_from_tier(source, part, target, other, lineage)
+        if reason:
+            decisions.skipped.append(Skip.of(part.topic_id_partition, reason))
+            continue
+        _decide_from_tier(part, other, lineage, decisions)
+        if dangling is not None and other is not None:
+            steps, skipped = dangling.clean(other)
+            decisions.steps += steps
+            decisions.skipped += skipped
+    return Plan(
+        command="copy", steps=tuple(decisions.steps), read=dict(target.read), skipped=tuple(decisions.skipped)
+    )
+
+
+def _why_not_from_tier(
+    source: TierState,
+    part: PartitionState,
+    target: TierState,
+    other: PartitionState | None,
+    lineage: Lineage,
+) -> str | None:
+    partition = part.topic_id_partition
+    if not is_legal_topic_name(partition.topic) or partition.partition < 0:
+        return "its topic name or partition number is illegal"
+    reason = why_unknown(source, part)
+    if reason:
+        return f"in the source: {reason}"
+    if other is None:
+        reason = why_maybe_unheard_of(target, partition)
+    else:
+        latest = lineage.latest.epoch if lineage.latest is not None else -1
+        reason = why_unknown(target, other) or why_behind(other.segments, latest)
+    return f"in the target: {reason}" if reason else None
+
+
+def _decide_from_tier(
+    part: PartitionState, other: PartitionState | None, lineage: Lineage, decisions: _TierDecisions
+) -> None:
+    partition = part.topic_id_partition
+    cache = other.cache if other is not None else RemoteLogMetadataCache()
+    there = list(cache.list_remote_log_segments())
+    begun = [segment for segment in there if segment.state is _S.COPY_SEGMENT_STARTED]
+    finished = {_copied_as(s): s for s in there if s.state is _S.COPY_SEGMENT_FINISHED}
+    for item in _wanted(part.cache, lineage, cache):
+        if isinstance(item, str):
+            decisions.skipped.append(Skip.of(partition, item))
+        elif _copied_as(item) not in finished:
+            decisions.steps.append(with_begun(_step_from_tier(item, lineage), begun))
+
+
+def _copied_as(segment: RemoteLogSegmentMetadata) -> tuple[object, ...]:
+    return (segment.start_offset, segment.end_offset, segment.segment_leader_epochs)
+
+
+def _wanted(
+    source: RemoteLogMetadataCache, lineage: Lineage, target: RemoteLogMetadataCache
+) -> Iterator[RemoteLogSegmentMetadata | str]:
+    """Yield the segments that end above the target's last offset, in offset order.
+
+    A string instead of a segment ends the iteration and is the reason.
+    """
+    copied = find_highest_remote_offset(target, lineage, 1 << 62).offset
+    expected: int | None = None
+    last: Uuid | None = None
+    for span in segments_in_lineage(source, lineage):
+        if expected is not None and span.from_offset > expected:
+            yield f"the source has no segment for offsets {expected} to {span.from_offset - 1}"
+            return
+        expected = span.to_offset + 1
+        segment = span.segment
+        if segment.segment_id == last or segment.end_offset <= copied:
+            continue
+        if copied >= 0 and last is None and span.from_offset > copied + 1:
+            yield (
+                f"the target ends at offset {copied}, and the source begins at {span.from_offset}: "
+                "the offsets between are lost, so copy the partition to a new tier"
+            )
+            return
+        last = segment.segment_id
+        yield segment
+
+
+def _step_from_tier(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> Step:
+    return Step(
+        action=Action.COPY_SEGMENT,
+        reason=REASON,
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        details={
+            LINEAGE_EPOCH: lineage.entries[-1].epoch,
+            SOURCE_SEGMENT_ID: str(segment.segment_id),
+            "max_timestamp_ms": segment.max_timestamp_ms,
+            "segment_size_in_bytes": segment.segment_size_in_bytes,
+            "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+            "txn_index_empty": segment.txn_index_empty,
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomMetadataBreach:
+    """A segment that was uploaded and then deleted because its custom metadata exceeded the limit.
+
+    `layout` names the source of the custom metadata: the tier's layout and the fields that it writes.
+    """
+
+    topic_id: Uuid
+    partition: int
+    start_offset: int
+    size_bytes: int
+    limit_bytes: int
+    layout: str
+
+    @property
+    def reason(self) -> Reason:
+        """Why the segment and the later ones are not copied."""
+        return Reason(
+            ReasonKind.CUSTOM_METADATA,
+            from_offset=self.start_offset,
+            size_bytes=self.size_bytes,
+            limit_bytes=self.limit_bytes,
+        )
+
+
+def without_breaches(
+    plan: Plan, breaches: Collection[CustomMetadataBreach], *, limit_bytes: int, layout: str | None
+) -> Plan:
+    """Return `plan` without the copies from the offset of each breach on, and with the reasons.
+
+    Copying of the partition stops there, as a broker's does; these segments are in `kept`. A breach of
+    another limit or of another layout does not count any more; with None for `layout`, every layout counts.
+    """
+    held = {
+        (breach.topic_id, breach.partition): breach
+        for breach in sorted(breaches, key=lambda each: -each.start_offset)
+        if breach.limit_bytes == limit_bytes and layout in {None, breach.layout}
+    }
+
+    def breach_of(step: Step) -> CustomMetadataBreach | None:
+        breach = held.get(step.topic_id_partition.key)
+        is_held = step.action is Action.COPY_SEGMENT and breach is not None
+        return breach if is_held and breach and (step.start_offset or 0) >= breach.start_offset else None
+
+    refused = [(step, breach) for step in plan.steps if (breach := breach_of(step))]
+    reasons = {step.topic_id_partition: breach.reason for step, breach in refused}
+    skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
+    kept = [
+        Kept(
+            partition=step.topic_id_partition,
+            segment_id=None,
+            start_offset=step.start_offset or 0,
+            end_offset=step.end_offset,
+            reason=breach.reason,
+        )
+        for step, breach in refused
+    ]
+    steps = tuple(step for step in plan.steps if breach_of(step) is None)
+    return replace(plan, steps=steps, skipped=(*plan.skipped, *skips), kept=(*plan.kept, *kept))
