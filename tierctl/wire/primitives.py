@@ -1,12 +1,15 @@
 """Kafka's variable-length integers, CRC-32C, Arrow's arrays as NumPy's, and bounds on what input may cost."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import google_crc32c
-import numpy as np
-import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # Kafka's variable-length integers, and the errors that all readers of bytes raise.
 #
