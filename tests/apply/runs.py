@@ -26,10 +26,10 @@ from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.model import TopicConfig, Uuid
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import plan_removal
-from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Action, Plan
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
 
 from tests.apply.worlds import DAY_MS, World
 from tests.metadata.topics import topic_in

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in

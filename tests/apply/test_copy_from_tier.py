@@ -13,7 +13,7 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.plan.copy import Dangling, plan_copy_from_tier
 from tierctl.plan.steps import Plan
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier import Quarantined, TierState
+from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.storage.index_cache import spool_folder
 
 from tests.apply.conftest import Ran

@@ -78,12 +78,14 @@ def test_explain_and_status_know_the_breach(
     (problem,) = tierctl("status", *where, "--show", "problems").json
     size_bytes = next(fact["value"] for fact in row["facts"] if fact["name"] == "size_bytes")
     advice = f"tierctl copy --custom-metadata-max-bytes {size_bytes}"
-    assert problem == {
+    asked = {name: problem[name] for name in ("severity", "check", "subject", "findings", "found", "fix")}
+    assert asked == {
         "severity": "warning",
-        "kind": "custom_metadata",
+        "check": "custom_metadata",
+        "subject": "bills-0",
         "findings": 1,
-        "hint": advice,
-        "message": f"{problem['message'].partition(': ')[0]}: {skip['reason']}",
+        "found": skip["reason"],
+        "fix": advice,
     }
     assert f"; next: {advice} --metadata" in shown.summary
     words = (*advice.split()[1:], *where, *tier, "--topic", "bills")

@@ -118,7 +118,7 @@ def test_too_little_room_is_refused_before_anything_is_written(
     log_dir = new_broker(tmp_path / "broker")
     before = files(log_dir)
     usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr("tierctl.commands.recovery.materialise.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("tierctl.commands.recovery.to_log.shutil.disk_usage", lambda _path: usage)
     ran = tierctl(*command(tiered, log_dir))
     assert (ran.code, "has 1000 bytes free, the logs need" in ran.err) == (4, True), ran.err
     assert files(log_dir) == before

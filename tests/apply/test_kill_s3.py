@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 
 from tests.apply.commands import marking

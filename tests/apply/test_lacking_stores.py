@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import ExitCode, StoreRefused
 from tierctl.model import RemoteLogSegmentState
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World

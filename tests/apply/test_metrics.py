@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tierctl.errors import RemoteStorageError, StoreWriteFailed
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.stores.local_store import LocalStore
 
 from tests.apply.commands import copy, delete, files, sweep
 from tests.apply.conftest import Ran

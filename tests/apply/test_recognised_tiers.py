@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tierctl.apply.side_effects import observe
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.store import S3Store
-from tierctl.storage.tier import object_tier
 
 from tests.apply.commands import marking
 from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, copied, keys

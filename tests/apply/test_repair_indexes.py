@@ -16,7 +16,7 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spooled
 from tierctl.storage.layouts.aiven.layout import AivenSettings
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3 import client
 
 from tests.apply.conftest import Ran

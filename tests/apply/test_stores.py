@@ -11,7 +11,7 @@ from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenSettings
 from tierctl.storage.lease import open_lease
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores import base
 from tierctl.storage.stores.base import StoreKind, hashed_file
 

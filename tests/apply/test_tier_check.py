@@ -15,9 +15,9 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.layouts.aiven.layout import AivenSettings
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.apply import worlds
 from tests.apply.commands import marking

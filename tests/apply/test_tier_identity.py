@@ -9,8 +9,8 @@ import pytest
 from tierctl.apply import tier_check
 from tierctl.errors import ExitCode
 from tierctl.storage.lease import open_lease
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.apply.sites import IDENTITY, MUTATING, READING, Site, Tierctl, another, body, copied, keys
 from tests.apply.test_tier_check import states

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
-from tierctl.state.tier import TierState
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.state.tier_state import TierState
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.metadata.schema import json_fields
 
 from tests.metadata.topics import manager_at, topic_in

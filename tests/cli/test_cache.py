@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
 from tierctl.metadata.cache_files.compact import compacted
-from tierctl.metadata.cache_files.files import CacheFile, findings, read_cache
+from tierctl.metadata.cache_files.reading import CacheFile, findings, read_cache
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
 from tierctl.model.stored import StoredValue
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import RemoteIndex, RollPolicy

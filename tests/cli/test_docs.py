@@ -11,7 +11,7 @@ from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.examples import questions
 from tierctl.cli.settings.keys import option_key
-from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
+from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
 
@@ -97,7 +97,7 @@ def test_every_command_with_rows_can_choose_and_sort_them() -> None:
 def test_the_table_of_engines_has_every_command_and_is_right() -> None:
     """A new command needs an entry in WORK_ON_EXECUTORS and in the scenes of test_both_engines.py."""
     leaves = [node for node in command_tree().walk() if not node.children]
-    assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/engine.py"
+    assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/choices.py"
     for node in leaves:
         choices = next((option.choices for option in node.options if "--engine" in option.names), ("local",))
         assert choices == engines_of(" ".join(node.path)), node.path

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.report.formatters.sources import from_framed, from_hex
-from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.cli.shell import environment, tierctl
 from tests.conftest import vectors

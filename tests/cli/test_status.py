@@ -250,7 +250,7 @@ def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytes
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/tier")
 
-    monkeypatch.setattr("tierctl.storage.open._named_or_detected", denied)
+    monkeypatch.setattr("tierctl.storage.open_tier._named_or_detected", denied)
     ran = tierctl("verify", "--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
     assert (ran.code, "/tier: Permission denied" in ran.err, NOT_ALLOWED in ran.err) == (2, True, True)
 

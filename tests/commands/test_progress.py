@@ -10,7 +10,7 @@ import pytest
 from tierctl import commands
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.progress import Advance, SilentProgress, Unit
 from tierctl.wire.batches.segment_file import RecordChunk
 

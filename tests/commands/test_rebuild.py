@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tierctl.model import RemoteLogSegmentState
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
 from tests.cli.shell import tierctl

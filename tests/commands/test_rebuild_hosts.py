@@ -12,7 +12,8 @@ from tierctl.apply.side_effects import observe
 from tierctl.cli.docs.schemas import schemas
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicPartition
-from tierctl.wire.batches.record_batch import Record, batches, encode_batch
+from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
     LOG_STARTS_FILE,

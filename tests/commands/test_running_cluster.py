@@ -11,7 +11,7 @@ from tierctl.errors import SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.local import BrokerFacts, PartitionFacts, TopicFacts
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID, advance, segment
 

@@ -17,10 +17,10 @@ from tierctl.cli.docs.schemas import kinds_of_rows
 from tierctl.commands.insight.config import SETTINGS
 from tierctl.commands.pipeline import COMMITS
 from tierctl.errors import UsageError
-from tierctl.model.engine import EngineName
+from tierctl.model import IndexType
+from tierctl.model.choices import EngineName
 from tierctl.report.columns import Columns, Kind
 from tierctl.report.results import TableResult, arrow_table
-from tierctl.storage.base import IndexType
 
 from tests.cli.shell import environment, tierctl
 

@@ -13,7 +13,7 @@ import pytest
 from tierctl import commands
 from tierctl.checks.findings import Finding
 from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
 from tierctl.spark.sources.remote_log import LogOptions, plan_tasks

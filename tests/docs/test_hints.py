@@ -27,7 +27,7 @@ PRINTED_BY = {
     "checks/restored.py": ("restore check",),
     "checks/served.py": ("restore check",),
     "commands/recovery/fresh_node": ("restore into",),
-    "commands/recovery/materialise.py": ("restore log",),
+    "commands/recovery/to_log.py": ("restore log",),
     "commands/recovery/new_ids": ("restore new-ids",),
     "commands/insight/whatif": ("report",),
     "cli/confirm.py": ("apply", "delete"),
@@ -39,7 +39,7 @@ PRINTED_BY = {
     "plan/saved.py": ("copy", "sweep"),
     "plan/steps.py": ("copy", "sweep"),
     "report/formatters": ("format",),
-    "spark/executors/verify.py": ("verify",),
+    "spark/executors/checked_segments.py": ("verify",),
     "spark/session/submit.py": ("submit",),
 }
 """The commands that print the hints of a module or a folder, where its name is not that of its command."""
@@ -140,8 +140,8 @@ def test_a_hint_names_options_that_exist_where_it_is_read() -> None:
         ("commands/fetch.py", "add --rebuild", True),
         ("commands/fetch.py", "add --deep", False),
         ("commands/fetch.py", "tierctl verify --deep", True),
-        ("commands/recovery/new_ids/restore.py", "add --no-lease", False),
-        ("storage/open.py", "add --no-such-option", False),
+        ("commands/recovery/new_ids/command.py", "add --no-lease", False),
+        ("storage/open_tier.py", "add --no-such-option", False),
     ],
 )
 def test_a_wrong_hint_is_found(module: str, hint: str, is_right: bool) -> None:

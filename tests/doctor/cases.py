@@ -6,7 +6,7 @@ from typing import Any
 from tierctl.checks.check import Result
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 
 OK, WARNING, PROBLEM, NOT_CHECKED = Severity.OK, Severity.WARNING, Severity.ERROR, Severity.NOT_CHECKED
 

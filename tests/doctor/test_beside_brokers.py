@@ -14,7 +14,7 @@ from tierctl.errors import ExitCode, MetadataError
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.local import PartitionFacts, TopicFacts
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms

@@ -18,11 +18,11 @@ from tierctl.checks.environment import (
 from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import EngineError, TierctlError
 from tierctl.metadata.topic import open_topic
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import decoded_result, dumps
 from tierctl.spark.inspection import Sources, executor_facts, reach_sources
-from tierctl.storage.open import TierSpec
+from tierctl.storage.open_tier import TierSpec
 
 from tests.doctor.cases import OK, PROBLEM, WARNING
 

@@ -13,7 +13,7 @@ from tierctl.checks.check import Examination, Result, exit_code_of, fault, not_c
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, OwnSettings, doctor
 from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, MetadataError, UsageError
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst

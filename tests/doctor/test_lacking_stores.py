@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 

@@ -12,7 +12,7 @@ from tierctl.checks import store
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
 from tierctl.errors import ExitCode
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.stores.s3 import store as s3_store
 from tierctl.storage.stores.s3.client import s3_client

@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 from tierctl.metadata.server_properties import MetadataTopicSettings
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.topic.cluster import ClusterTopic
+from tierctl.metadata.topic.cluster_topic import ClusterTopic
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.wire.batches.segment_file import RecordChunk
 

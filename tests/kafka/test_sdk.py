@@ -21,7 +21,7 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_commands_without_a_cluster_load_no_client_library() -> None:
     code = (
-        "import sys, tierctl.kafka.cluster, tierctl.metadata.topic.cluster;"
+        "import sys, tierctl.kafka.cluster, tierctl.metadata.topic.cluster_topic;"
         "print([m for m in ('confluent_kafka', 'kafka', 'cryptography') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,9 +17,9 @@ CONTRACTS = {
 """A method that every implementation of the contract has, and no other class."""
 
 OPENERS = {
-    "a tier": {"open.py"},
-    "a store": {"stores/local.py", "stores/hdfs.py", "stores/arrow.py", "stores/s3/store.py"},
-    "a layout": {"open.py", "layouts/aiven/layout.py"},
+    "a tier": {"open_tier.py"},
+    "a store": {"stores/local_store.py", "stores/hdfs.py", "stores/arrow.py", "stores/s3/store.py"},
+    "a layout": {"open_tier.py", "layouts/aiven/layout.py"},
 }
 """The only modules below storage/ that construct each: `open_tier`, and `open_store` of each store."""
 
@@ -63,7 +63,7 @@ def test_storage_alone_constructs(what: str) -> None:
     assert classes
     openers = {str(STORAGE / name) for name in OPENERS[what]}
     others = {
-        f"{path.relative_to(ROOT)} constructs {name}: use tierctl.storage.open.open_tier or open_store"
+        f"{path.relative_to(ROOT)} constructs {name}: use tierctl.storage.open_tier.open_tier or open_store"
         for path, tree in modules().items()
         if str(path) not in openers
         for name in constructed(tree, classes)
@@ -82,7 +82,7 @@ def test_one_function_opens_tiers() -> None:
         and node.returns is not None
         and ast.unparse(node.returns).strip("'\"") in {"RemoteStorageManager", "ObjectTier"}
     }
-    assert found == {"storage/open.py: open_tier", "storage/tier.py: inner"}
+    assert found == {"storage/open_tier.py: open_tier", "storage/object_tier.py: inner"}
 
 
 def test_files_of_the_package_are_read_where_tierctl_is_a_zip_file() -> None:
@@ -108,16 +108,16 @@ def test_a_second_opener_is_found(source: str) -> None:
 
 
 TOPIC_MAKERS = {
-    "FolderTopic": {"metadata/topic/open.py"},
-    "ClusterTopic": {"metadata/topic/cluster.py"},
-    "open_on_cluster": {"metadata/topic/open.py"},
-    "FolderWriter": {"metadata/topic/open.py"},
-    "SegmentFile": {"metadata/topic/open.py"},
-    "StoreFiles": {"metadata/topic/open.py"},
+    "FolderTopic": {"metadata/topic/open_topic.py"},
+    "ClusterTopic": {"metadata/topic/cluster_topic.py"},
+    "open_on_cluster": {"metadata/topic/open_topic.py"},
+    "FolderWriter": {"metadata/topic/open_topic.py"},
+    "SegmentFile": {"metadata/topic/open_topic.py"},
+    "StoreFiles": {"metadata/topic/open_topic.py"},
     "PartitionLog": {"metadata/topic/folder.py", "metadata/topic/folder_writer.py"},
     "PartitionWriter": {"metadata/topic/folder_writer.py"},
-    "TopicReader": {"metadata/topic/cluster.py"},
-    "TopicPublisher": {"metadata/topic/cluster.py"},
+    "TopicReader": {"metadata/topic/cluster_topic.py"},
+    "TopicPublisher": {"metadata/topic/cluster_topic.py"},
 }
 """The only modules that may construct a metadata topic, or a part of one; others call `open_topic`."""
 
@@ -147,7 +147,7 @@ def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and node.name == "open_topic"
     }
-    assert openers == {"metadata/topic/open.py"}
+    assert openers == {"metadata/topic/open_topic.py"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ WRITERS = {
     "apply/run_context.py": "publishes for all of them, and asks the lease at the last moment",
     "apply/tier_check.py": "the identity of a tier",
     "commands/recovery/fresh_node/metadata.py": "the metadata topic of a new node, for the acts of a restore",
-    "commands/recovery/fresh_node/restore.py": "its own probe object, which shows whether deletes are denied",
+    "commands/recovery/fresh_node/command.py": "its own probe object, which shows whether deletes are denied",
     "checks/store.py": "the probe objects of doctor",
     "pipeline/partition_task.py": "tables of the pipeline, which are no objects of a tier",
 }

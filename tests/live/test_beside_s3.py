@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenSettings
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.live.commands import assumed, first_offset, local_start, plan, rows
 from tests.metadata.topics import manager_at

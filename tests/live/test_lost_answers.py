@@ -15,7 +15,7 @@ from tierctl.errors import ExitCode, MetadataWriteUnknown
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.metadata.server_properties import MetadataClients
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.metadata.topic.cluster import ClusterTopic
+from tierctl.metadata.topic.cluster_topic import ClusterTopic
 
 from tests.apply.runs import clean_dangling
 from tests.live.commands import base_offsets, objects, plan, rows, tierctl

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.metadata.server_properties import MetadataClients
-from tierctl.metadata.topic.cluster import ClusterTopic
+from tierctl.metadata.topic.cluster_topic import ClusterTopic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition

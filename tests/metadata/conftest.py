@@ -6,7 +6,7 @@ import pytest
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.metadata.server_properties import MetadataClients, MetadataTopicSettings
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.metadata.topic.cluster import ClusterTopic
+from tierctl.metadata.topic.cluster_topic import ClusterTopic
 
 from tests.kafka.cluster_topics import Open
 from tests.support.broker import Broker

@@ -8,7 +8,7 @@ from typing import Any
 from tierctl.errors import TierctlError
 from tierctl.state.segments.columns import SegmentIds
 from tierctl.state.segments.epochs import EpochIndex
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 _DERIVED = {"__weakref__", "_sorted", "_rebuilt", "_generation"}
 """Attributes that only make a query faster."""

@@ -14,8 +14,8 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.tier import MissingEvents
+from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import tierctl
 from tierctl.errors import UsageError
-from tierctl.model.settings import SETTINGS, TABLES, broker, client, topic
-from tierctl.model.settings.table import Scope, Table, Type
+from tierctl.model.settings import SETTINGS, TABLES, broker, clients, topic
+from tierctl.model.settings.scopes import Scope, Table, Type
 
 ROOT = Path(tierctl.__file__).parent
 
@@ -48,7 +48,7 @@ def test_settings_that_are_read_and_ignored() -> None:
         (topic.CLEANUP_POLICY, "", ()),
         (topic.CLEANUP_POLICY, "compact, delete", ("compact", "delete")),
         (broker.TASK_RETRY_JITTER, "0.5", 0.5),
-        (client.SECURITY_PROTOCOL, "SASL_SSL", "SASL_SSL"),
+        (clients.SECURITY_PROTOCOL, "SASL_SSL", "SASL_SSL"),
     ],
 )
 def test_values(row: object, text: str, value: object) -> None:
@@ -65,10 +65,10 @@ def test_values(row: object, text: str, value: object) -> None:
         (broker.CUSTOM_METADATA_MAX_BYTES, str(1 << 31), "of at least 0 and at most 2147483647$"),
         (broker.TASK_RETRY_JITTER, "0.6", "is not a number from 0 to 0.5"),
         (broker.TASK_RETRY_JITTER, "nan", "is not a number from 0 to 0.5"),
-        (client.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
+        (clients.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
         (topic.TABLE.rows["compression.gzip.level"], "0", "is not a whole number from 1 to 9, or -1"),
         (topic.CLEANUP_POLICY, "delete,compcat", "is not one of compact, delete"),
-        (client.SECURITY_PROTOCOL, "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (clients.SECURITY_PROTOCOL, "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
     ],
 )
 def test_invalid_values(row: object, text: str, message: str) -> None:

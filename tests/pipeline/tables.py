@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.run import Pipeline
+from tierctl.pipeline.update import Pipeline
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.pipeline import partition_groups
 from tierctl.pipeline.tables import MetadataPartitionTables
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.state.folding import encodable, folded, values_of
 from tests.state.histories import ORDERS, histories, regular_histories

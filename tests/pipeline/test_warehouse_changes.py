@@ -227,7 +227,11 @@ def later(event: Any) -> MetadataEvent:
 
 @pytest.mark.parametrize(
     "module",
-    ["tierctl.pipeline.partition_task", "tierctl.commands.pipeline", "tierctl.commands.insight.whatif.build"],
+    [
+        "tierctl.pipeline.partition_task",
+        "tierctl.commands.pipeline",
+        "tierctl.commands.insight.whatif.command",
+    ],
 )
 def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> None:
     code = f"import sys, {module}; print('deltalake' in sys.modules)"

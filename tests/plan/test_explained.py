@@ -12,9 +12,9 @@ from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.test_properties import MANY, World, chains, histories
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier

@@ -10,7 +10,7 @@ from tierctl.plan.preconditions import (
     why_unknown,
 )
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment, segment_id

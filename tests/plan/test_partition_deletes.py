@@ -13,10 +13,10 @@ from tierctl.model import (
 )
 from tierctl.plan.limits import check_limits
 from tierctl.plan.partition_deletes import ClusterAnswer, DeletionEvidence, plan_mark, plan_removal
-from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan, delete_step
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import MissingEvents, Quarantined, TierState
+from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
 
 from tests.plan.tier import (
     NOW_MS,

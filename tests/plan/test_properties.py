@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier
 from tests.support.amounts import examples

@@ -9,9 +9,9 @@ from tierctl.plan.copy import plan_copy
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
 from tierctl.plan.repair import index_step
-from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import REBUILD, STATES, VERIFY, Action, Plan, Step, delete_step, segment_step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.test_partition_deletes import P, deletion, quarantine
 from tests.plan.tier import (

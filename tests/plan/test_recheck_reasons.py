@@ -8,9 +8,9 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import TopicConfig
 from tierctl.plan.recheck import recheck
-from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan, Step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import NOW_MS, S, advance, local_log, segment, through_json, tier
 

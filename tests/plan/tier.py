@@ -16,7 +16,7 @@ from tierctl.model import (
 )
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 S = RemoteLogSegmentState
 TOPIC_ID = Uuid.from_bytes(bytes(15) + b"\x01")

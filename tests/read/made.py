@@ -18,8 +18,8 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.stores.base import hashed_file
-from tierctl.storage.tier import ObjectTier
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import encode_producer_snapshot, write_leader_epoch_checkpoint

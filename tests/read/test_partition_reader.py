@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import NotFoundError
 from tierctl.model import IsolationLevel, RemoteLogSegmentState
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.read import brute
 from tests.read.tier import Tier, as_answers, metadata_values, state_of

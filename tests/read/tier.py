@@ -14,8 +14,8 @@ from tierctl.read.partition_reader import FetchedRecord, PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher, UncachedIndexes
 from tierctl.state.fold import fold
-from tierctl.state.tier import PartitionState, TierState
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata.decode_columns import decode_column
 

@@ -14,17 +14,17 @@ import tierctl.commands.change
 import tierctl.files
 import tierctl.kafka.cluster
 import tierctl.metadata.daily_changes
-import tierctl.metadata.fold
+import tierctl.metadata.parallel_fold
 import tierctl.metadata.server_properties
-import tierctl.metadata.topic.cluster
+import tierctl.metadata.topic.cluster_topic
 import tierctl.model.progress
 import tierctl.storage.lease
-import tierctl.storage.open
-import tierctl.storage.tier
+import tierctl.storage.object_tier
+import tierctl.storage.open_tier
 import tierctl.wire.metadata.decode_columns
 from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
+from tierctl.storage.object_tier import RetryingStorage
 from tierctl.storage.stores.base import ConditionalStore
-from tierctl.storage.tier import RetryingStorage
 
 from tests.simulation.unthreaded import InterleavedEngine, SerialPool, Threading
 from tests.simulation.world import World
@@ -123,8 +123,8 @@ def installed(world: World) -> Iterator[None]:
         mock.patch("time.time_ns", time_ns),
         mock.patch.object(tierctl.kafka.cluster, "Cluster", _always(world.cluster)),
         mock.patch.object(tierctl.metadata.server_properties, "cluster_client", _always(None)),
-        mock.patch.object(tierctl.metadata.topic.cluster, "open_on_cluster", _always(world.topic)),
-        mock.patch.object(tierctl.storage.open, "open_store_at", _always(world.store)),
+        mock.patch.object(tierctl.metadata.topic.cluster_topic, "open_on_cluster", _always(world.topic)),
+        mock.patch.object(tierctl.storage.open_tier, "open_store_at", _always(world.store)),
         mock.patch.object(tierctl.storage.lease, "ObjectLease", object_lease),
         mock.patch.object(tierctl.storage.lease, "threading", unthreaded),
         mock.patch.object(tierctl.model.progress, "threading", unthreaded),
@@ -132,13 +132,13 @@ def installed(world: World) -> Iterator[None]:
         # All simulated processes have the same entries in /proc.
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
-        mock.patch.object(tierctl.storage.tier, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.storage.object_tier, "ThreadPoolExecutor", SerialPool),
         mock.patch.object(import_module("tierctl.commands.sweep.decide"), "ThreadPoolExecutor", SerialPool),
         mock.patch.object(tierctl.commands.change, "LocalEngine", engine),
         mock.patch.object(tierctl.commands.change, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
         mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
-        mock.patch.object(tierctl.metadata.fold, "decode_column", decode_column),
+        mock.patch.object(tierctl.metadata.parallel_fold, "decode_column", decode_column),
         mock.patch.object(tierctl.metadata.daily_changes, "decode_column", decode_column),
         mock.patch("os.fsync", _always(None)),
     ):

@@ -4,7 +4,7 @@ import json
 import os
 
 from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.spark_settings import SparkSettings
 
 from tests.spark.clusters import serve
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.spark.session.open import opened_session
-from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.spark_settings import SparkSettings
 
 from tests.spark.clusters import (
     ENGINES,

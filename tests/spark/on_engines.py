@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import Ran, tierctl

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tierctl.errors import EngineError
-from tierctl.metadata.cache_files.files import entry_rows
-from tierctl.model.engine import WORK_ON_EXECUTORS, EngineName, engines_of
-from tierctl.spark.executors import fold, tier
+from tierctl.metadata.cache_files.reading import entry_rows
+from tierctl.model.choices import WORK_ON_EXECUTORS, EngineName, engines_of
+from tierctl.spark.executors import checked_segments, fold
 from tierctl.spark.executors import fold as spark_files
 
 from tests.cli.shell import environment, tierctl
@@ -51,8 +51,8 @@ def test_both_engines_print_and_write_the_same(
 
     functions = require_same_on_both_engines(scene, tmp_path, monkeypatch, code=CODES.get(command))
     if command in recovery.SCENES:
-        assert tier._list_folder in functions, "executors did not list the tier"
-        assert tier._read_group in functions, "executors read no object"
+        assert checked_segments._list_folder in functions, "executors did not list the tier"
+        assert checked_segments._read_group in functions, "executors read no object"
 
 
 def test_the_local_engine_needs_no_spark(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_file_that_changed_is_not_replaced(
     """The executors have read another file with the same path."""
     state_directory(capture, tmp_path, spoil=False)
     before = files_in(tmp_path / STATE)
-    monkeypatch.setattr("tierctl.metadata.cache_files.files.crc32c", lambda _: 7)
+    monkeypatch.setattr("tierctl.metadata.cache_files.reading.crc32c", lambda _: 7)
     ran = tierctl("cache", "compact", "--state-dir", tmp_path / STATE, "--apply")
     assert ran.code == 4
     assert "is not the file that was read" in ran.err

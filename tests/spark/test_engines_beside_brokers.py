@@ -10,7 +10,7 @@ from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import executors
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.location import TopicLocation
 
 from tests.doctor.cases import OK, PROBLEM, worst

@@ -11,7 +11,7 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
 from tierctl.commands.insight import executors as checks
 from tierctl.errors import EngineError, ExitCode
-from tierctl.model.engine import EngineName, Severity
+from tierctl.model.choices import EngineName, Severity
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.transport import Executors
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.storage.throttle import Direction, Fetches, Throttle, ThrottleSettings, Waits
 
 from tests.cli.shell import Ran, tierctl

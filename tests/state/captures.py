@@ -6,7 +6,7 @@ import pyarrow as pa
 from tierctl.model import EpochEntry
 from tierctl.state.fold import fold
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.metadata.decode_columns import decode_column

@@ -10,10 +10,10 @@ from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import fold, fold_event
 from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.decode_columns import decode_column
 

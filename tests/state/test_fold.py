@@ -19,10 +19,10 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.state import cache as cache_module
+from tierctl.state import segment_cache as cache_module
 from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.fold.event_columns import TOMBSTONE, event_columns
-from tierctl.state.tier import ANOMALIES_KEPT, TierState
+from tierctl.state.tier_state import ANOMALIES_KEPT, TierState
 from tierctl.wire.metadata import decode, encode
 
 from tests.conftest import vectors

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.segments import LogFacts, check_segments, unfinished_finding
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
+from tierctl.state.segment_cache import RemoteLogMetadataCache
 from tierctl.state.segments.columns import STATES
 
 from tests.state.folding import encodable, folded, values_of

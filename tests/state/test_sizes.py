@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import RemoteLogSegmentState
 from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.state.histories import ORDERS, started
 

@@ -11,7 +11,7 @@ from tierctl.model import MetadataEvent
 from tierctl.state import snapshot
 from tierctl.state.fold import fold
 from tierctl.state.snapshot import read_snapshot, write_snapshot
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 
 from tests.conftest import vectors
 from tests.state.folding import assert_same, encodable, folded, table_of, values_of

@@ -9,8 +9,8 @@ from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, T
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.stores.base import Source, chunks, copy_through, verify_streams
-from tierctl.storage.tier import ObjectTier
 
 
 def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:

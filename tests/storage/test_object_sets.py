@@ -17,8 +17,8 @@ from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.tier import ObjectTier
+from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
 

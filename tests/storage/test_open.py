@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import LogSegmentData
-from tierctl.storage import open as open_module
+from tierctl.storage import open_tier as open_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings
+from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.storage.segments import data_in, metadata_of
 from tests.storage.tiers import local_tier

@@ -18,7 +18,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.tier import RetryingStorage, RetrySettings
+from tierctl.storage.object_tier import RetryingStorage, RetrySettings
 
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, delete_segment, metadata_of

@@ -13,7 +13,7 @@ from tierctl.commands.verify import VerifyRequest
 from tierctl.errors import TransferStopped, UsageError
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.stores.base import CHUNK_BYTES, hashed_file, sent_chunks
-from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.stores.local_store import LocalStore
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
 from tierctl.storage.throttle import Direction, Limit, Throttle, ThrottleSettings, parse_rate

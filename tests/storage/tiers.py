@@ -5,8 +5,8 @@ from pathlib import Path
 from tierctl.files import PLAIN, FileSystem
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.tier import ObjectTier
+from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 
 def local_tier(folder: Path, layout: SegmentLayout | None = None, *, fs: FileSystem = PLAIN) -> ObjectTier:

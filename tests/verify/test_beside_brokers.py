@@ -8,9 +8,9 @@ import pytest
 from tierctl.checks.cross_check import Verification
 from tierctl.checks.segments import ClusterCheck
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
 

@@ -8,7 +8,7 @@ import pytest
 from tierctl.checks import findings
 from tierctl.checks.findings import FindingKind
 from tierctl.cli.app import COMMANDS
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 
 
 @pytest.mark.parametrize("kind", FindingKind)

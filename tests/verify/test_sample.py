@@ -19,7 +19,7 @@ from tierctl.metadata.state_dir.manifest import (
     record_read_segments,
 )
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.model.settings.table import parse_size
+from tierctl.model.settings.scopes import parse_size
 from tierctl.report.texts import parse_percent
 from tierctl.storage import index_cache
 

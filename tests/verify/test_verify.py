@@ -21,7 +21,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.metadata.topics import manager_at
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without

@@ -15,7 +15,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteObject
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition

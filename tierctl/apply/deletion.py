@@ -32,7 +32,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.steps import Step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteObject
 
 

@@ -9,7 +9,7 @@ from tierctl.plan.restore import NEW_IDS, RESTORE
 from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Family, Labels, Meter, Scope, measure_tier
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 _COPY = (prometheus.COPY_REQUESTS, prometheus.COPY_ERRORS, prometheus.COPY_BYTES)
 _DELETE = (prometheus.DELETE_REQUESTS, prometheus.DELETE_ERRORS, prometheus.DELETED_BYTES)

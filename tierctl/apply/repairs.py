@@ -25,11 +25,11 @@ from tierctl.files import FileBytes
 from tierctl.locallog.loading import OpenTransactions, ProducerTable
 from tierctl.metadata.offset_repair import read_committed, write_committed
 from tierctl.model import EpochEntry, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.plan.repair import FILE, FROM_OFFSET, TO_OFFSET, index_types
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier import PartitionState
+from tierctl.state.tier_state import PartitionState
 from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.storage.index_cache import INDEX_BYTES_MAX, spool_folder, spooled
 from tierctl.wire.batches.batch_head import BatchHead

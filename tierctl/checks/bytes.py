@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tierctl.checks.findings import FindingKind
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.batch_head import MAGIC, TRANSACTIONAL, BatchHead, Buffer
 from tierctl.wire.batches.batch_heads import BadRange

@@ -35,11 +35,11 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.preconditions import missing_of, newest_replicas
 from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.kafka import is_temporary, segment_object_name
 

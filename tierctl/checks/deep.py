@@ -30,12 +30,12 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
 from tierctl.state.segments.columns import view
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.index_cache import SegmentFiles, spooled
 

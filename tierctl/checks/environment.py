@@ -25,13 +25,13 @@ from tierctl.locallog import read_log_dirs
 from tierctl.locallog.folders import list_producer_snapshots, list_segments, parse_partition_folder
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.settings.registry import holds_secret
 from tierctl.model.times import iso_utc
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX
 from tierctl.report.texts import bytes_text, counted
 from tierctl.state.cut_epochs import cut_epochs_of
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 WARN_MS = 30_000
 """A larger difference is no coincidence: synchronized clocks differ by less than a second."""

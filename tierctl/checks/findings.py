@@ -21,7 +21,7 @@ from tierctl.errors import TierctlError
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 
 
 class Needs(StrEnum):

@@ -15,9 +15,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier import Anomaly, PartitionState, TierState
+from tierctl.state.tier_state import Anomaly, PartitionState, TierState
 
 _K = FindingKind
 _S = RemoteLogSegmentState

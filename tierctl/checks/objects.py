@@ -19,9 +19,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.state.segments.columns import KIP405, TXN_INDEX_EMPTY, SegmentColumns, SegmentIds, view
-from tierctl.state.tier import MissingEvents, PartitionState, TierState
+from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.layouts.kafka import (
     owner_of_folder,

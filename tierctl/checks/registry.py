@@ -10,7 +10,7 @@ served       what consumers and producers of a restored topic get from brokers
 """
 
 from tierctl.checks.check import Check, CheckTable
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 
 _CLUSTER = "--bootstrap-server, or --metadata kafka://..."
 _REMOTE = "--remote"

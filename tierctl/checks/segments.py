@@ -19,7 +19,7 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.plan.preconditions import why_never_tiered
@@ -33,11 +33,11 @@ from tierctl.read.readable_log import (
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.tier import TierState
+from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.tier_state import TierState
 
 _S = RemoteLogSegmentState
 

@@ -14,6 +14,7 @@ from tierctl.kafka.client_settings import ClientSettings
 from tierctl.locallog.folders import unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model.choices import Severity
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import (
     Conflict,
@@ -22,15 +23,14 @@ from tierctl.model.conflicts import (
     metadata_topic_conflicts,
     topic_conflicts,
 )
-from tierctl.model.engine import Severity
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.local import PartitionFacts, TopicFacts
-from tierctl.model.settings import broker, client, topic
+from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.file_kinds import FileKind, require_kind
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean, unknown_names
 from tierctl.model.settings.registry import shown
-from tierctl.model.settings.table import Origin, Setting, SettingSource, StatedSettings, Table
+from tierctl.model.settings.scopes import Origin, Setting, SettingSource, StatedSettings, Table
 from tierctl.report.texts import counted
 from tierctl.storage.layouts.aiven.layout import AivenSettings, custom_metadata_bytes
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties
@@ -191,11 +191,11 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     found = list(_rows(file, broker.TABLE, "", brokers))
     manager_prefix = broker.METADATA_MANAGER_PREFIX.text(settings)
     for prefix in dict.fromkeys(("", manager_prefix)):
-        found += _rows(file, client.METADATA_MANAGERS, prefix, brokers)
-    found += _rows(file, client.PLUGINS, broker.STORAGE_MANAGER_PREFIX.text(settings), brokers)
+        found += _rows(file, clients.METADATA_MANAGERS, prefix, brokers)
+    found += _rows(file, clients.PLUGINS, broker.STORAGE_MANAGER_PREFIX.text(settings), brokers)
     yield from found
     yield from _superseded(file)
-    yield from _key_files(file, client.KEY_PAIR_PREFIX, client.PRIVATE_KEY_SUFFIX)
+    yield from _key_files(file, clients.KEY_PAIR_PREFIX, clients.PRIVATE_KEY_SUFFIX)
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
         stated_by = BrokerDefaults(settings=settings).stated_by
         by_topic_setting = {row.name: stated_by(row.name) for row in topic.TABLE}
@@ -209,8 +209,8 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     file = read_to_end(path, SettingSource.CLIENT_FILE)
     yield from file.problems
     for name in file.settings:
-        if name not in client.CLIENTS:
-            nearest = next(iter(get_close_matches(name, client.UNDERSTOOD, n=1, cutoff=0.8)), None)
+        if name not in clients.CLIENTS:
+            nearest = next(iter(get_close_matches(name, clients.UNDERSTOOD, n=1, cutoff=0.8)), None)
             yield file.problem(
                 ProblemKind.UNKNOWN_SETTING,
                 name,
@@ -220,9 +220,9 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
                 hint=did_you_mean(nearest, "no action is needed if other clients use it"),
                 severity=Severity.INFO if nearest is None else Severity.WARNING,
             )
-    found = list(_rows(file, client.CLIENTS, "", brokers))
+    found = list(_rows(file, clients.CLIENTS, "", brokers))
     yield from found
-    yield from _key_files(file, client.SSL_KEYSTORE_LOCATION.name, "")
+    yield from _key_files(file, clients.SSL_KEYSTORE_LOCATION.name, "")
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
         yield from _refused(file, lambda: ClientSettings.from_properties(file.settings, str(path)))
 
@@ -516,8 +516,8 @@ def check_custom_metadata(
 ) -> Iterator[Result]:
     """Yield the results about the size of the custom metadata that Aiven's plugin writes for `topics`."""
     prefix = broker.STORAGE_MANAGER_PREFIX.value(settings)
-    if f"{prefix}{client.CUSTOM_METADATA_FIELDS.name}" not in settings:
-        reason = f"no {prefix}{client.CUSTOM_METADATA_FIELDS.name}: no custom metadata are written"
+    if f"{prefix}{clients.CUSTOM_METADATA_FIELDS.name}" not in settings:
+        reason = f"no {prefix}{clients.CUSTOM_METADATA_FIELDS.name}: no custom metadata are written"
         yield ok(DoctorCheck.CUSTOM_METADATA, source, reason)
         return
     if not topics:
@@ -626,9 +626,9 @@ def fewest_replicas(partitions: tuple[PartitionFacts, ...]) -> int:
 def expected_partitions(settings: Mapping[str, str], source: str) -> int | None:
     """Return the number of metadata partitions that a broker's settings state, None if they state none."""
     prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
-    name = client.TOPIC_PARTITIONS.name
+    name = clients.TOPIC_PARTITIONS.name
     own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
-    return client.TOPIC_PARTITIONS.given(own, source)
+    return clients.TOPIC_PARTITIONS.given(own, source)
 
 
 def check_metadata_partitions(found: int, expected: int) -> Iterator[Result]:

@@ -22,9 +22,10 @@ from tierctl.errors import (
     StoreWriteFailed,
     TierctlError,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.times import iso_utc
 from tierctl.report.texts import counted
+from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.stores.base import (
     ARCHIVE_CLASSES,
     Bucket,
@@ -34,8 +35,7 @@ from tierctl.storage.stores.base import (
     ObjectStore,
     Versioning,
 )
-from tierctl.storage.stores.local import LocalStore
-from tierctl.storage.tier import ObjectTier
+from tierctl.storage.stores.local_store import LocalStore
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _PROBE = "only writing shows it: add --probe-writes"

@@ -26,7 +26,7 @@ from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import APPLY, RUN, TYPED_ONLY
 from tierctl.commands.shared_options import WHERE as PLACES
 from tierctl.errors import UsageError
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.report.columns import Columns
 from tierctl.report.render import SHOW
 

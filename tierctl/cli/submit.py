@@ -17,7 +17,7 @@ from tierctl.cli.options import (
 )
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 
 _RESOURCES = "Resources"
 _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."

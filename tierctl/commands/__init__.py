@@ -53,10 +53,16 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
     from tierctl.commands.insight.names import NamesRequest, NamesResult, check_names
-    from tierctl.commands.insight.report.build import report
+    from tierctl.commands.insight.report.command import report
     from tierctl.commands.insight.report.gather import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
-    from tierctl.commands.insight.whatif.build import GroupLoss, TopicOutlook, WhatIf, WhatIfRequest, what_if
+    from tierctl.commands.insight.whatif.command import (
+        GroupLoss,
+        TopicOutlook,
+        WhatIf,
+        WhatIfRequest,
+        what_if,
+    )
     from tierctl.commands.offsets import (
         OffsetsCheck,
         OffsetsRepair,
@@ -78,10 +84,10 @@ if TYPE_CHECKING:
         RestoreCheckRequest,
         restore_check,
     )
-    from tierctl.commands.recovery.fresh_node.restore import RestoreIntoRequest, restore_into
-    from tierctl.commands.recovery.materialise import RestoreLogRequest, restore_log
-    from tierctl.commands.recovery.new_ids.restore import RestoreNewIdsRequest, restore_new_ids
+    from tierctl.commands.recovery.fresh_node.command import RestoreIntoRequest, restore_into
+    from tierctl.commands.recovery.new_ids.command import RestoreNewIdsRequest, restore_new_ids
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
+    from tierctl.commands.recovery.to_log import RestoreLogRequest, restore_log
     from tierctl.commands.segments import (
         PartitionOffsets,
         SegmentsRequest,
@@ -216,16 +222,16 @@ _MODULE_OF = {
     "FetchResult": "fetch",
     "FollowerState": "fetch",
     "FormatRequest": "format",
-    "GroupLoss": "insight.whatif.build",
+    "GroupLoss": "insight.whatif.command",
     "IndexEntries": "fetch",
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
-    "RestoreLogRequest": "recovery.materialise",
+    "RestoreLogRequest": "recovery.to_log",
     "MutationResult": "change",
     "NamesRequest": "insight.names",
     "NamesResult": "insight.names",
-    "RestoreNewIdsRequest": "recovery.new_ids.restore",
+    "RestoreNewIdsRequest": "recovery.new_ids.command",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
     "OffsetsCheck": "offsets",
@@ -242,7 +248,7 @@ _MODULE_OF = {
     "Report": "insight.report.gather",
     "ReportRequest": "insight.report.gather",
     "RestoreCheckRequest": "recovery.check",
-    "RestoreIntoRequest": "recovery.fresh_node.restore",
+    "RestoreIntoRequest": "recovery.fresh_node.command",
     "RowLines": ".report.results",
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
@@ -255,11 +261,11 @@ _MODULE_OF = {
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
     "SweepRequest": "sweep.command",
-    "TopicOutlook": "insight.whatif.build",
+    "TopicOutlook": "insight.whatif.command",
     "TopicSize": "segments",
     "VerifyRequest": "verify",
-    "WhatIf": "insight.whatif.build",
-    "WhatIfRequest": "insight.whatif.build",
+    "WhatIf": "insight.whatif.command",
+    "WhatIfRequest": "insight.whatif.command",
     "apply": "apply",
     "backup_config": "recovery.backup_config",
     "build_cache": "cache",
@@ -277,12 +283,12 @@ _MODULE_OF = {
     "find_leaked_topics": "delete",
     "format_records": "format",
     "finding_kinds": "verify",
-    "restore_log": "recovery.materialise",
+    "restore_log": "recovery.to_log",
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",
-    "report": "insight.report.build",
-    "restore_into": "recovery.fresh_node.restore",
-    "restore_new_ids": "recovery.new_ids.restore",
+    "report": "insight.report.command",
+    "restore_into": "recovery.fresh_node.command",
+    "restore_new_ids": "recovery.new_ids.command",
     "run_pipeline": "pipeline",
     "segments": "segments",
     "show_cache": "cache",
@@ -293,7 +299,7 @@ _MODULE_OF = {
     "sweep": "sweep.command",
     "verify": "verify",
     "verify_cache": "cache",
-    "what_if": "insight.whatif.build",
+    "what_if": "insight.whatif.command",
 }
 
 

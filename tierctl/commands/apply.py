@@ -43,17 +43,17 @@ from tierctl.plan.saved import (
     still_decided,
 )
 from tierctl.plan.steps import REBUILD, VERIFY, Plan
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 _CHANGES = {
     "copy": "tierctl.commands.copy.command:Copy",
     "sweep": "tierctl.commands.sweep.command:Sweep",
     "delete": "tierctl.commands.delete:Delete",
     REBUILD: "tierctl.commands.recovery.rebuild:Rebuild",
-    MATERIALISE: "tierctl.commands.recovery.materialise:Materialise",
-    RESTORE: "tierctl.commands.recovery.fresh_node.restore:Restore",
-    NEW_IDS: "tierctl.commands.recovery.new_ids.restore:NewIds",
-    VERIFY: "tierctl.commands.recovery.repairs.repair:Repair",
+    MATERIALISE: "tierctl.commands.recovery.to_log:Materialise",
+    RESTORE: "tierctl.commands.recovery.fresh_node.command:Restore",
+    NEW_IDS: "tierctl.commands.recovery.new_ids.command:NewIds",
+    VERIFY: "tierctl.commands.recovery.repairs.command:Repair",
 }
 """The class of every command whose plans can be saved; it is imported when a plan needs it."""
 

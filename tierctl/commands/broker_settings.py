@@ -12,7 +12,7 @@ from tierctl.metadata.server_properties import broker_file
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker
 from tierctl.model.settings.known import require_bounds, unknown_names
-from tierctl.model.settings.table import Origin, SettingSource, StatedSettings, place_of, without_unit
+from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
 
 _OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
 _OPTIONS = (

@@ -15,7 +15,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_files.compact import Rewrite, flat_files, plan_compaction, rewrite, state_caches
-from tierctl.metadata.cache_files.files import (
+from tierctl.metadata.cache_files.reading import (
     FileRows,
     Row,
     cache_files,

@@ -333,7 +333,7 @@ class Change(ABC, Generic[R]):
         run = self.run
         if not plan.steps or not run.resources.is_on_spark:
             return LocalEngine(run.request.threads)
-        from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
+        from tierctl.spark.executors.apply_engine import SideEffectContextSpec, SparkEngine
 
         spec = SideEffectContextSpec(remote=run.tier_spec.resolved(run.remote), source=run.from_remote)
         return SparkEngine(run.resources.executors, spec, stop=stop, title=plan.command)

@@ -44,8 +44,8 @@ from tierctl.report.render import SHOW
 from tierctl.report.results import RowLines, Stream, TableResult, TableRows
 
 if TYPE_CHECKING:
-    from tierctl.spark.executors.fetch import PrintStep
-    from tierctl.state.tier import TierState
+    from tierctl.spark.executors.user_records import PrintStep
+    from tierctl.state.tier_state import TierState
 
 
 from tierctl.errors import CorruptInputError
@@ -528,7 +528,7 @@ def _record_texts(
 
     Errors and notes are reported when their turn comes.
     """
-    from tierctl.spark.executors.fetch import TextFormat, printed
+    from tierctl.spark.executors.user_records import TextFormat, printed
 
     with resources:
         text_format = TextFormat(
@@ -553,7 +553,7 @@ def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[Print
 
     Planning runs ahead of the executors; so errors are reported only when the records before them are out.
     """
-    from tierctl.spark.executors.fetch import SPLIT_BYTES, PrintStep
+    from tierctl.spark.executors.user_records import SPLIT_BYTES, PrintStep
 
     met: list[TierctlError] = []
     is_committed = request.isolation is IsolationLevel.READ_COMMITTED

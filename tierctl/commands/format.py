@@ -21,7 +21,7 @@ from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import StartPositions
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -634,7 +634,7 @@ def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> It
 
 def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> list[Iterator[Page]]:
     """Return the pages that executors render."""
-    from tierctl.spark.executors.format import Rendering, rendered
+    from tierctl.spark.executors.rendered_events import Rendering, rendered
 
     rendering = Rendering(
         location=resources.metadata_location,

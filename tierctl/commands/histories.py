@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tierctl.metadata.manager import RemoteLogMetadataManager
     from tierctl.model import LocalLog
     from tierctl.plan.steps import Skip
-    from tierctl.state.tier import MissingEvents, TierState
+    from tierctl.state.tier_state import MissingEvents, TierState
     from tierctl.storage import RemoteStorageManager
 
 _PROBLEMS_SHOWN_MAX = 20

@@ -18,8 +18,8 @@ from tierctl.metadata.topic.folder import is_unfinished, partitions_in, recorded
 from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
 from tierctl.model.ids import Uuid
 from tierctl.model.progress import Progress
-from tierctl.model.settings import client as manager
-from tierctl.state.tier import TierState
+from tierctl.model.settings import clients as manager
+from tierctl.state.tier_state import TierState
 from tierctl.storage.identity import read_identity
 from tierctl.wire.files.checkpoints import META_PROPERTIES, read_node
 from tierctl.wire.kraft import TopicRegistration

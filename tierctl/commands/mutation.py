@@ -31,16 +31,16 @@ from tierctl.model.selection import names_text, ranges_text
 from tierctl.model.settings import broker
 from tierctl.plan.copy import without_breaches
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
-from tierctl.plan.rebuild.partition import is_not_understood
+from tierctl.plan.rebuild.partition_choice import is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
 from tierctl.storage.lease import Lease, ObjectLease, open_lease
-from tierctl.storage.open import TierSpec
-from tierctl.storage.tier import RetrySettings
+from tierctl.storage.object_tier import RetrySettings
+from tierctl.storage.open_tier import TierSpec
 
 
 @dataclass(kw_only=True)

@@ -11,13 +11,13 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import RUN, WHERE
 from tierctl.errors import UsageError
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
-from tierctl.pipeline import run as pipeline_run
+from tierctl.pipeline import update as pipeline_run
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.partition_task import Task
-from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
+from tierctl.pipeline.update import Pipeline, RunTasks, run_here, run_on
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows

@@ -43,7 +43,7 @@ from tierctl.commands.shared_options import (
 )
 from tierctl.errors import NotFoundError
 from tierctl.metadata.topic import topic_location
-from tierctl.model.engine import EngineName, private_keys_of
+from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.throttle import Throttle, Transfers

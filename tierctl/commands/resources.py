@@ -25,26 +25,26 @@ from tierctl.model import (
     TopicIdPartition,
     is_legal_topic_name,
 )
+from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.engine import EngineName, private_keys_of
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.table import StatedSettings
+from tierctl.model.settings.scopes import StatedSettings
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.metadata.fold import FoldRunner
+    from tierctl.metadata.parallel_fold import FoldRunner
     from tierctl.read.partition_reader import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
     from tierctl.read.segment import IndexFetcher
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.open import Session
-    from tierctl.state.tier import TierState
-    from tierctl.storage.tier import RetrySettings
+    from tierctl.state.tier_state import TierState
+    from tierctl.storage.object_tier import RetrySettings
 
 
 class _Closable(Protocol):
@@ -317,7 +317,7 @@ class Resources:
         if not self.is_on_spark:
             raise UsageError("this needs Spark", hint="add --engine spark")
         from tierctl.spark.session.open import opened_session
-        from tierctl.spark.session.settings import SparkSettings
+        from tierctl.spark.session.spark_settings import SparkSettings
 
         request = self.request
         settings = SparkSettings.of(

@@ -21,11 +21,11 @@ from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.plan.partition_deletes import ClusterAnswer
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.breaches import PartitionView, distinct_bytes
-from tierctl.plan.retention.sweep import ClusterViews, Leaders, knows_log_start, view_of_leader
+from tierctl.plan.retention.expiry import ClusterViews, Leaders, knows_log_start, view_of_leader
 from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.lineage import find_highest_remote_offset
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 _Key = tuple[Uuid, int]
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED

@@ -15,7 +15,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import TIME_FORMS
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc, parse_time_ms
 from tierctl.report import fields as f

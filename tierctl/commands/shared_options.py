@@ -14,7 +14,7 @@ import typer
 
 from tierctl.commands import completion
 from tierctl.errors import UsageError
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms

@@ -21,9 +21,9 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
+from tierctl.commands.recovery.repairs.command import Repair, RepairRequest, Unrepaired, partition_text
 from tierctl.commands.recovery.repairs.indexes import SegmentName
 from tierctl.commands.recovery.repairs.offsets import unsafe_offsets
-from tierctl.commands.recovery.repairs.repair import Repair, RepairRequest, Unrepaired, partition_text
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
@@ -46,9 +46,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings.table import parse_size
+from tierctl.model.settings.scopes import parse_size
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan
@@ -59,7 +59,7 @@ from tierctl.report.prometheus import Labels, Meter, measure_tier
 from tierctl.report.results import Stream, TableResult, TableRows
 from tierctl.report.texts import counted, parse_percent
 from tierctl.state.segments.columns import SegmentIds
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder
 
 _SEED_MAX = 1 << 32
@@ -609,7 +609,7 @@ def _was_deleted(resources: Resources) -> WasDeleted:
         topic = resources.metadata_topic()
         end_offsets = topic.end_offsets()
         if resources.is_on_spark:
-            from tierctl.spark.executors.verify import deleted_ids
+            from tierctl.spark.executors.checked_segments import deleted_ids
 
             return deleted_ids(resources.executors, resources.metadata_location, end_offsets)
         return deleted_segment_ids(topic, end_offsets)
@@ -635,7 +635,7 @@ def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | No
     """Return the executors that list the store and examine segments; None on the local engine."""
     if not resources.is_on_spark:
         return None
-    from tierctl.spark.executors.verify import SparkRunner
+    from tierctl.spark.executors.checked_segments import SparkRunner
 
     remote = None if resources.request.remote is None else resources.remote
     executors = resources.executors

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.kafka import sdk
-from tierctl.model.settings import client
-from tierctl.model.settings.table import StatedSettings
+from tierctl.model.settings import clients
+from tierctl.model.settings.scopes import StatedSettings
 from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ class ClientSettings:
     """
 
     bootstrap_servers: tuple[str, ...] = ()
-    servers_from: str = client.BOOTSTRAP_SERVERS.name
+    servers_from: str = clients.BOOTSTRAP_SERVERS.name
     """The option or setting that names the servers, for messages."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     login: Login | None = None
@@ -350,7 +350,7 @@ class ClientSettings:
         option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
-            given |= {client.BOOTSTRAP_SERVERS.name: ",".join(split_servers(servers, option))}
+            given |= {clients.BOOTSTRAP_SERVERS.name: ",".join(split_servers(servers, option))}
         found = cls.from_properties(given, str(command_config or option))
         return replace(found, servers_from=option) if servers else found
 
@@ -364,15 +364,15 @@ class ClientSettings:
         protocol = _protocol(given, source)
         _refuse_references(given, source)
         return cls(
-            bootstrap_servers=split_servers(given.get(client.BOOTSTRAP_SERVERS.name, ""), source),
-            servers_from=f"{client.BOOTSTRAP_SERVERS.name} in {source}",
+            bootstrap_servers=split_servers(given.get(clients.BOOTSTRAP_SERVERS.name, ""), source),
+            servers_from=f"{clients.BOOTSTRAP_SERVERS.name} in {source}",
             security_protocol=protocol,
             login=_login(given, source) if protocol.has_login else None,
             tls=_tls(given, source) if protocol.is_encrypted else None,
-            request_timeout_ms=client.REQUEST_TIMEOUT_MS.value(given, source),
-            delivery_timeout_ms=client.DELIVERY_TIMEOUT_MS.value(given, source),
-            stall_timeout_ms=client.DEFAULT_API_TIMEOUT_MS.value(given, source),
-            more={key: given[key] for key in client.PASSED_ON if key in given},
+            request_timeout_ms=clients.REQUEST_TIMEOUT_MS.value(given, source),
+            delivery_timeout_ms=clients.DELIVERY_TIMEOUT_MS.value(given, source),
+            stall_timeout_ms=clients.DEFAULT_API_TIMEOUT_MS.value(given, source),
+            more={key: given[key] for key in clients.PASSED_ON if key in given},
         )
 
 
@@ -391,7 +391,7 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
 
 
 def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
-    text = client.SECURITY_PROTOCOL.text(given).upper()
+    text = clients.SECURITY_PROTOCOL.text(given).upper()
     if text not in set(SecurityProtocol):
         raise UsageError(f"{source}: security.protocol={text} is none of {', '.join(SecurityProtocol)}")
     return SecurityProtocol(text)
@@ -399,8 +399,8 @@ def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
 
 def _refuse_references(given: Mapping[str, str], source: str) -> None:
     """Raise UsageError for values that refer to Kafka's config providers (KIP-297)."""
-    if client.CONFIG_PROVIDERS.name in given:
-        for key in sorted(client.UNDERSTOOD & given.keys()):
+    if clients.CONFIG_PROVIDERS.name in given:
+        for key in sorted(clients.UNDERSTOOD & given.keys()):
             if "${" in given[key]:
                 raise UsageError(
                     f"{source}: {key} refers to a config provider; tierctl supports none",
@@ -409,17 +409,17 @@ def _refuse_references(given: Mapping[str, str], source: str) -> None:
 
 
 def _login(given: Mapping[str, str], source: str) -> Login:
-    mechanism = client.SASL_MECHANISM.text(given).upper()
+    mechanism = clients.SASL_MECHANISM.text(given).upper()
     if mechanism not in {*_PASSWORD_LOGINS, "OAUTHBEARER"}:
         raise UsageError(
             f"{source}: sasl.mechanism={mechanism} is not supported",
             hint=f"tierctl has {', '.join(_PASSWORD_LOGINS)} and OAUTHBEARER",
         )
-    if client.SASL_JAAS_CONFIG.name not in given:
+    if clients.SASL_JAAS_CONFIG.name not in given:
         raise UsageError(
             f"{source}: sasl.jaas.config is missing", hint="it states the user name and password"
         )
-    module = parse_jaas(given[client.SASL_JAAS_CONFIG.name])
+    module = parse_jaas(given[clients.SASL_JAAS_CONFIG.name])
     wanted = _PASSWORD_LOGINS.get(mechanism, _BEARER_LOGIN)
     if module.short_name != wanted:
         raise UsageError(f"{source}: sasl.mechanism={mechanism} needs {wanted}, not {module.short_name}")
@@ -432,7 +432,7 @@ def _login(given: Mapping[str, str], source: str) -> Login:
 def _bearer(given: Mapping[str, str], options: Mapping[str, str], source: str) -> BearerLogin:
     if _SUBJECT in options:
         return BearerLogin(subject=options[_SUBJECT])
-    url = given.get(client.SASL_TOKEN_ENDPOINT_URL.name)
+    url = given.get(clients.SASL_TOKEN_ENDPOINT_URL.name)
     if url is None:
         raise UsageError(
             f"{source}: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url",
@@ -453,8 +453,8 @@ def _required(options: Mapping[str, str], key: str, source: str) -> str:
 
 
 def _tls(given: Mapping[str, str], source: str) -> Tls:
-    _check_types(given, (client.SSL_TRUSTSTORE_TYPE.name, client.SSL_KEYSTORE_TYPE.name), source)
-    algorithm = client.SSL_ENDPOINT_ALGORITHM.text(given).lower()
+    _check_types(given, (clients.SSL_TRUSTSTORE_TYPE.name, clients.SSL_KEYSTORE_TYPE.name), source)
+    algorithm = clients.SSL_ENDPOINT_ALGORITHM.text(given).lower()
     if algorithm not in {"https", "", "none"}:
         raise UsageError(
             f"{source}: ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty"
@@ -474,27 +474,27 @@ def _check_types(given: Mapping[str, str], keys: Iterable[str], source: str) -> 
 
 
 def _truststore(given: Mapping[str, str], source: str) -> str | None:
-    if client.SSL_TRUSTSTORE_CERTIFICATES.name in given:
+    if clients.SSL_TRUSTSTORE_CERTIFICATES.name in given:
         setting = f"{source}: ssl.truststore.certificates"
-        return pem_certificates(given[client.SSL_TRUSTSTORE_CERTIFICATES.name], setting)
-    path = given.get(client.SSL_TRUSTSTORE_LOCATION.name)
+        return pem_certificates(given[clients.SSL_TRUSTSTORE_CERTIFICATES.name], setting)
+    path = given.get(clients.SSL_TRUSTSTORE_LOCATION.name)
     if not path:
         return None
-    password = given.get(client.SSL_TRUSTSTORE_PASSWORD.name)
+    password = given.get(clients.SSL_TRUSTSTORE_PASSWORD.name)
     return read_truststore(Path(path), password, f"{source}: ssl.truststore.location")
 
 
 def _key_pair(given: Mapping[str, str], source: str) -> KeyPair | None:
-    key_password = given.get(client.SSL_KEY_PASSWORD.name)
-    if client.SSL_KEYSTORE_KEY.name in given:
-        chain = given.get(client.SSL_KEYSTORE_CHAIN.name, "")
+    key_password = given.get(clients.SSL_KEY_PASSWORD.name)
+    if clients.SSL_KEYSTORE_KEY.name in given:
+        chain = given.get(clients.SSL_KEYSTORE_CHAIN.name, "")
         return pem_key_pair(
-            chain, given[client.SSL_KEYSTORE_KEY.name], key_password, f"{source}: ssl.keystore.key"
+            chain, given[clients.SSL_KEYSTORE_KEY.name], key_password, f"{source}: ssl.keystore.key"
         )
-    path = given.get(client.SSL_KEYSTORE_LOCATION.name)
+    path = given.get(clients.SSL_KEYSTORE_LOCATION.name)
     if not path:
         return None
-    password = given.get(client.SSL_KEYSTORE_PASSWORD.name)
+    password = given.get(clients.SSL_KEYSTORE_PASSWORD.name)
     return read_keystore(Path(path), password, key_password, f"{source}: ssl.keystore.location")
 
 

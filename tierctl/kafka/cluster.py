@@ -22,7 +22,7 @@ from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, Partiti
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
-from tierctl.model.settings.table import SettingSource
+from tierctl.model.settings.scopes import SettingSource
 
 _GROUPS_AT_ONCE = 100
 

@@ -22,7 +22,7 @@ from tierctl.model.ids import TopicIdPartition, TopicPartition, is_legal_topic_n
 from tierctl.model.local import LocalLog
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
-from tierctl.model.settings.table import SettingSource, StatedSettings, place_of
+from tierctl.model.settings.scopes import SettingSource, StatedSettings, place_of
 from tierctl.wire.batches.batch_head import Buffer
 from tierctl.wire.files.checkpoints import (
     META_PROPERTIES,

@@ -14,7 +14,7 @@ from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_columns
 from tierctl.state.segments.columns import STATES, SegmentIds
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 

@@ -10,7 +10,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import MetadataError, RemoteResourceNotFound
-from tierctl.metadata.fold import FoldRunner, ParallelFold, PartitionFold, PartitionRange, partition_ranges
+from tierctl.metadata.parallel_fold import (
+    FoldRunner,
+    ParallelFold,
+    PartitionFold,
+    PartitionRange,
+    partition_ranges,
+)
 from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.metadata.topic.base import MetadataTopic
@@ -32,7 +38,7 @@ from tierctl.model.events import is_valid_partition_transition
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import Advance, Reading, unwatched
 from tierctl.model.progress import no_op as no_progress
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
-from tierctl.metadata.cache_files.files import CacheCoverage, Form
+from tierctl.metadata.cache_files.reading import CacheCoverage, Form
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid

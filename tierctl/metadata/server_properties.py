@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.kafka.client_settings import ClientSettings, split_servers
-from tierctl.model.settings import broker, client
-from tierctl.model.settings import client as manager
-from tierctl.model.settings.table import SettingSource, StatedSettings
+from tierctl.model.settings import broker, clients
+from tierctl.model.settings import clients as manager
+from tierctl.model.settings.scopes import SettingSource, StatedSettings
 from tierctl.wire.files.properties import read_client_file, read_properties
 
 
@@ -112,8 +112,8 @@ def _endpoint(given: Mapping[str, str]) -> dict[str, str]:
                 host, _, port = address.rpartition(":")
                 host = "localhost" if host in {"", "0.0.0.0", "[::]"} else host
                 return {
-                    f"{manager.COMMON_CLIENT_PREFIX}{client.BOOTSTRAP_SERVERS.name}": f"{host}:{port}",
-                    f"{manager.COMMON_CLIENT_PREFIX}{client.SECURITY_PROTOCOL.name}": protocols.get(
+                    f"{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}": f"{host}:{port}",
+                    f"{manager.COMMON_CLIENT_PREFIX}{clients.SECURITY_PROTOCOL.name}": protocols.get(
                         name, name
                     ),
                 }
@@ -135,7 +135,7 @@ def _clients(given: StatedSettings, source: str) -> MetadataClients:
 
 def _below(given: StatedSettings, prefix: str) -> StatedSettings:
     own = given.below(prefix)
-    return own.only({name: name for name in own if name not in client.SERIALIZERS})
+    return own.only({name: name for name in own if name not in clients.SERIALIZERS})
 
 
 def metadata_clients(servers: str, command_config: Path | None, server: ServerSettings) -> MetadataClients:

@@ -3,8 +3,8 @@
 Exports the entities; the settings registry is `model.settings`, progress reports are `model.progress`.
 """
 
+from tierctl.model.choices import IsolationLevel
 from tierctl.model.configs import TopicConfig
-from tierctl.model.engine import IsolationLevel
 from tierctl.model.events import (
     Dialect,
     MetadataEvent,

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tierctl.model.choices import Severity
 from tierctl.model.configs import BrokerDefaults, is_above_local_retention
-from tierctl.model.engine import Severity
-from tierctl.model.settings import broker, client, topic
-from tierctl.model.settings import client as manager
+from tierctl.model.settings import broker, clients, topic
+from tierctl.model.settings import clients as manager
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.table import Setting
+from tierctl.model.settings.scopes import Setting
 from tierctl.row_enum import RowEnum
 
 # The table of conflicts: values that Kafka accepts one by one, and refuses or mishandles together.
@@ -399,7 +399,7 @@ def _of_metadata_manager(settings: Mapping[str, str], version: KafkaVersion) -> 
 
 def _of_listener(settings: Mapping[str, str], prefix: str) -> Iterator[Conflict]:
     """Yield the conflict of a metadata manager without an address."""
-    if f"{prefix}{manager.COMMON_CLIENT_PREFIX}{client.BOOTSTRAP_SERVERS.name}" in settings:
+    if f"{prefix}{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}" in settings:
         return
     name = settings.get(broker.METADATA_MANAGER_LISTENER.name, "").strip()
     listeners = broker.LISTENERS.value(settings)

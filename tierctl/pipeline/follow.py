@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.run import PipelineRun, StepResult
-from tierctl.spark.sources.metadata import EventTask
+from tierctl.pipeline.update import PipelineRun, StepResult
+from tierctl.spark.sources.metadata_splits import EventTask
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions, MetadataStreamReader
 
 if TYPE_CHECKING:

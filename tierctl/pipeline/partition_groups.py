@@ -17,13 +17,13 @@ from tierctl.checks.metadata import Removals, check_partition_delete
 from tierctl.checks.segments import check_partition, unfinished_finding
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
+from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.segment_table import SegmentTable
 from tierctl.state.segments.columns import FINISHED, WAS_FINISHED, view
 from tierctl.state.segments.epochs import EpochIndex, EpochRuns
-from tierctl.state.table import SegmentTable
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 GROUP_ROWS: Final = 1 << 17
 

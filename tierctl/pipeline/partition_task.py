@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 import tierctl
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.fold import PartitionFold
+from tierctl.metadata.parallel_fold import PartitionFold
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.tables import BATCH, SCHEMAS, MetadataPartitionTables
@@ -36,9 +36,9 @@ from tierctl.pipeline.warehouse.layout import (
     file_name,
 )
 from tierctl.spark.executors.task import shared_topic
-from tierctl.spark.sources.metadata import EventSplit, batch_of
+from tierctl.spark.sources.metadata_splits import EventSplit, batch_of
 from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.segment_file import RecordChunk

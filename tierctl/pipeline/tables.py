@@ -28,12 +28,12 @@ from tierctl.pipeline.partition_groups import (
 )
 from tierctl.pipeline.warehouse.layout import NO_BLOCK, TableFile
 from tierctl.report.formatters.templates import id_text
-from tierctl.spark.sources.metadata import EPOCH
-from tierctl.spark.sources.metadata import SCHEMA as EVENT_SCHEMA
+from tierctl.spark.sources.metadata_splits import EPOCH
+from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.state.partition_segments import EpochPairs, LiveSegments
 from tierctl.state.segments.columns import FINISHED, KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, view
 from tierctl.state.segments.epochs import epoch_runs
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 # Decide which files of the `segments` table a commit keeps, and which rows belong to each new file.
 #

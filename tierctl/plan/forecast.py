@@ -15,7 +15,7 @@ from tierctl.model import TopicConfig, Uuid
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Action, Kept, Skip, Step
 from tierctl.state.segments.columns import FINISHED, TXN_INDEX_EMPTY
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 HORIZONS_DAYS = (0, 30, 60, 90)
 """The days from now for which the plans decide what is left of the present data."""

@@ -9,7 +9,7 @@ from collections import Counter
 from tierctl.errors import LimitExceeded
 from tierctl.model import RemoteLogSegmentState, Uuid
 from tierctl.plan.steps import STATES, Action, Plan, Step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 MAX_DELETES = 10_000
 """Default of --max-deletes: segments that one run may delete."""

@@ -11,7 +11,7 @@ from tierctl.model import LogDirFacts, RemoteLogSegmentMetadata, Uuid, is_legal_
 from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 _SHOWN_MAX = 5
 _HINT = (

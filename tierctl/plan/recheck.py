@@ -8,7 +8,7 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.materialise import SEGMENTS
 from tierctl.plan.preconditions import why_undecided, why_unknown, why_unreadable
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, STATES, VERIFY, Action, Plan, Step
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 _S = RemoteLogSegmentState
 _DELETING = _S.DELETE_SEGMENT_STARTED

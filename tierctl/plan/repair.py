@@ -23,7 +23,7 @@ from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
-from tierctl.plan.rebuild.partition import (
+from tierctl.plan.rebuild.partition_choice import (
     PartitionDecision,
     PartitionInputs,
     beside,
@@ -32,7 +32,7 @@ from tierctl.plan.rebuild.partition import (
 )
 from tierctl.plan.rebuild.plan import publish_step
 from tierctl.plan.steps import STATES, VERIFY, Action, Plan, Skip, Step, delete_step, segment_step
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 # Decide about one partition's sets of objects that the metadata do not have as finished segments.
 #

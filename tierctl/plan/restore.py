@@ -14,7 +14,12 @@ from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegment
 from tierctl.model.settings import topic
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.rebuild.choice import Choice
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, why_end_unknown, why_undecided
+from tierctl.plan.rebuild.partition_choice import (
+    PartitionDecision,
+    PartitionInputs,
+    why_end_unknown,
+    why_undecided,
+)
 from tierctl.plan.rebuild.plan import segment_steps, skips_of, unclear_skips, unused_of
 from tierctl.plan.steps import LOG_DIR, Action, Basis, Plan, Skip, Step, segment_step
 from tierctl.wire.batches.record_batch import encode_abort_marker

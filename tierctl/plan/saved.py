@@ -17,7 +17,7 @@ from tierctl.plan.materialise import WITHOUT_KEYS
 from tierctl.plan.rebuild.plan import HostsPlan
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, LOG_DIR, SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 PLAN_VERSION = 2
 """The version of the file's format."""

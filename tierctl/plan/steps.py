@@ -9,7 +9,7 @@ from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.times import iso_utc
 from tierctl.plan.reasons import Reason
-from tierctl.state.tier import PartitionState
+from tierctl.state.tier_state import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from tierctl.plan.preconditions import (
     missing_of,
     newest_replicas,
 )
-from tierctl.plan.retention.sweep import knows_log_start
+from tierctl.plan.retention.expiry import knows_log_start
 from tierctl.plan.safety import is_known
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.object_sets import stored_segment_ids
 

@@ -22,7 +22,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tierctl.plan.retention.sweep import joined_lineage
+from tierctl.plan.retention.expiry import joined_lineage
 from tierctl.read.segment import (
     BatchStream,
     Damage,
@@ -33,10 +33,10 @@ from tierctl.read.segment import (
     Report,
     Segment,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import extended_below, start_within
 from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.segment_cache import RemoteLogMetadataCache
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.batches.batch_head import LEADER_EPOCH_AT, Record
 from tierctl.wire.batches.record_batch import RecordBatch

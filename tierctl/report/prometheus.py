@@ -22,7 +22,7 @@ from tierctl.errors import ExitCode
 from tierctl.model import RemoteLogSegmentState
 from tierctl.model.selection import SelectionRequest, admits_topic
 from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.throttle import Direction, Fetches, Throttle
 
 

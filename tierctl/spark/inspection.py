@@ -16,8 +16,8 @@ from tierctl.model.location import TopicLocation
 from tierctl.report.texts import counted
 from tierctl.spark.executors.task import shared_cluster, shared_tier, shared_topic
 from tierctl.spark.executors.transport import Executors
-from tierctl.storage.open import TierSpec
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec
 
 _SAME_FILES = "executors must see the same files as the driver: use a shared file system"
 

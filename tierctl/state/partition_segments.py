@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.state.cache import FormerEpoch, RemoteLogMetadataCache
+from tierctl.state.segment_cache import FormerEpoch, RemoteLogMetadataCache
 from tierctl.state.segments.columns import (
     FINISHED,
     ODD_EPOCHS,

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentState
+from tierctl.state.segment_table import SegmentTable
 from tierctl.state.segments.columns import DEAD, STATE_MASK, STATES, Rows, SegmentColumns, view
-from tierctl.state.table import SegmentTable
-from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
+from tierctl.state.tier_state import ANOMALIES_KEPT, PartitionState, TierState
 from tierctl.wire.arrays import Bools
 
 Int64s = npt.NDArray[np.int64]

@@ -17,11 +17,11 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError, IllegalEventError, UnsupportedFormatError
 from tierctl.model import MetadataEvent, RemotePartitionDeleteState, TopicIdPartition, Uuid
 from tierctl.model.events import Dialect, dialect_of
-from tierctl.state.cache import CacheParts, FormerEpoch, RemoteLogMetadataCache
+from tierctl.state.segment_cache import CacheParts, FormerEpoch, RemoteLogMetadataCache
+from tierctl.state.segment_table import NO_OFFSET, SegmentTable
 from tierctl.state.segments.columns import ROW_COLUMNS, SegmentColumns, SegmentIds
 from tierctl.state.segments.epochs import EpochIndex
-from tierctl.state.table import NO_OFFSET, SegmentTable
-from tierctl.state.tier import Anomaly, MissingEvents, PartitionState, Quarantined, TierState
+from tierctl.state.tier_state import Anomaly, MissingEvents, PartitionState, Quarantined, TierState
 from tierctl.wire.metadata import decode, encode
 
 Blobs = MutableMapping[str, bytes | npt.NDArray[np.uint8]]

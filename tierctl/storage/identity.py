@@ -11,7 +11,7 @@ from typing import Any
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import ClusterIdentity, TierIdentity, Uuid
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
 
 IDENTITY_MAX_BYTES = 4096
 VERSION = 1

@@ -20,9 +20,9 @@ from typing import Any, Self
 
 from tierctl.errors import ConditionsRefused, LockedError, SafetyRefusal, TierctlError
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.object_tier import object_tier
 from tierctl.storage.stores.base import ConditionalStore
-from tierctl.storage.stores.local import LocalStore
-from tierctl.storage.tier import object_tier
+from tierctl.storage.stores.local_store import LocalStore
 
 _PROC = Path("/proc")
 _START_TIME_FIELD = 19

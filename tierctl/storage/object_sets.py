@@ -42,7 +42,7 @@ from tierctl.storage.layouts.kafka import (
     segment_stem,
     split_key,
 )
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
 from tierctl.wire.batches.batch_heads import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 

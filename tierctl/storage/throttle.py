@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple, Protocol, Self
 
 from tierctl.errors import TransferStopped, UsageError
 from tierctl.model.settings import broker
-from tierctl.model.settings.table import parse_size
+from tierctl.model.settings.scopes import parse_size
 
 # Limit the bytes per second that a run stores in tiers and reads from them (KIP-956, RLMQuotaManager).
 #

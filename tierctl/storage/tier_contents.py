@@ -11,7 +11,7 @@ from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.preconditions import missing_of
 from tierctl.plan.safety import TierContents
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.identity import read_identity, tier_layout, tier_name
 from tierctl.storage.layouts.kafka import segment_object_name

@@ -10,9 +10,9 @@ from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.rebuild import PublishingFence, require_lasting_events
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.plan.rebuild.partition import PartitionInputs
+from tierctl.plan.rebuild.partition_choice import PartitionInputs
 from tierctl.plan.rebuild.plan import plan_rebuild
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.rebuild.sets import PARTITION, object_set
 

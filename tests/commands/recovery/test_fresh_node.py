@@ -13,7 +13,7 @@ from tierctl.locallog.formatted_node import BootstrapFile
 from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import SilentProgress
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import (

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import pytest
 from tierctl.errors import AuthenticationError, ExitCode, ObjectArchived, TierctlError
-from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.stores.local_store import LocalStore
 
 from tests.cli.shell import Ran
 from tests.commands.recovery.unread import (

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.commands.recovery.fresh_node.restore import require_objects_are_safe
+from tierctl.commands.recovery.fresh_node.command import require_objects_are_safe
 from tierctl.errors import AuthenticationError, RemoteStorageError, SafetyRefusal
 from tierctl.model.progress import SilentProgress
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
-from tierctl.storage.tier import object_tier
 
 from tests.support.servers import S3Server, found, s3_running
 

@@ -13,8 +13,8 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tierctl.model.engine import Severity
-from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
+from tierctl.model.choices import Severity
+from tierctl.plan.rebuild.partition_choice import PartitionInputs, decide_partition
 
 from tests.plan.rebuild.sets import PARTITION, object_set
 

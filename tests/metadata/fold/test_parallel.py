@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.metadata.fold import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
-from tierctl.state import tier
+from tierctl.state import tier_state
 from tierctl.state.sizes import SizesTable, sizes_by_group
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -189,7 +189,7 @@ def test_a_head_that_is_gone_is_missing_in_both(tmp_path: Path) -> None:
 def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.metadata.events import update
 
-    for module in (tier, __import__("tierctl.metadata.fold", fromlist=["ANOMALIES_KEPT"])):
+    for module in (tier_state, __import__("tierctl.metadata.parallel_fold", fromlist=["ANOMALIES_KEPT"])):
         monkeypatch.setattr(module, "ANOMALIES_KEPT", 5)
     write(tmp_path, {n: [encode(update(i)) for i in range(3)] for n in range(COUNT)})
     state = manager_on(tmp_path, None, Apart(tmp_path)).refresh()

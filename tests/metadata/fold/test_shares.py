@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.fold import (
+from tierctl.metadata.parallel_fold import (
     FoldResult,
     FoldTask,
     PartitionRange,
@@ -26,7 +26,7 @@ from tierctl.model import MetadataEvent, Uuid
 from tierctl.state import sizes
 from tierctl.state.fold import fold
 from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 from tierctl.wire.metadata.decode_columns import KnownLayouts
 

@@ -15,7 +15,7 @@ from tierctl.metadata.state_dir.directory import COMMITTED_OFFSETS, StateDirecto
 from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.state.tier import MissingEvents, TierState
+from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import committed_offsets, flatfile
 from tierctl.wire.metadata import encode

@@ -8,7 +8,7 @@ import pytest
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.metadata.topic.open import StoreFiles
+from tierctl.metadata.topic.open_topic import StoreFiles
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.storage.stores import open_store
 from tierctl.wire.batches.batch_head import CompressionType, Record

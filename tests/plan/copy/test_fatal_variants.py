@@ -11,7 +11,7 @@ from tierctl.model import LocalLog, RemoteLogSegmentState
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import advance, local_log, segment, tier
 from tests.support.topic_settings import enabled_configs

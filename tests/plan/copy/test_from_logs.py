@@ -8,7 +8,7 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
 from tierctl.plan.copy import plan_copy
 from tierctl.plan.steps import Action, Plan
-from tierctl.state.tier import Quarantined, TierState
+from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.plan.tier import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tierctl.model import TopicConfig
 from tierctl.model.configs import SettingValue
-from tierctl.model.settings.table import SettingSource
+from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan.forecast import (
     DAY_MS,
     MICRO,

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
-from tierctl.plan.rebuild.partition import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition_choice import (
+    AskedLogStart,
+    PartitionDecision,
+    PartitionInputs,
+    decide_partition,
+)
 from tierctl.plan.rebuild.plan import plan_rebuild
 from tierctl.plan.steps import Action
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.rebuild.sets import PARTITION, object_set
 

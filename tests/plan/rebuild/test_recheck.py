@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tierctl.plan.rebuild.partition import PartitionInputs
+from tierctl.plan.rebuild.partition_choice import PartitionInputs
 from tierctl.plan.rebuild.plan import plan_rebuild
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import Action
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.plan.rebuild.sets import PARTITION, object_set
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tierctl.model import EpochEntry, ObjectSet, Uuid
-from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition_choice import PartitionInputs, decide_partition
 from tierctl.plan.restore import (
     NewBroker,
     NewTopic,

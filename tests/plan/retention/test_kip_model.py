@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, target
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
-from tierctl.plan.retention.sweep import plan_retention
-from tierctl.state.tier import TierState
+from tierctl.plan.retention.expiry import plan_retention
+from tierctl.state.tier_state import TierState
 
 from tests.plan.retention.kip_broker import KipBroker, State
 from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, segment_id, tier

@@ -7,7 +7,7 @@ import pytest
 from tierctl.model import EpochEntry, TopicConfig
 from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.sweep import (
+from tierctl.plan.retention.expiry import (
     ClusterViews,
     Leaders,
     joined_lineage,

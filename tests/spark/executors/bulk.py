@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.spark.executors import fold, verify
-from tierctl.spark.executors import format as spark_format
+from tierctl.spark.executors import checked_segments, fold
+from tierctl.spark.executors import rendered_events as spark_format
 from tierctl.wire.metadata import encode
 
 from tests.cli.shell import Ran, tierctl
@@ -65,5 +65,5 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_format, "LEAST_RECORDS", 1)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MIN", 10)
     monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MAX", 20)
-    monkeypatch.setattr(verify, "SEGMENTS_AT_ONCE", 20)
-    monkeypatch.setattr(verify, "_LEAST_US", 1)
+    monkeypatch.setattr(checked_segments, "SEGMENTS_AT_ONCE", 20)
+    monkeypatch.setattr(checked_segments, "_LEAST_US", 1)

@@ -21,7 +21,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.spark.executors import task
-from tierctl.spark.executors.engine import (
+from tierctl.spark.executors.apply_engine import (
     SideEffectContextSpec,
     SideEffectTask,
     SparkEngine,
@@ -31,7 +31,7 @@ from tierctl.spark.executors.engine import (
 from tierctl.spark.executors.task import TASKS, SparkTask
 from tierctl.spark.executors.transport import Executors, input_results
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 
 from tests.spark import doings
 from tests.spark.doings import POISON, piece

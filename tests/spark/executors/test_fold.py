@@ -11,7 +11,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.spark.executors import fold
 from tierctl.spark.executors.fold import SparkFold, fold_topic
 from tierctl.spark.executors.transport import Executors
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 

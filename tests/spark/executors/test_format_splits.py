@@ -7,7 +7,7 @@ from tierctl.metadata.topic import cut, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.pages import Filter
 from tierctl.report.formatters.sources import TopicRecords
-from tierctl.spark.executors.format import Rendering, Spans, render
+from tierctl.spark.executors.rendered_events import Rendering, Spans, render
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started

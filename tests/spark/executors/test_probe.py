@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tierctl.apply.outcome import Stop
 from tierctl.errors import AuthenticationError, StoreRefused, TierctlError
-from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
-from tierctl.storage.open import TierSpec
-from tierctl.storage.tier import RetrySettings
+from tierctl.spark.executors.apply_engine import SideEffectContextSpec, SparkEngine
+from tierctl.storage.object_tier import RetrySettings
+from tierctl.storage.open_tier import TierSpec
 
 from tests.support.lacking_store import BUCKET, Lack, LackingStore
 

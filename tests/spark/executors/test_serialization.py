@@ -12,7 +12,7 @@ import pytest
 from tierctl.errors import EngineError, UsageError
 from tierctl.files import replace_durably
 from tierctl.spark.executors import task
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 from tests.metadata.events import started
 from tests.metadata.pictures import picture

@@ -11,9 +11,9 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import TierctlError
 from tierctl.model import ObjectPart, ObjectSet
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.progress import SilentProgress
-from tierctl.spark.executors import tier as spark_tier
+from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage.base import RemoteObject
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.spark.executors import verify as spark_verify
+from tierctl.spark.executors import checked_segments as spark_verify
 from tierctl.storage.layouts.kafka import owner_of_folder
 
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
@@ -107,7 +107,7 @@ def _blind(spec: object, piece: object) -> list[object]:
     from dataclasses import replace
 
     from tierctl.checks.deep import SegmentsTask
-    from tierctl.spark.executors.verify import _require_logs
+    from tierctl.spark.executors.checked_segments import _require_logs
 
     if isinstance(piece, SegmentsTask):
         logs = tuple(replace(log, directory=Path("/nowhere")) for log in piece.logs)

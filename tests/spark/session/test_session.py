@@ -18,7 +18,7 @@ from tierctl.errors import EngineError, TierctlError, UsageError
 from tierctl.spark.executors.transport import TaskCount, collect, watched
 from tierctl.spark.session.jvm import cause, engine_error
 from tierctl.spark.session.open import opened_session, require_reachable
-from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.spark_settings import SparkSettings
 
 from tests.cli.shell import environment, tierctl
 from tests.spark.clusters import SMALL, Driver, spark_home

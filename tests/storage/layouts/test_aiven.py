@@ -21,9 +21,9 @@ from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings, main_path
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.object_tier import ObjectTier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.base import hashed_file
-from tierctl.storage.tier import ObjectTier
 from tierctl.wire.aiven import (
     AivenCustomMetadata,
     read_custom_metadata,

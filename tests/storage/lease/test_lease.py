@@ -20,9 +20,9 @@ from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, ObjectLease, Owner, open_lease
+from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.stores import arrow, open_store
 from tierctl.storage.stores.base import STORES, ConditionalStore, parse_store_uri
-from tierctl.storage.tier import ObjectTier
 
 from tests.storage.memory import MemoryStorage
 from tests.storage.tiers import local_tier

@@ -11,8 +11,8 @@ import pytest
 from pyarrow import fs
 from tierctl.errors import AuthenticationError, RemoteStorageError, StoreRefused, TierctlError
 from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings
 from tierctl.storage.stores.arrow import ArrowStore
-from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings
 
 ATTEMPTS = 3
 

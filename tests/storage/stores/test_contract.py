@@ -15,6 +15,7 @@ from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings
 from tierctl.storage.stores import arrow, base
 from tierctl.storage.stores.base import (
     ConditionalStore,
@@ -24,8 +25,7 @@ from tierctl.storage.stores.base import (
     open_store_at,
     parse_store_uri,
 )
-from tierctl.storage.stores.local import LocalStore
-from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings
+from tierctl.storage.stores.local_store import LocalStore
 
 from tests.storage.memory import MemoryStore
 from tests.storage.segments import data_in, delete_segment, metadata_of

@@ -22,8 +22,8 @@ from tierctl.model import IndexType, LogSegmentData, Uuid
 from tierctl.storage.base import RemoteObject, plain_objects
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, keys_of, segment_object_name
-from tierctl.storage.open import TierSpec, open_tier
-from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.storage.stores.local_store import LocalStore
 
 from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of
 from tests.storage.tiers import local_tier

@@ -13,7 +13,7 @@ from tierctl.errors import (
 )
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores import base
 from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.stores.s3 import client

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model.settings.table import SettingSource
+from tierctl.model.settings.scopes import SettingSource
 from tierctl.wire.files.properties import MalformedLine, Property, parse_properties, read_properties
 
 

@@ -32,7 +32,7 @@ from dataclasses import replace
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.json_lines import JsonFormatter
-from tierctl.spark.sources.metadata import SCHEMA
+from tierctl.spark.sources.metadata_splits import SCHEMA
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.decode_columns import decode_column
 from tierctl.wire.metadata.encode_columns import encode_column

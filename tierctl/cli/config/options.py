@@ -17,12 +17,12 @@ from tierctl.cli.settings.keys import option_key
 from tierctl.cli.settings.profiles import ProfilesFile
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
-from tierctl.model.engine import EngineName
+from tierctl.model.choices import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.settings.known import ProblemKind, SettingProblem
 from tierctl.model.settings.registry import shown
-from tierctl.model.settings.table import Origin, SettingSource
+from tierctl.model.settings.scopes import Origin, SettingSource
 
 _FILES = ("broker_config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})

@@ -14,9 +14,9 @@ from tierctl.cli.docs.roff import escaped, from_markdown
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.examples import questions
 from tierctl.errors import ExitCode
-from tierctl.model.engine import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
+from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 from tierctl.model.settings import SETTINGS
-from tierctl.model.settings.table import Scope, Setting
+from tierctl.model.settings.scopes import Scope, Setting
 from tierctl.report.prometheus import FAMILIES
 
 SOURCES: Final = Path(__file__).with_name("manual")

@@ -6,7 +6,7 @@ from tierctl import commands
 from tierctl.cli.display import TablesPrinter, console_of, summarize
 from tierctl.cli.options import Fields, is_typed, request_of
 from tierctl.cli.report.show import Show
-from tierctl.commands.insight.whatif.build import GROUP_LOSSES, WHAT_IF
+from tierctl.commands.insight.whatif.command import GROUP_LOSSES, WHAT_IF
 from tierctl.errors import ExitCode
 from tierctl.report.texts import bytes_text, counted
 

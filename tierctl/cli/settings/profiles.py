@@ -19,7 +19,7 @@ from tierctl.cli.settings.keys import OptionKeys
 from tierctl.errors import UsageError
 from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean
-from tierctl.model.settings.table import Origin, SettingSource
+from tierctl.model.settings.scopes import Origin, SettingSource
 from tierctl.wire.files.properties import TomlEntry, TomlProblem, parse_toml, require_kind_of_file
 
 FILE_NAME = "tierctl.toml"

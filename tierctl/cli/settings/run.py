@@ -21,7 +21,7 @@ from tierctl.errors import UsageError
 from tierctl.files import why_distrusted
 from tierctl.model.location import require_no_credentials
 from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean
-from tierctl.model.settings.table import Origin
+from tierctl.model.settings.scopes import Origin
 from tierctl.report.console import Console
 from tierctl.storage.throttle import Throttle
 

@@ -24,10 +24,10 @@ from tierctl.read.partition_reader import illegal_name_error
 from tierctl.read.readable_log import tier_lineage
 from tierctl.read.segment import UncachedIndexes
 from tierctl.state.lineage import Lineage
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
-from tierctl.storage.open import TierSpec
+from tierctl.storage.open_tier import TierSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

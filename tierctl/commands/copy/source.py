@@ -31,7 +31,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.state.lineage import Lineage

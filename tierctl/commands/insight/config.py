@@ -9,9 +9,9 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.metadata.server_properties import manager_settings
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings import broker, client, topic
+from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.registry import shown
-from tierctl.model.settings.table import Origin, SettingSource, StatedSettings, Table
+from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, Table
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
@@ -100,22 +100,22 @@ def show_config(
             {
                 name: name
                 for name in settings
-                if name not in client.METADATA_MANAGERS
+                if name not in clients.METADATA_MANAGERS
                 and not any(each and name.startswith(each) for each in (prefix, manager_prefix))
             }
         )
         of_manager = managed.only(
-            {name: name for name in managed if name not in settings or name in client.METADATA_MANAGERS}
+            {name: name for name in managed if name not in settings or name in clients.METADATA_MANAGERS}
         )
-        clients = StatedSettings({}, {})
+        of_client = StatedSettings({}, {})
         if request.command_config is not None:
-            clients = read_client_file(request.command_config)
+            of_client = read_client_file(request.command_config)
         rows = [
             *map(_option, options),
             *_of_table(broker.TABLE, own),
-            *_of_table(client.METADATA_MANAGERS, of_manager),
-            *_of_table(client.PLUGINS, settings.below(prefix)),
-            *_of_table(client.CLIENTS, clients.stripped()),
+            *_of_table(clients.METADATA_MANAGERS, of_manager),
+            *_of_table(clients.PLUGINS, settings.below(prefix)),
+            *_of_table(clients.CLIENTS, of_client.stripped()),
         ]
         for name, config in sorted(resources.topic_configs().items()):
             values = (

@@ -62,19 +62,19 @@ from tierctl.locallog import read_topic_configs
 from tierctl.metadata.daily_changes import recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
+from tierctl.model.choices import EngineName
 from tierctl.model.configs import BrokerDefaults
-from tierctl.model.engine import EngineName
 from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
 from tierctl.model.settings import topic
 from tierctl.model.settings.file_kinds import FileKind
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.table import SettingSource, StatedSettings
+from tierctl.model.settings.scopes import SettingSource, StatedSettings
 from tierctl.spark.inspection import newest_events
-from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.spark_settings import SparkSettings
+from tierctl.storage.object_tier import object_tier
 from tierctl.storage.stores.base import store_uri
-from tierctl.storage.tier import object_tier
 from tierctl.wire.files.properties import require_kind_of_file
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ from tierctl.checks.settings import (
 )
 from tierctl.commands.broker_settings import valid_in_file
 from tierctl.locallog import list_partitions
-from tierctl.model.engine import private_keys_of
+from tierctl.model.choices import private_keys_of
 from tierctl.model.settings.known import SettingProblem
 from tierctl.plan.preconditions import require_known_names
 from tierctl.wire.files.properties import read_client_file

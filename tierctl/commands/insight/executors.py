@@ -17,9 +17,9 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.commands.request import cluster_location
 from tierctl.commands.resources import Resources
 from tierctl.errors import EngineError, TierctlError
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.spark import inspection
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
 
 if TYPE_CHECKING:
     from tierctl.spark.executors.transport import Probed

@@ -26,7 +26,7 @@ from tierctl.model import (
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.table import SettingSource, StatedSettings
+from tierctl.model.settings.scopes import SettingSource, StatedSettings
 from tierctl.model.times import parse_time_ms
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -36,7 +36,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.cut_epochs import cut_epochs_of
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 _FIND = "Which segments"
 

@@ -16,7 +16,7 @@ from tierctl.errors import (
 )
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import require_known_names
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 _UNREACHABLE = (MetadataError, RemoteStorageError, AuthenticationError)
 

@@ -28,7 +28,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
@@ -40,7 +40,7 @@ from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.prometheus import Scope
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.sizes import sizes_by_group
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 WAITING = frozenset(

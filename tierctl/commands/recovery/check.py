@@ -29,8 +29,8 @@ from tierctl.checks.restored import (
 )
 from tierctl.checks.served import check_election, check_producers, check_records, check_seeks
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
-from tierctl.commands.recovery.materialise import until_offset
 from tierctl.commands.recovery.tier_sets import TierSets
+from tierctl.commands.recovery.to_log import until_offset
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, WHERE, AsTopic, RestoreUntil
@@ -48,7 +48,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.materialise import Until
 from tierctl.plan.rebuild.choice import Choice
-from tierctl.plan.rebuild.partition import PartitionDecision, is_not_understood
+from tierctl.plan.rebuild.partition_choice import PartitionDecision, is_not_understood
 from tierctl.read.partition_reader import ReadablePartition, readable_partitions
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import DerivedSets, Log, log_start_in_force

@@ -7,8 +7,8 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import MetadataError
 from tierctl.metadata.manager import no_op
 from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition
-from tierctl.plan.rebuild.partition import PartitionDecision
-from tierctl.state.tier import TierState
+from tierctl.plan.rebuild.partition_choice import PartitionDecision
+from tierctl.state.tier_state import TierState
 
 
 class DerivedMetadata:

@@ -22,9 +22,9 @@ from tierctl.commands.request import MutationRequest
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.model import LocalLog, TopicIdPartition
-from tierctl.plan.rebuild.partition import DISK
+from tierctl.plan.rebuild.partition_choice import DISK
 from tierctl.plan.rebuild.plan import DecidedLog, HostsPlan, RebuildPlan, checkpoint_steps
-from tierctl.plan.retention.sweep import why_diverged
+from tierctl.plan.retention.expiry import why_diverged
 from tierctl.plan.saved import SavedPlan, refusal
 from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage

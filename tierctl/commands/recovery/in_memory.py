@@ -17,14 +17,14 @@ from tierctl.model import (
 )
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.rebuild.partition import (
+from tierctl.plan.rebuild.partition_choice import (
     PartitionDecision,
     PartitionInputs,
     decide_partition,
     is_not_understood,
 )
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
 
 

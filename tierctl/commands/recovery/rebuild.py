@@ -39,10 +39,10 @@ from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.rebuild.partition import AskedLogStart, PartitionInputs
+from tierctl.plan.rebuild.partition_choice import AskedLogStart, PartitionInputs
 from tierctl.plan.rebuild.plan import HostsPlan, RebuildPlan, Refused, plan_rebuild
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
 
 SETTINGS = (

@@ -11,7 +11,7 @@ from tierctl.apply.defaults import THREADS
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.safety import WRONG_TIER
-from tierctl.spark.executors import tier as spark_tier
+from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import (
     by_partition,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tierctl.model.progress import Advance
     from tierctl.storage import RemoteStorageManager
     from tierctl.storage.base import RemoteObject
-    from tierctl.storage.open import TierSpec
+    from tierctl.storage.open_tier import TierSpec
 
 from tierctl.commands.copy.source import check_and_hash
 from tierctl.errors import (

@@ -25,9 +25,9 @@ from tierctl.model import (
 from tierctl.model.selection import names_text
 from tierctl.plan.preconditions import CurrentTopics, require_known_names, why_never_tiered
 from tierctl.plan.reasons import AGE_NOT_STATED
-from tierctl.plan.retention.sweep import ClusterViews, plan_retention
+from tierctl.plan.retention.expiry import ClusterViews, plan_retention
 from tierctl.plan.steps import Kept, Plan
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
-from tierctl.metadata.cache_files.files import (
+from tierctl.metadata.cache_files.reading import (
     CacheFile,
     Form,
     against_manifest,
@@ -32,7 +32,7 @@ from tierctl.model import (
 )
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.metadata import decode

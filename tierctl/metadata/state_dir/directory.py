@@ -48,7 +48,7 @@ from tierctl.metadata.topic.base import MetadataTopic, translated
 from tierctl.model import TopicIdPartition
 from tierctl.state.fold import fold
 from tierctl.state.snapshot import read_snapshot, write_snapshot
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import committed_offsets
 from tierctl.wire.primitives import crc32c

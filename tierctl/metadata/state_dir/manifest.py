@@ -12,7 +12,7 @@ from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, Usag
 from tierctl.files import PLAIN, FileSystem, exclusive, read_regular, replace_durably, why_folder_distrusted
 from tierctl.locallog import list_partitions
 from tierctl.model import Uuid
-from tierctl.state.tier import MissingEvents
+from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.files.checkpoints import META_PROPERTIES
 
 # The manifest of a state directory: for each cache the number of events, the last offset and a checksum.

@@ -4,7 +4,14 @@ Other packages use `open_topic` and its contract `MetadataTopic`; executors read
 """
 
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.topic.open import IfMissing, MetadataSplit, cut, open_topic, read_chunks, topic_location
+from tierctl.metadata.topic.open_topic import (
+    IfMissing,
+    MetadataSplit,
+    cut,
+    open_topic,
+    read_chunks,
+    topic_location,
+)
 
 __all__ = [
     "METADATA_TOPIC",

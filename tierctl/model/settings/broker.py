@@ -1,6 +1,6 @@
 """Settings of a broker: RemoteLogManagerConfig, and those of ServerLogConfigs about retention and logs."""
 
-from tierctl.model.settings.table import Scope, Table, Type
+from tierctl.model.settings.scopes import Scope, Table, Type
 
 TABLE = Table(Scope.BROKER)
 _LONG_MAX = (1 << 63) - 1

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.model.settings import client, topic
+from tierctl.model.settings import clients, topic
 from tierctl.model.settings.known import is_ambiguous, is_known, plugin_prefixes
-from tierctl.model.settings.table import SettingSource, StatedSettings, place_of
+from tierctl.model.settings.scopes import SettingSource, StatedSettings, place_of
 from tierctl.row_enum import RowEnum
 
 
@@ -93,9 +93,9 @@ def _kinds_of_keys(settings: Mapping[str, str]) -> Iterator[tuple[str, FileKind]
         if is_known(key, plugins):
             # Brokers and clients share names such as ssl.truststore.location, and log.retention.ms may also
             # be the retention.ms of a topic `log`.
-            if key not in client.CLIENTS and not is_ambiguous(key):
+            if key not in clients.CLIENTS and not is_ambiguous(key):
                 yield key, FileKind.BROKER
-        elif key in client.CLIENTS:
+        elif key in clients.CLIENTS:
             yield key, FileKind.CLIENT
         elif topic.split_key(key)[1] is not None:
             yield key, FileKind.TOPICS

@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from tierctl.errors import UsageError
-from tierctl.model.engine import Severity
-from tierctl.model.settings import broker, client, topic
+from tierctl.model.choices import Severity
+from tierctl.model.settings import broker, clients, topic
 from tierctl.row_enum import RowEnum
 
 # Names of all settings that a broker's server.properties may have, and the nearest one for a typing error.
@@ -24,10 +24,10 @@ _PREFIXES = (
     "client.quota.callback.",
     "kafka.metrics.",
     "kafka.csv.metrics.",
-    client.COMMON_CLIENT_PREFIX,
-    client.PRODUCER_PREFIX,
-    client.CONSUMER_PREFIX,
-    client.ADMIN_PREFIX,
+    clients.COMMON_CLIENT_PREFIX,
+    clients.PRODUCER_PREFIX,
+    clients.CONSUMER_PREFIX,
+    clients.ADMIN_PREFIX,
 )
 """Prefixes of settings of listeners, plugins and clients, which may have any name."""
 
@@ -36,7 +36,7 @@ _PREFIXES = (
 def _names() -> frozenset[str]:
     """Return the names of the registry, and those in known.txt, which do not concern tiering."""
     others = files(__package__).joinpath("known.txt").read_text(encoding="ascii").split()
-    tables = (broker.TABLE, client.METADATA_MANAGERS)
+    tables = (broker.TABLE, clients.METADATA_MANAGERS)
     return frozenset(others).union(row.name for table in tables for row in table)
 
 

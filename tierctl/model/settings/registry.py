@@ -5,15 +5,15 @@ printed.
 import re
 
 from tierctl.model.location import HIDDEN, masked
-from tierctl.model.settings import broker, client, topic
-from tierctl.model.settings.table import Setting, Table, Type
+from tierctl.model.settings import broker, clients, topic
+from tierctl.model.settings.scopes import Setting, Table, Type
 
 TABLES: tuple[Table, ...] = (
     topic.TABLE,
     broker.TABLE,
-    client.METADATA_MANAGERS,
-    client.PLUGINS,
-    client.CLIENTS,
+    clients.METADATA_MANAGERS,
+    clients.PLUGINS,
+    clients.CLIENTS,
 )
 SETTINGS: tuple[Setting[object], ...] = tuple(row for table in TABLES for row in table)
 

@@ -1,6 +1,6 @@
 """Settings of a topic (org.apache.kafka.common.config.TopicConfig; the throttles of QuotaConfig)."""
 
-from tierctl.model.settings.table import Scope, Table, Type
+from tierctl.model.settings.scopes import Scope, Table, Type
 
 TABLE = Table(Scope.TOPIC)
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000

@@ -15,7 +15,7 @@ from tierctl.model import (
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice, merge_lineage
-from tierctl.plan.rebuild.partition import (
+from tierctl.plan.rebuild.partition_choice import (
     GOING,
     AskedLogStart,
     PartitionDecision,
@@ -26,7 +26,7 @@ from tierctl.plan.rebuild.partition import (
 )
 from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step, segment_step
 from tierctl.state.log_start import replica_start
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 _K = ReasonKind
 _S = RemoteLogSegmentState

@@ -22,7 +22,7 @@ from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.model.selection import ranges_text
 from tierctl.report.formatters.records import EncodedRecords
-from tierctl.state.tier import MissingEvents
+from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 
 

@@ -17,7 +17,8 @@ from uuid import uuid4
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
-from tierctl.metadata.fold import (
+from tierctl.metadata.offset_repair import Key, Unread, first_missing
+from tierctl.metadata.parallel_fold import (
     DividedRange,
     FoldResult,
     FoldTask,
@@ -29,13 +30,12 @@ from tierctl.metadata.fold import (
     pieces_of,
     run_fold_task,
 )
-from tierctl.metadata.offset_repair import Key, Unread, first_missing
-from tierctl.metadata.topic.open import RECORDS_PER_SPLIT
+from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
 from tierctl.model import Selection
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import keep_freed_memory, shared_layouts, shared_topic
 from tierctl.spark.executors.transport import Executors, grouped
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

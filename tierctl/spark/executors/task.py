@@ -24,9 +24,9 @@ from tierctl.metadata.server_properties import cluster_client
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.open import TierSpec, open_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.throttle import Direction, FetchCounts, Throttle, Transfers, Waits
-from tierctl.storage.tier import object_tier
 from tierctl.wire.metadata.decode_columns import KnownLayouts
 from tierctl.wire.primitives import limits, use_limit_factor
 
@@ -58,7 +58,7 @@ _PACKAGES = (
     "checks.cross_check",
     "checks.environment",
     "metadata.daily_changes",
-    "metadata.fold",
+    "metadata.parallel_fold",
     "read.tasks",
     "wire.files.committed_offsets",
     "metadata.cache_files",
@@ -69,7 +69,7 @@ _PACKAGES = (
     "wire.batches.batch_head",
     "wire.batches.batch_heads",
     "storage.throttle",
-    "spark.executors.verify",
+    "spark.executors.checked_segments",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 

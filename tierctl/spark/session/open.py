@@ -22,7 +22,7 @@ from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
 from tierctl.spark.session.jvm import archive, failures, ship
-from tierctl.spark.session.settings import SPECULATION, SparkSettings
+from tierctl.spark.session.spark_settings import SPECULATION, SparkSettings
 from tierctl.storage.stores.base import why_refused
 
 T = TypeVar("T")

@@ -68,7 +68,7 @@ from tierctl.metadata import open_metadata
 from tierctl.metadata.server_properties import broker_file, cluster_client
 from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
-from tierctl.model.engine import private_keys_of
+from tierctl.model.choices import private_keys_of
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.settings import broker
 from tierctl.model.times import parse_time_ms
@@ -91,10 +91,10 @@ from tierctl.read.segment import IndexFetcher, UncachedIndexes
 from tierctl.read.tasks import SPLIT_BYTES, ReadTask, TimestampRange, plan_read_tasks, read_task
 from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.sources.predicates import FilteredReader, Predicate, Window, mask_of, selected_columns
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage import store_uri
 from tierctl.storage.index_cache import RemoteIndexCache
-from tierctl.storage.open import LAYOUTS, TierSpec, open_tier
+from tierctl.storage.open_tier import LAYOUTS, TierSpec, open_tier
 from tierctl.storage.throttle import parse_rate
 from tierctl.storage.tier_contents import tier_contents
 from tierctl.wire.batches import record_columns

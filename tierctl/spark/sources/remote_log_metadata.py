@@ -20,7 +20,7 @@ max_offsets_per_trigger
                     the largest number of offsets in a batch
 fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
 
-The columns are tierctl.spark.sources.metadata.SCHEMA, or those that .schema(...) selects; other columns
+The columns are tierctl.spark.sources.metadata_splits.SCHEMA, or those that .schema(...) selects; others
 are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
 metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
 bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not, because
@@ -53,7 +53,7 @@ from pyspark.sql.types import StructType
 from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata import SCHEMA, event_tasks, plan_tasks, read_task
+from tierctl.spark.sources.metadata_splits import SCHEMA, event_tasks, plan_tasks, read_task
 from tierctl.spark.sources.predicates import FilteredReader, Predicate, selected_columns
 from tierctl.wire.primitives import use_limit_factor
 
@@ -387,7 +387,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 #                     the largest number of offsets in a batch
 # fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
 #
-# The columns are tierctl.spark.sources.metadata.SCHEMA, or those that .schema(...) selects; other
+# The columns are tierctl.spark.sources.metadata_splits.SCHEMA, or those that .schema(...) selects; other
 # columns are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
 # metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
 # bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not,

@@ -18,7 +18,6 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import MetadataEvent, is_valid_partition_transition
-from tierctl.state.cache import check_new_segment, refused_update
 from tierctl.state.fold.event_columns import (
     ERROR,
     IGNORED,
@@ -30,9 +29,10 @@ from tierctl.state.fold.event_columns import (
     event_columns,
 )
 from tierctl.state.fold.regular_events import fold_regular
+from tierctl.state.segment_cache import check_new_segment, refused_update
+from tierctl.state.segment_table import SegmentTable
 from tierctl.state.segments.columns import Rows, view
-from tierctl.state.table import SegmentTable
-from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
+from tierctl.state.tier_state import Anomaly, PartitionState, Quarantined, TierState
 from tierctl.wire.arrays import Bools, Int64s
 
 _P = RemotePartitionDeleteState

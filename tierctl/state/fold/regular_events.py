@@ -24,6 +24,7 @@ from tierctl.state.fold.event_columns import (
     Outcomes,
     decide,
 )
+from tierctl.state.segment_table import NO_OFFSET, SegmentTable
 from tierctl.state.segments.columns import (
     DEAD,
     KIP405,
@@ -40,7 +41,6 @@ from tierctl.state.segments.columns import (
     view,
 )
 from tierctl.state.segments.epochs import FIRST_TABLE_SIZE, epoch_runs
-from tierctl.state.table import NO_OFFSET, SegmentTable
 from tierctl.wire.arrays import Bools, Int64s, take_rows
 
 _INT32_MAX = (1 << 31) - 1

@@ -470,7 +470,7 @@ class StoreKind:
 
 STORES: Mapping[str, StoreKind] = MappingProxyType(
     {
-        FILE: StoreKind(module="local", example="file:///dir"),
+        FILE: StoreKind(module="local_store", example="file:///dir"),
         "s3": StoreKind(module="s3.store", example="s3://bucket/folder", package="boto3", extra="s3"),
         "hdfs": StoreKind(
             module="hdfs", example="hdfs://host:port/folder", package="hdfs_native", extra="hdfs"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model.settings.file_kinds import FileKind, require_kind
-from tierctl.model.settings.table import Origin, SettingSource, StatedSettings
+from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LOGICAL_LINE = re.compile(r"(?:[^\r\n\\]|\\(?:\r\n|[\s\S]|\Z))*(?:\r\n|\r|\n|\Z)")

@@ -35,7 +35,7 @@ from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.report.texts import bytes_text, counted
 from tierctl.state.segments.columns import FINISHED, STATES
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 EXPIRATIONS_MAX = 1000
 """A report has this many of the next expirations at most."""

@@ -17,7 +17,7 @@ from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import ClusterIdentity, MetadataEvent, RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.settings import topic
 from tierctl.plan.restore import NewTopic
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import read_identity
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata

@@ -18,7 +18,7 @@ from tierctl.plan.preconditions import why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.repair import index_step
 from tierctl.plan.steps import Skip, Step
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.index_cache import spool_folder
 
 

@@ -36,9 +36,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.settings import client
+from tierctl.model.settings import clients
 from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
-from tierctl.model.settings.table import StatedSettings
+from tierctl.model.settings.scopes import StatedSettings
 from tierctl.model.tier import LARGEST_OFFSET
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
@@ -76,7 +76,7 @@ class AivenSettings:
     """
 
     key_prefix: str | None = None
-    chunk_size: int = client.CHUNK_SIZE.value({})
+    chunk_size: int = clients.CHUNK_SIZE.value({})
     compression: bool = False
     compression_heuristic: bool = False
     encryption: bool = False
@@ -91,19 +91,21 @@ class AivenSettings:
         """
         prefix = STORAGE_MANAGER_PREFIX.value(broker)
         own = StatedSettings.of(broker).below(prefix)
-        if client.SEGMENT_FORMAT.value(own).strip().lower() == "iceberg":
-            raise iceberg(f"{prefix}{client.SEGMENT_FORMAT.name}")
+        if clients.SEGMENT_FORMAT.value(own).strip().lower() == "iceberg":
+            raise iceberg(f"{prefix}{clients.SEGMENT_FORMAT.name}")
         return cls(
-            key_prefix=client.KEY_PREFIX.given(own),
-            chunk_size=client.CHUNK_SIZE.value(own),
-            compression=client.COMPRESSION.value(own),
-            compression_heuristic=client.COMPRESSION_HEURISTIC.value(own),
-            encryption=client.ENCRYPTION.value(own),
-            custom_metadata_fields=_fields(client.CUSTOM_METADATA_FIELDS.value(own)),
+            key_prefix=clients.KEY_PREFIX.given(own),
+            chunk_size=clients.CHUNK_SIZE.value(own),
+            compression=clients.COMPRESSION.value(own),
+            compression_heuristic=clients.COMPRESSION_HEURISTIC.value(own),
+            encryption=clients.ENCRYPTION.value(own),
+            custom_metadata_fields=_fields(clients.CUSTOM_METADATA_FIELDS.value(own)),
             private_keys={
-                name.removeprefix(client.KEY_PAIR_PREFIX).removesuffix(client.PRIVATE_KEY_SUFFIX): Path(value)
-                for name, value in own.items()
-                if name.startswith(client.KEY_PAIR_PREFIX) and name.endswith(client.PRIVATE_KEY_SUFFIX)
+                name.removeprefix(clients.KEY_PAIR_PREFIX).removesuffix(clients.PRIVATE_KEY_SUFFIX): Path(
+                    file
+                )
+                for name, file in own.items()
+                if name.startswith(clients.KEY_PAIR_PREFIX) and name.endswith(clients.PRIVATE_KEY_SUFFIX)
             },
         )
 
@@ -113,7 +115,7 @@ def _fields(given: tuple[str, ...]) -> frozenset[str]:
     if not names <= set(FIELDS):
         unknown = ", ".join(sorted(names - set(FIELDS)))
         raise UsageError(
-            f"{client.CUSTOM_METADATA_FIELDS.name} names unknown fields: {unknown}",
+            f"{clients.CUSTOM_METADATA_FIELDS.name} names unknown fields: {unknown}",
             hint=f"expected some of {', '.join(FIELDS)}",
         )
     return names

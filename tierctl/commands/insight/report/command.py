@@ -26,7 +26,7 @@ from tierctl.commands.resources import required
 from tierctl.commands.verify import FINDINGS, VerifyRequest, verify
 from tierctl.errors import ExitCode, UsageError, output_error
 from tierctl.files import exclusive_replacement, write_durably
-from tierctl.model.engine import Severity
+from tierctl.model.choices import Severity
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc

@@ -18,7 +18,7 @@ from tierctl.metadata.user_partitions import misplaced, rows_by_user_partition
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
 from tierctl.state.sizes import joined_states, keep_sizes
-from tierctl.state.tier import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
+from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
 from tierctl.wire.arrays import Int64s, array_of, large_binary, numbers, take_rows
 from tierctl.wire.batches.segment_file import RecordChunk, joined
 from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column

@@ -282,7 +282,7 @@ def _in_store(
 
 
 def _on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> MetadataTopic:
-    from tierctl.metadata.topic.cluster import open_on_cluster
+    from tierctl.metadata.topic.cluster_topic import open_on_cluster
 
     return open_on_cluster(location, writable=writable, create=create)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, read_chunks
-from tierctl.metadata.topic.open import RECORDS_PER_SPLIT
+from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
 from tierctl.metadata.user_partitions import first_rows, misplaced
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation

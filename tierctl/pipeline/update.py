@@ -31,7 +31,7 @@ from tierctl.pipeline.warehouse.layout import (
     require_deltalake,
 )
 from tierctl.spark.executors.transport import Executors
-from tierctl.state.tier import MissingEvents
+from tierctl.state.tier_state import MissingEvents
 
 if TYPE_CHECKING:
     from tierctl.pipeline.warehouse.commits import Commits

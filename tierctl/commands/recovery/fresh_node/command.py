@@ -36,9 +36,9 @@ from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.table import SettingSource
+from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.restore import (
     COPYING_DISABLED,
     RESTORE,
@@ -52,10 +52,10 @@ from tierctl.storage import store_uri
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import by_partition
-from tierctl.storage.open import TierSpec
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.stores.base import InspectableStore, Versioning
-from tierctl.storage.stores.local import LocalStore
-from tierctl.storage.tier import object_tier
+from tierctl.storage.stores.local_store import LocalStore
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import topic_of
 

@@ -32,9 +32,9 @@ from tierctl.errors import (
 from tierctl.spark.executors.task import Advance, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
 from tierctl.spark.session.jvm import is_connect
-from tierctl.spark.session.settings import SPECULATION
+from tierctl.spark.session.spark_settings import SPECULATION
 from tierctl.storage.index_cache import spool_folder
-from tierctl.storage.open import TierSpec
+from tierctl.storage.open_tier import TierSpec
 
 P = TypeVar("P")
 T = TypeVar("T")

@@ -40,7 +40,7 @@ from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Kept, Plan, Skip, Step,
 from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

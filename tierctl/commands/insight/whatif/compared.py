@@ -25,10 +25,10 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.selection import admits_topic, is_glob, names_text
 from tierctl.model.settings import topic
-from tierctl.model.settings.table import Setting, SettingSource, without_unit
+from tierctl.model.settings.scopes import Setting, SettingSource, without_unit
 from tierctl.model.times import iso_utc
 from tierctl.pipeline.partition_task import read_folded
-from tierctl.pipeline.run import WarehouseContents, read_warehouse
+from tierctl.pipeline.update import WarehouseContents, read_warehouse
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.plan.forecast import (
     DAY_MS,
@@ -43,15 +43,15 @@ from tierctl.plan.forecast import (
 )
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.retention.breaches import LocalRetention, PartitionView, distinct_bytes, view_of_log
-from tierctl.plan.retention.sweep import ClusterViews, knows_log_start, view_of_leader
+from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader
 from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.open import TierSpec
-from tierctl.storage.tier import object_tier
+from tierctl.storage.object_tier import object_tier
+from tierctl.storage.open_tier import TierSpec
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 # The facts of `report --what-if` from the tables of the pipeline, in this process or on Spark.

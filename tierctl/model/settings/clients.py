@@ -1,6 +1,6 @@
 """Settings of Kafka's clients, of the metadata manager and of Aiven's plugin."""
 
-from tierctl.model.settings.table import Scope, Table, Type
+from tierctl.model.settings.scopes import Scope, Table, Type
 
 CLIENTS = Table(Scope.CLIENT)
 _PASSED_ON = "tierctl passes it to the client libraries"

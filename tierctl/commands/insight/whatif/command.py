@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tierctl.commands.insight.requests import request_as
-from tierctl.commands.insight.whatif.facts import (
+from tierctl.commands.insight.whatif.compared import (
     OPTION,
     Changes,
     FactsRequest,

@@ -25,7 +25,7 @@ from tierctl.report import render
 from tierctl.report.render import View
 from tierctl.spark.executors.task import shared_tier
 from tierctl.spark.executors.transport import Executors
-from tierctl.storage.open import TierSpec
+from tierctl.storage.open_tier import TierSpec
 
 SPLIT_BYTES = 8 << 20
 """The bytes of a log per task: rendered in about the time that two tasks take to start."""

@@ -33,7 +33,7 @@ from tierctl.model import (
 from tierctl.model.local import ClusterLog
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition_choice import PartitionInputs, decide_partition
 from tierctl.plan.repair import (
     ORPHAN_AGE_MS,
     ExaminedSets,
@@ -42,10 +42,10 @@ from tierctl.plan.repair import (
     has_unfinished,
     plan_repair,
 )
-from tierctl.plan.retention.sweep import knows_log_start
+from tierctl.plan.retention.expiry import knows_log_start
 from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip
 from tierctl.state.log_start import replica_start
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
 
 _S = RemoteLogSegmentState

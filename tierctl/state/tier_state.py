@@ -11,9 +11,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.table import NO_START, SegmentTable
+from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.segment_table import NO_START, SegmentTable
 
 # Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000

@@ -21,6 +21,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
+from tierctl.storage.object_tier import ObjectTier, RetryingStorage, RetrySettings, object_tier
 from tierctl.storage.stores.base import (
     FILE,
     Endpoint,
@@ -30,7 +31,6 @@ from tierctl.storage.stores.base import (
     parse_store_uri,
 )
 from tierctl.storage.throttle import FetchObserver, Throttle, ThrottleSettings
-from tierctl.storage.tier import ObjectTier, RetryingStorage, RetrySettings, object_tier
 from tierctl.wire.aiven import iceberg
 
 OBJECTS_MAX = 1000

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
-from tierctl.state.cache import FormerEpoch, RemoteLogMetadataCache, rebuilt_cache, regular_parts
 from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.segment_cache import FormerEpoch, RemoteLogMetadataCache, rebuilt_cache, regular_parts
 from tierctl.state.segments.columns import (
     DEAD,
     FINISHED,

@@ -56,7 +56,7 @@ from tierctl.plan.materialise import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.choice import Choice
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, why_undecided
+from tierctl.plan.rebuild.partition_choice import PartitionDecision, PartitionInputs, why_undecided
 from tierctl.plan.rebuild.plan import unused_of
 from tierctl.plan.restore import why_incomplete_below
 from tierctl.plan.steps import LOG_DIR, Action, Plan, Skip, Step
@@ -70,7 +70,7 @@ from tierctl.read.partition_reader import (
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.record_rows import KEY_FORMS, parse_key
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
-from tierctl.state.tier import TierState
+from tierctl.state.tier_state import TierState
 from tierctl.storage.layouts.kafka import segment_object_name
 from tierctl.wire.files.checkpoints import META_PROPERTIES, PARTITION_METADATA_FILE, read_partition_metadata
 

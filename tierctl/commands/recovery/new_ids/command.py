@@ -29,7 +29,7 @@ from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.restore import NEW_IDS, NewIdPlan, NewIdSource, Target, plan_new_ids
 from tierctl.plan.steps import Plan
 from tierctl.storage.object_sets import by_partition
