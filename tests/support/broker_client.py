@@ -65,13 +65,21 @@ class StockClient(ABC):
         self, name: str, partitions: int = 1, *, tiered: bool = False, replicas: int = 1, **settings: str
     ) -> Uuid:
         """Create a topic and return its id; `tiered` adds settings for tiering and short local retention."""
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
 
         config = {**(TIERED_TOPIC if tiered else {"segment.bytes": "1048576"}), **dotted(settings)}
-        for future in self.admin.create_topics(
-            [NewTopic(name, partitions, replicas, config=config)]
-        ).values():
-            future.result(CLIENT_TIMEOUT_S)
+        for attempt in (1, 2, 3):
+            future = self.admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name]
+            try:
+                future.result(CLIENT_TIMEOUT_S)
+                break
+            except KafkaException as e:
+                # The client replaced its connections while it asked: the controller may have made the topic.
+                if attempt > 1 and e.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    break
+                if e.args[0].code() != KafkaError._DESTROY_BROKER:
+                    raise
         self.wait_for(f"topic {name} to have leaders", lambda: self._has_leaders(name, partitions))
         return self.topic_id(name)
 
