@@ -85,7 +85,7 @@ def away(
     bucket = s3_server.bucket()
     with FaultyProxy(s3_server.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-        monkeypatch.setattr(client, "READ_TIMEOUT_S", HANG_S / 4)
+        monkeypatch.setattr(client, "READ_TIMEOUT_S", HANG_S * 3 / 4)
         monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
         monkeypatch.setattr(client, "WAIT_MAX_S", 0)
         yield Away(proxy, f"s3://{bucket}/tier", tmp_path / "metadata", beginning.logs, tmp_path)
