@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from tierctl.checks import settings
+from tierctl.checks import settings as doctor_checks
 from tierctl.checks.check import CheckResults
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.commands.insight import doctor as doctor_checks
 from tierctl.errors import ExitCode, MetadataError
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -193,9 +193,15 @@ def test_replicas_of_the_metadata_topic(
     facts = TopicFacts(
         topic=METADATA_TOPIC, topic_id=Uuid.from_bytes(bytes(16)), partitions=(whole, other), is_internal=True
     )
-    assert worst(doctor_checks.check_replicas(facts, 2), DoctorCheck.METADATA_REPLICAS).severity is severity
+    assert (
+        worst(doctor_checks.check_metadata_replicas(facts, 2), DoctorCheck.METADATA_REPLICAS).severity
+        is severity
+    )
 
 
 @pytest.mark.parametrize(("is_tiering", "severity"), [(True, PROBLEM), (False, OK), (None, OK)])
 def test_a_cluster_without_the_metadata_topic(is_tiering: bool | None, severity: Severity) -> None:
-    assert worst(doctor_checks.missing(is_tiering), DoctorCheck.METADATA_SETTINGS).severity is severity
+    assert (
+        worst(doctor_checks.missing_metadata_topic(is_tiering), DoctorCheck.METADATA_SETTINGS).severity
+        is severity
+    )

@@ -119,7 +119,7 @@ def test_rebuilt_metadata_serve_every_record(lost: Lost, twin: Broker) -> None:
         assert twin.offsets("earliest", *LOCAL) == lost.cluster.starts
         assert read(twin) == lost.cluster.records
         found = check(twin)
-        assert (found.code, found.found("failed")) == (0, {}), found.rows
+        assert (found.code, found.found("error")) == (0, {}), found.rows
         assert tier(twin) == before
         twin.stop()
 
@@ -138,7 +138,7 @@ def test_a_new_node_serves_every_record_that_was_tiered(lost: Lost, brokers: Bro
     }
     assert read(node) == tiered
     found = check(node)
-    assert (found.code, found.found("failed")) == (0, {}), found.rows
+    assert (found.code, found.found("error")) == (0, {}), found.rows
     for topic in LOCAL:
         node.alter_topic(topic, remote_log_copy_disable="false", local_retention_bytes="1")
     node.await_idle()

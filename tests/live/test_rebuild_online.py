@@ -41,11 +41,11 @@ def rebuild_on_cluster(broker: Broker) -> None:
 def check_before_and_after_restart(broker: Broker) -> None:
     """`restore check` asks for the restart, and for nothing else."""
     found = check(broker)
-    assert (found.code, found.found("failed")) == (3, {"restarts": {(None, None)}}), found.rows
+    assert (found.code, found.found("error")) == (3, {"restarts": {(None, None)}}), found.rows
     assert f"brokers [{broker.node_id}] were not restarted" in found.text("restarts")
     broker.restart()
     found = check(broker)
-    assert (found.code, found.found("failed")) == (0, {}), (found.rows, found.err)
+    assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
     assert found.found("ok")["restarts"] == {(None, None)}
 
 

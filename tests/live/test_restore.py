@@ -207,7 +207,7 @@ def test_rep_a_second_broker_builds_its_replicas_from_the_tier(lost: Lost, broke
         node.tool(tool, "--election-type", "preferred", "--all-topic-partitions")
 
     found = check_over_election(node, elect)
-    assert (found.code, found.found("failed")) == (0, {}), (found.rows, found.err)
+    assert (found.code, found.found("error")) == (0, {}), (found.rows, found.err)
     assert found.found("ok")["election"] == set(PARTITIONS)
     assert {leader_of(node, *key) for key in PARTITIONS} == {other.node_id}
     assert other.offsets("earliest", *TOPICS) == lost.cluster.starts

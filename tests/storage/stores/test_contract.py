@@ -60,7 +60,7 @@ def _arrow(_request: pytest.FixtureRequest, folder: Path, _layout: SegmentLayout
 
 
 REGISTERED: dict[str, dict[str, Make]] = {
-    "local": {"local": _local},
+    "local_store": {"local": _local},
     "s3.store": {"s3": _s3, "s3 over tls": _s3_tls},
     "hdfs": {"hdfs": _hdfs},
     "arrow": {"arrow": _arrow},
