@@ -23,7 +23,7 @@ _OPTIONS = (
 
 
 def resolve_broker_settings(request: Request, progress: Progress) -> StatedSettings:
-    """Return the settings of the file `config`, of `override`, and of options, in ascending precedence.
+    """Return the settings of the file `broker_config`, of `override` and of options, the last above all.
 
     Note settings in the file that no version of Kafka knows. Raise UsageError for a value that brokers
     refuse, and for an unknown setting in `override`. Values in the file that are overridden are not used and

@@ -96,7 +96,7 @@ class Resources:
 
     @cached_property
     def broker_settings(self) -> StatedSettings:
-        """The broker settings of `config`, `override` and the options that state one; empty without them."""
+        """The broker settings of `broker_config`, `override` and options that state one; empty if none do."""
         if not self.request.states_broker_settings:
             return StatedSettings({}, {})
         from tierctl.commands.broker_settings import resolve_broker_settings
@@ -205,7 +205,7 @@ class Resources:
 
     @cached_property
     def remote(self) -> RemoteStorageManager:
-        """The remote tier, with the broker settings of `config`."""
+        """The remote tier, with the broker settings of `broker_config`."""
         spec = self.tier_spec()
         self.progress.detail(f"tier: {spec.uri}")
         return self.open_tier(spec)

@@ -21,8 +21,8 @@ class TopicLocation:
     """Name a metadata topic so that another process can open the same topic; contains no credentials.
 
     `uri` is kafka://host:port[,host:port…], file:///dir, file:///dir/segment.log, or a folder in an object
-    store, such as s3://bucket/folder. `command_config` and `config` are paths of Kafka properties files: a
-    client's settings and a broker's server.properties.
+    store, such as s3://bucket/folder. `command_config` and `broker_config` are paths of Kafka properties
+    files: a client's settings and a broker's server.properties.
     """
 
     uri: str

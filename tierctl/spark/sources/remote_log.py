@@ -148,7 +148,7 @@ class LogOptions:
     truncated_metadata: TruncatedMetadata
     bytes_per_task: int | None
     throttle_fetch: int | None
-    """Bytes per second that all tasks together read of the tier; None: as `config` says."""
+    """Bytes per second that all tasks together read of the tier; None: as `broker_config` says."""
     limit_factor: int
     """As --limit-factor."""
 
