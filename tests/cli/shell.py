@@ -83,7 +83,7 @@ def tierctl(
     """Run one command line in this process."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with (
-        mock.patch.dict(os.environ, environment() if env is None else env, clear=True),
+        _seen_environment(environment() if env is None else env),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         mock.patch.object(sys, "stdout", out),
         mock.patch.object(sys, "stderr", err),
@@ -91,6 +91,25 @@ def tierctl(
     ):
         code = run([str(arg) for arg in args])
     return Ran.of(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _seen_environment(env: Mapping[str, str]) -> Iterator[None]:
+    """Let Python see the variables `env` only.
+
+    The process keeps its own: to remove and set them all for each command line was not safe beside threads of
+    libraries, and ended a test process in one of several runs with a segmentation fault.
+    """
+    data = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    before = dict(os.environ)
+    with mock.patch.object(os.environ, "_data", data):
+        yield
+        changed = {name for name, value in os.environ.items() if env.get(name) != value}
+    for name in changed:
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            os.unsetenv(name)
 
 
 @contextlib.contextmanager
