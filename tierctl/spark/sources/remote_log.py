@@ -597,57 +597,6 @@ def _split_bytes(views: Iterable[tuple[ReadableLog, PartitionReader]]) -> int:
     return max(total // _TASKS, _TASK_BYTES_MIN)
 
 
-# The data source `spark.read.format("remote_log")`: user records from the tier, one row per record.
-#
-# The metadata topic lists the segments and the tier has their records; no broker serves records. The rows are
-# those that a consumer would read: each offset once, from the segment of the current leader epochs, and with
-# isolation_level=read_committed without aborted transactions. The first two options are required. All options
-# mean the same as for `tierctl fetch`. The tier of another metadata topic is refused, as there:
-#
-# metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it
-# remote              s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., or a folder
-# layout              kafka or aiven
-# topic, partition, topic_id
-#                     read only these, separated by commas; an unknown topic is an error here, but not in
-#                     a where(...) condition
-# isolation_level     read_uncommitted (the default) or read_committed
-# log_dir             brokers' log directories, separated by commas, for records that are not in the tier
-#                     yet; executors read them under the same paths
-# from_time, to_time  read from the first record with a timestamp of at least from_time to the first with a
-#                     timestamp above to_time: milliseconds or ISO 8601, found by time indexes as a consumer
-#                     seeks
-# late_ms             the caller's promise that no record's timestamp is more than this many milliseconds
-#                     below that of an earlier record of its partition
-# config              a broker's server.properties: rsm.config.* of Aiven's plugin, its settings of the
-# metadata
-#                     topic, and its quota of fetches
-# aiven_private_key   [ID=]FILE, separated by commas; executors read the files under the same paths
-# command_config, bootstrap_server
-#                     as in the commands
-# state_dir           caches metadata and indexes on the driver bytes_per_task      the approximate number
-# of bytes that a task reads: large segments are split by offsets; by
-#                     default a task reads 32 to 128 MiB, so that there are about 32 tasks
-# throttle_fetch      bytes per second, as 50M, that all tasks together read from the tier at most. Default:
-# the
-#                     setting remote.log.manager.fetch.max.bytes.per.second in config, which is unlimited if
-#                     it is not stated. Each task has the same share, so fewer tasks at a time read less
-# limit_factor        multiplies the limits on what one batch or manifest may cost, as --limit-factor mode
-# how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
-#                     byte and offsets. PERMISSIVE: all other records are read, and each error is a row with
-#                     a text in the additional column `error` and the first offset that may be missing
-#
-# Credentials of the store come only from the environment of the driver and of each executor.
-#
-# The columns are tierctl.spark.sources.remote_log.SCHEMA, or those that .schema(...) selects. Conditions of
-# where(...) are applied before rows go to the JVM, and they reduce reading: conditions on topic, topic_id
-# and partition skip whole partitions, and conditions on offset skip all but a range, through the offset
-# index. A lower bound on the timestamp skips segments whose largest timestamp is below it, and seeks by the
-# time index. An upper bound alone skips nothing: producers set timestamps, so that a later record may have
-# an earlier one. To read one hour of many, use from_time and to_time, or promise late_ms: then reading ends
-# where timestamps exceed the upper bound by late_ms. In PERMISSIVE mode the error rows of the range read
-# are returned whatever the conditions on offset and timestamp are.
-
-
 class RemoteLogSource(DataSource):
     """The data source; raises UsageError for missing, unknown and invalid options."""
 

@@ -365,37 +365,6 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return TopicNow(self._opened.topic_id, begins, ends)
 
 
-# The data source `spark.read.format("remote_log_metadata")`: events of `__remote_log_metadata`, one per row.
-#
-# Only the option `metadata` is required:
-#
-# metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: /dir,
-# file:///dir,
-#                     s3://bucket/folder, hdfs://host:port/folder, ...; load(...) takes the same
-# command_config      Kafka's client properties file, which executors read under the same path
-# config              a broker's server.properties, which executors read under the same path
-# topic, topic_id, partition, metadata_partition
-#                     read only events with one of these values, separated by commas; as with a where(...)
-#                     condition, rows of unreadable records are left out
-# records_per_task    the largest number of offsets that a task reads (default: 500000)
-# limit_factor        multiplies the limits on what one batch may cost, as --limit-factor
-#
-# Options of streams:
-#
-# starting_offsets    earliest (the default), latest, or JSON as {"0": 17, "1": -2}: -2 is earliest, -1
-# latest;
-#                     other partitions begin at the earliest. A checkpoint takes precedence
-# max_offsets_per_trigger
-#                     the largest number of offsets in a batch
-# fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
-#
-# The columns are tierctl.spark.sources.metadata_splits.SCHEMA, or those that .schema(...) selects; other
-# columns are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
-# metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
-# bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not,
-# because timestamps need not increase.
-
-
 class RemoteLogMetadataSource(DataSource):
     """The data source; raises UsageError for missing, unknown and invalid options."""
 
