@@ -128,6 +128,11 @@ class RemoteLogSegmentMetadata(_Event):
     unknown_tags: UnknownTags = ()
     nested_tags: NestedTags = ()
 
+    @property
+    def newest_leader_epoch(self) -> int:
+        """The newest leader epoch of the segment's records."""
+        return max(epoch for epoch, _ in self.segment_leader_epochs)
+
     def epoch_end_offset(self, epoch: int) -> int:
         """Return the last offset, inclusive, that `epoch` may have in this segment."""
         later = [(e, start) for e, start in dict(self.segment_leader_epochs).items() if e > epoch]

@@ -43,7 +43,7 @@ class CutEpochs:
 
         RLMExpirationTask deletes the segments whose epochs are all older than the checkpoint's first one.
         """
-        return _newest_epoch(segment) < self.first.epoch
+        return segment.newest_leader_epoch < self.first.epoch
 
     def __str__(self) -> str:
         """Return what was found, without the place of the checkpoint."""
@@ -108,7 +108,8 @@ def cut_among(
         segment
         for segment in beside
         # Later epochs are those of a later leader: the log is behind.
-        if _newest_epoch(segment) <= latest.epoch and not lineage.contains(segment, segment.end_offset + 1)
+        if segment.newest_leader_epoch <= latest.epoch
+        and not lineage.contains(segment, segment.end_offset + 1)
     ]
     if not lacking:
         return None
@@ -142,10 +143,6 @@ def cut_epochs_of(log: LocalLog, segments: PartitionSegments) -> CutEpochs | Non
         log_end_offset=log.log_end_offset,
         local_start_offset=log.local_log_start_offset,
     )
-
-
-def _newest_epoch(segment: RemoteLogSegmentMetadata) -> int:
-    return max(epoch for epoch, _ in segment.segment_leader_epochs)
 
 
 def _covered(

@@ -138,7 +138,7 @@ def _read_text(value: bytes, pos: int) -> tuple[str, int]:
     return raw.decode("utf-8", "replace"), pos
 
 
-_PARTITION_RECORD, _PARTITION_CHANGE, _REMOVE_TOPIC = 3, 5, 9
+_PARTITION_CHANGE, _REMOVE_TOPIC = 5, 9
 _BEGIN, _END, _ABORT = 23, 24, 25
 _REPLICAS_TAG = 2
 """The tag of PartitionChangeRecord.replicas, which is absent if the replicas stay."""
@@ -177,12 +177,12 @@ class TopicRegistration:
             raw, _ = take(value, pos, 16, "topic id")
             if raw == self._own_id:
                 self.topic_id, self.replicas = None, {}
-        elif kind in {_PARTITION_RECORD, _PARTITION_CHANGE}:
+        elif kind in {_PARTITION, _PARTITION_CHANGE}:
             raw, pos = take(value, pos, 20, "partition and topic id")
             if raw[4:] != self._own_id:
                 return
             partition = int.from_bytes(raw[:4], "big", signed=True)
-            if kind == _PARTITION_RECORD:
+            if kind == _PARTITION:
                 self.replicas[partition] = _read_ids(value, pos)
             elif (changed := dict(_tagged(value, pos)).get(_REPLICAS_TAG)) is not None:
                 self.replicas[partition] = _read_ids(changed, 0)

@@ -217,14 +217,14 @@ def with_ends(
         if local is not None and local.start <= following:
             hole = _local_hole(local.holes.get(following), following, border)
             if hole is not None and each.log_end is not None:
-                added[_key(each)] = hole
+                added[set_key(each)] = hole
             continue
         hole = _hole(each.log_end, following, border)
         if hole is None:
             continue
         match _after(each.log_end, is_compacted=is_compacted):
             case _After.COMPACTED:
-                added[_key(each)] = hole
+                added[set_key(each)] = hole
             case _After.UNKNOWN if following not in others:
                 unknown.append(_not_understood(each, hole))
             case _:
@@ -247,7 +247,8 @@ def _local_hole(found: LocalHole | None, following: int, border: int | None) -> 
     return None if end is None else Hole(following, end - 1)
 
 
-def _key(each: ObjectSet) -> SetKey:
+def set_key(each: ObjectSet) -> SetKey:
+    """Return the segment id and the start offset of a set: misplaced objects may have the id of another."""
     return each.listed.segment_id, each.listed.start_offset
 
 
@@ -263,9 +264,9 @@ def _not_understood(each: ObjectSet, hole: Hole) -> ObjectSet:
 def _ended(each: ObjectSet, lineage: Lineage, added: Mapping[SetKey, Hole]) -> ObjectSet:
     """Return the set with its new end, and with the leader epochs that began after its last batch."""
     segment = each.segment
-    if segment is None or _key(each) not in added:
+    if segment is None or set_key(each) not in added:
         return each
-    hole = added[_key(each)]
+    hole = added[set_key(each)]
     later = ((e.epoch, e.start_offset) for e in lineage.entries if hole.first <= e.start_offset <= hole.last)
     epochs = (*segment.segment_leader_epochs, *later)
     return replace(each, segment=replace(segment, end_offset=hole.last, segment_leader_epochs=epochs))
@@ -390,7 +391,7 @@ def choose(
     left: list[tuple[ObjectSet, Reason]] = []
     published = {segment.segment_id: segment.start_offset for segment in chain}
     for each in sets:
-        key, start = each.listed.segment_id, each.listed.start_offset
+        key, start = set_key(each)
         if published.get(key) == start:
             continue
         reason = placed.why_left(each)

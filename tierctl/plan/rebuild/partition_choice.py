@@ -20,11 +20,11 @@ from tierctl.plan.rebuild.choice import (
     Choice,
     LocalHole,
     LocalOffsets,
-    SetKey,
     agrees,
     chains,
     choose,
     lineage_of_sets,
+    set_key,
     with_ends,
 )
 from tierctl.state.cut_epochs import cut_among, is_uncovered
@@ -146,7 +146,7 @@ def with_all_sets(
     """
     if not unclear and not unsound:
         return choice
-    sets = {_key(each): each for each in own}
+    sets = {set_key(each): each for each in own}
     kept = tuple(
         (each, beside(reason, unsound))
         for segment, reason in choice.discarded
@@ -158,8 +158,8 @@ def with_all_sets(
 
 def without(sets: Iterable[ObjectSet], others: Iterable[ObjectSet]) -> list[ObjectSet]:
     """Return the `sets` that are not among `others`."""
-    keys = {_key(each) for each in others}
-    return [each for each in sets if _key(each) not in keys]
+    keys = {set_key(each) for each in others}
+    return [each for each in sets if set_key(each) not in keys]
 
 
 def needless_halves(
@@ -255,13 +255,9 @@ def _is_needed(
     return not any(a <= start <= b for a, b in spans)
 
 
-def _key(each: ObjectSet) -> SetKey:
-    return each.listed.segment_id, each.listed.start_offset
-
-
 def _spans(choice: Choice, own: Sequence[ObjectSet]) -> list[tuple[int, int]]:
     """Return the offsets of the records in each segment of the chain; both inclusive."""
-    ends = {_key(each): each.segment.end_offset for each in own if each.segment}
+    ends = {set_key(each): each.segment.end_offset for each in own if each.segment}
     # The choice may raise an end to the next segment's start, over the offsets of an unclear set.
     return [
         (s.start_offset, min(s.end_offset, ends.get((s.segment_id, s.start_offset), s.end_offset)))

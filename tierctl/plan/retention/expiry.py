@@ -240,7 +240,7 @@ def _below(
 ) -> Iterator[tuple[RemoteLogSegmentMetadata, Reason]]:
     """Yield the unfinished copies that a broker deletes if it does not write them, each with the reason."""
     for segment in view.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_STARTED):
-        newest = _newest_epoch(segment)
+        newest = segment.newest_leader_epoch
         is_below = segment.end_offset < log_start_offset
         if newest < earliest_epoch and (is_below or unreferenced_epochs):
             yield (
@@ -280,13 +280,9 @@ def _has_ended(view: PartitionView, segment: RemoteLogSegmentMetadata, now_ms: i
         return True
     if segment.broker_id is None or segment.broker_id < 0:
         return False
-    newest = _newest_epoch(segment)
+    newest = segment.newest_leader_epoch
     later = (entry.epoch for entry in view.lineage.entries if entry.epoch > newest)
     return view.segments.has_copied_since(segment.segment_id, segment.end_offset, (newest, *later))
-
-
-def _newest_epoch(segment: RemoteLogSegmentMetadata) -> int:
-    return max(epoch for epoch, _ in segment.segment_leader_epochs)
 
 
 def _why_kept(segment: RemoteLogSegmentMetadata) -> Reason:
@@ -347,7 +343,7 @@ def _reason(breach: str, earliest_epoch: int) -> Reason:
 def _unreferenced(view: PartitionView, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
     known = view.lineage.earliest
     for segment in view.segments.finished_of_epochs_below(earliest_epoch):
-        newest = max(epoch for epoch, _ in segment.segment_leader_epochs)
+        newest = segment.newest_leader_epoch
         if known is not None and newest < known.epoch:
             yield segment, "unreferenced_epochs"
         else:

@@ -36,8 +36,8 @@ ITEMS_PER_JOB = 100_000
 """The results of one job are in memory as bytes, about 1 KiB for the metadata of a segment."""
 REQUEST_US: Final = 20_000
 """The time that a request to a store takes, in microseconds: tasks are combined by estimated duration."""
-_LISTED_LEAST_US, _GROUP_US_MAX, _JOB_US_PER_SLOT = 100_000, 5_000_000, 300_000_000
-_GROUPS_PER_SLOT, _LISTED_BYTES_PER_US = 8, 100
+_LEAST_US, _GROUP_US_MAX, _JOB_US_PER_SLOT = 100_000, 5_000_000, 300_000_000
+_GROUPS_PER_SLOT, _READ_BYTES_PER_US = 8, 100
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -67,18 +67,18 @@ def read_each(
     function = partial(_read_group, spec, read, threads)
 
     def cost_us(item: Item) -> int:
-        return REQUEST_US + size_bytes(item) // _LISTED_BYTES_PER_US
+        return REQUEST_US + size_bytes(item) // _READ_BYTES_PER_US
 
     job_us = _JOB_US_PER_SLOT * executors.slots
     group_us = sum(map(cost_us, items)) // (executors.slots * _GROUPS_PER_SLOT)
-    group_us = min(max(group_us, _LISTED_LEAST_US), _GROUP_US_MAX)
+    group_us = min(max(group_us, _LEAST_US), _GROUP_US_MAX)
 
     def cost_of_group(group: Sequence[Item]) -> int:
         return sum(map(cost_us, group))
 
     for job in grouped(items, lambda each: max(cost_us(each), -(-job_us // ITEMS_PER_JOB)), job_us):
         groups = list(grouped(job, cost_us, group_us))
-        for results in executors.run(function, groups, cost=cost_of_group, min_task_cost=_LISTED_LEAST_US):
+        for results in executors.run(function, groups, cost=cost_of_group, min_task_cost=_LEAST_US):
             yield from results
 
 
@@ -142,8 +142,7 @@ SEGMENTS_AT_ONCE = 1_000_000
 """The number of segments that one job sends to executors; each takes about 100 bytes."""
 _OBJECTS_PER_SEGMENT = 5
 # Approximate microseconds on an executor: tasks are combined by their estimated duration.
-_OBJECT_US, _SEGMENT_US, _BYTES_PER_US = 10, 20, 200
-_LEAST_US = 100_000
+_OBJECT_US, _SEGMENT_US, _CHECKED_BYTES_PER_US = 10, 20, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +277,7 @@ def _listing_us(part: FolderPart) -> int:
 def _checking_us(task: Task) -> int:
     if isinstance(task, PartitionTask):
         return REQUEST_US * task.reads_store + len(task.readable.cache) * _SEGMENT_US
-    return len(task.segments) * REQUEST_US + task.size_bytes // _BYTES_PER_US
+    return len(task.segments) * REQUEST_US + task.size_bytes // _CHECKED_BYTES_PER_US
 
 
 def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:
