@@ -1,8 +1,11 @@
 """What a command imports: libraries that it does not need would make its start slow."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,47 @@ def test_a_listing_of_segments(capture: Callable[[str], Path]) -> None:
     imported = imported_by("segments", "--metadata", capture("tiered-cluster") / "before")
     assert "tierctl.commands.segments" in imported
     assert imported & NOT_FOR_A_LISTING == set()
+
+
+WITHOUT_EXTRAS = """
+import sys
+from importlib import import_module
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refusing())
+from tierctl import commands
+from tierctl.cli.app import COMMANDS
+from tierctl.cli.main import run
+for name in commands.__all__:
+    getattr(commands, name)
+for command in COMMANDS.values():
+    import_module(f"tierctl.cli.{command.module}")
+sys.exit(run(["segments", "--metadata", sys.argv[2]]))
+"""
+
+
+def test_no_command_needs_a_package_of_an_extra(capture: Callable[[str], Path]) -> None:
+    """`pip install tierctl` installs no extra: a command asks for one where its options need it."""
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    wanted = {
+        re.split(r"[\[<>=]", each)[0] for name in extras.keys() - {"all", "dev"} for each in extras[name]
+    }
+    packages = {name for name, found in packages_distributions().items() if wanted & set(found)}
+    assert {"Crypto", "boto3", "confluent_kafka", "deltalake", "pyspark"} <= packages
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, ",".join(packages), capture("tiered-cluster") / "before"],
+        capture_output=True,
+        env=environment(),
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("command", ["schedule", "submit", "doctor", "copy"])

@@ -64,7 +64,7 @@ from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader
 from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
 
 if TYPE_CHECKING:
-    from tierctl.storage.layouts.aiven.segment import Keyring
+    from tierctl.storage.layouts.aiven.crypto import Keyring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +396,7 @@ class AivenLayout:
                     "encrypted segments need pycryptodome, which is not installed",
                     hint="pip install tierctl[aiven]",
                 )
-            from tierctl.storage.layouts.aiven.segment import Keyring
+            from tierctl.storage.layouts.aiven.crypto import Keyring
 
             self._keys = Keyring(self._settings.private_keys)
         return self._keys
