@@ -95,7 +95,7 @@ class Story:
             "The cluster is lost, with its disks.": self.lose_cluster,
             "Format a new node with kafka-storage format, and do not start it.": self.format_node,
             "Start the node.": self.start,
-            "Set the topics' settings back, which the last lines of restore name: "
+            "Set the topics' settings back, which the last lines of restore into name: "
             "copying is disabled until then.": self.copy_again,
             "Create orders-then, with as many partitions, and stop its brokers.": self.create_then,
             "Start the brokers again.": self.check_then,
