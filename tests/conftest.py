@@ -1,8 +1,6 @@
-"""Fixtures with data captured from real brokers, and the order and distribution of tests."""
+"""Fixtures with data captured from real brokers, and the order of tests."""
 
-import functools
 import json
-import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.spark.fixtures import (
     connect_driver,
@@ -28,6 +25,7 @@ from tests.support.broker import broker, brokers, session_brokers
 from tests.support.browser import browser
 from tests.support.captures import DATA, unpack
 from tests.support.kafka import kafka
+from tests.support.scheduling import pytest_xdist_make_scheduler
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
 # The time of an example depends on the other work of the machine, so none fails a test.
@@ -51,6 +49,7 @@ __all__ = [
     "hdfs_session",
     "kafka",
     "local_cluster_driver",
+    "pytest_xdist_make_scheduler",
     "s3_server",
     "s3_session",
     "s3_tls_server",
@@ -75,52 +74,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = ""
     else:
         config.option.benchmark_disable = True
-
-
-class ByServers(LoadScopeScheduling):
-    """Assign tests to processes file by file, so that few processes start the same servers.
-
-    Each process has its own servers, and an idle broker costs time, too. A process goes on with files that
-    need the servers it has, then with a kind of server that no process has, then with files that need none.
-    When these have run, it starts servers of another process as well, so that all processes end together.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0]
-
-    def _assign_work_unit(self, node: Any) -> None:
-        waiting: dict[str, list[str]] = {}
-        for file in self.workqueue:
-            waiting.setdefault(_servers_of(file), []).append(file)
-        started = {each: set(map(_servers_of, files)) for each, files in self.assigned_work.items()}
-
-        def order(servers: str) -> tuple[int, int]:
-            tests = sum(len(self.workqueue[file]) for file in waiting[servers])
-            if servers in started[node] - {""}:
-                return 0, -tests
-            is_new = not any(servers in kinds for kinds in started.values())
-            return (2 if not servers else 1 if is_new else 3), -tests
-
-        self.workqueue.move_to_end(waiting[min(waiting, key=order)][0], last=False)
-        super()._assign_work_unit(node)
-
-
-@functools.cache
-def _servers_of(file: str) -> str:
-    """Return the servers that a file of tests needs: "spark", "brokers" or ""."""
-    if file.startswith(("tests/spark/", "tests/pipeline/")):
-        return "spark"
-    if file.startswith(("tests/live/", "tests/kafka/", "tests/console_consumer/")):
-        return "brokers"
-    text = (Path(__file__).parents[1] / file).read_text()
-    return "brokers" if re.search(r"\bbrokers?: Brokers?\b", text) else ""
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
-    """Return the scheduler for `-n`."""
-    config.option.loadscopereorder = False
-    return ByServers(config, log)
 
 
 LONGEST_FIRST = ("simulation", "spark", "live", "apply", "commands", "storage", "cli", "metadata")
