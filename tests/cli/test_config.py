@@ -37,10 +37,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rows(*args: object, **options: Any) -> dict[tuple[str, str], tuple[str, str, str | None]]:
+def rows(*args: object, code: int = 0, **options: Any) -> dict[tuple[str, str], tuple[str, str, str | None]]:
     """Return value, source and place of each setting, by scope and setting."""
     ran = tierctl("config", "show", "--output", "json", *args, **options)
-    assert ran.code == 0, ran.err
+    assert ran.code == code, ran.err
+    assert SECRET not in ran.out + ran.raw_err
     return {(r["scope"], r["setting"]): (r["value"], r["source"], r["place"]) for r in ran.json}
 
 
@@ -90,6 +91,47 @@ def test_the_settings_of_one_command_line(folder: Path) -> None:
     assert ("option", "max-records") not in found
     assert tierctl("config", "show", "sweep", "--treads", 9, cwd=folder).code == 2
     assert "no command" in tierctl("config", "show", "sweeep", cwd=folder).err
+
+
+REFUSED = {
+    "remote": (f'"s3://user:{SECRET}@bucket/tier"', "a URI must not contain a user, a password"),
+    "log-dir": (f'["/a", "s3://user:{SECRET}@bucket/b"]', "a URI must not contain a user, a password"),
+    "metadata": ('["/a", "/b"]', "the option takes one value, not a list"),
+    "partition": ('"x"', "valid integer"),
+    "output": ('"jsn"', "'jsn' is not one of"),
+    "kafka-version": ('"99"', '"99" is not known'),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "lacking"),
+    [
+        ((), "output"),  # this run has another output
+        (("verify", "--output", "csv"), "output"),
+        (("doctor",), "partition"),
+    ],
+)
+def test_a_refused_value_is_shown_with_the_reason(
+    command: tuple[str, ...], lacking: str, tmp_path: Path
+) -> None:
+    """No command begins with these values, except doctor, which reports them and exits with 3, too."""
+    lines = [f"{key} = {value}" for key, (value, _) in REFUSED.items()]
+    (tmp_path / "tierctl.toml").write_text("\n".join(["[profiles.default]", "quiet = true", *lines]))
+    found = rows(*command, cwd=tmp_path, code=3)
+    assert found["option", "quiet"] == ("true", "profile", "tierctl.toml:2")
+    for line, (key, (_, why)) in enumerate(REFUSED.items(), 3):
+        if key != lacking:
+            value, *origin = found["option", key]
+            assert value.startswith("refused: ")
+            assert why in value
+            assert origin == ["profile", f"tierctl.toml:{line}"]
+
+
+def test_a_refused_value_of_the_environment_is_shown_with_the_reason(tmp_path: Path) -> None:
+    found = rows(cwd=tmp_path, env=environment(TIERCTL_THREADS="none"), code=3)
+    value, *origin = found["option", "threads"]
+    assert value.startswith("refused: ")
+    assert origin == ["environment", "TIERCTL_THREADS"]
 
 
 @pytest.mark.parametrize("output", FORMATS)

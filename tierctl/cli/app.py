@@ -102,7 +102,8 @@ class Command(TyperCommand):
         settings = None if parent is None else parent.obj
         if isinstance(settings, RunSettings) and not parent.resilient_parsing:
             settings.keys.add_own(self)
-            extra["default_map"] = ProfileValues(settings, self)
+            is_strict = getattr(self.callback, "needs_valid_settings", True)
+            extra.setdefault("default_map", ProfileValues(settings, self, skips_refused=not is_strict))
         return super().make_context(info_name, args, parent, **extra)
 
     @property
@@ -124,19 +125,22 @@ def _print_help(kind: Any, command: Any, ctx: Any, formatter: Any) -> None:
 
 
 class ProfileValues(Mapping[str, Any]):
-    """The values of a command's options in the profile in use, by the names of parameters."""
+    """The values of a command's options in the profile in use, by the names of parameters.
 
-    def __init__(self, settings: RunSettings, command: Command) -> None:
+    With `skips_refused`, an option that refuses its value has none; otherwise Typer raises its error.
+    """
+
+    def __init__(self, settings: RunSettings, command: Command, *, skips_refused: bool) -> None:
         self._settings = settings
         self._options = {each.name: each for each in command.options if each.name not in command.typed_only}
-        self._accepts_all = getattr(command.callback, "needs_valid_settings", True)
+        self._skips_refused = skips_refused
 
     def __getitem__(self, name: str) -> Any:
         option: Any = self._options[name]
         value = self._settings.get(option_key(option.opts))
         if option.multiple and isinstance(value, str):
             value = [value]
-        if value is None or not (self._accepts_all or why_refused(option, value) is None):
+        if value is None or (self._skips_refused and why_refused(option, value) is not None):
             raise KeyError(name)
         _require_no_credentials(option, value)
         return value

@@ -46,7 +46,7 @@ _FILES = (
 
 
 @app.command("show", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options(commands.ConfigRequest, _FILES, ..., Rows, rows=(SETTINGS,))
+@with_options(commands.ConfigRequest, _FILES, ..., Rows, rows=(SETTINGS,), needs_valid_settings=False)
 def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     """Print every setting in force and the origin of its value.
 
@@ -55,14 +55,20 @@ def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     files of --broker-config, --command-config and --topic-configs, else they have Kafka's default; --override
     takes precedence. With a COMMAND, show prints the settings of that command line. Secrets are hidden in
     every format.
+
+    Exit 0 if an option accepts each value. Exit 3 if all refuse a value of the profile or the environment:
+    "refused: " and the reason stand in place of the value.
     """
     settings: RunSettings = ctx.obj
+    settings.require_valid()
     printer = Printer.of(ctx, SETTINGS)
     found, typed, request = in_force(ctx, command or [])
     of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
     rows = commands.show_config(request, of_options, console_of(ctx))
     printer.show(asdict(row) for row in rows)
     files = (settings.profiles_file, request.broker_config, request.command_config, request.topic_configs)
+    accepted = {each.key for each in of_options if not each.is_refused}
+    is_refused = any(each.is_refused and each.key not in accepted for each in of_options)
     has_files = any(each is not None for each in files)
-    printer.finish(following="tierctl doctor" if has_files else None)
-    return ExitCode.OK
+    printer.finish(following="tierctl doctor" if has_files or is_refused else None)
+    return ExitCode.PARTIAL if is_refused else ExitCode.OK

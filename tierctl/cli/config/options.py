@@ -30,20 +30,23 @@ _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", 
 
 
 def context_of(ctx: typer.Context, words: Sequence[str], command: Any) -> typer.Context:
-    """Return a context of a command, whose words are given, below that of `ctx`; nothing is parsed."""
+    """Return a context of a command, whose words are given, below that of `ctx`; nothing is parsed.
+
+    Options that refuse their values in the profile have none.
+    """
     above = ctx.find_root()
     for word in words[:-1]:
         above = typer.Context(load(word), parent=above, info_name=word)
-    values: Any = ProfileValues(ctx.obj, command)
+    values: Any = ProfileValues(ctx.obj, command, skips_refused=True)
     return typer.Context(command, parent=above, info_name=words[-1], default_map=values)
 
 
 def parsed(
-    root: typer.Context, words: Sequence[str], command: Any, arguments: Sequence[str]
+    root: typer.Context, words: Sequence[str], command: Any, arguments: Sequence[str], **more: Any
 ) -> typer.Context:
     """Return the context of a command after parsing its arguments, with the defaults of its profile."""
     above = context_of(root, words, command).parent
-    return command.make_context(words[-1], list(arguments), parent=above)  # type: ignore[no-any-return]
+    return command.make_context(words[-1], list(arguments), parent=above, **more)  # type: ignore[no-any-return]
 
 
 def parsed_for_later(
@@ -117,15 +120,19 @@ def options_in_force(
         for param in _options(ctx):
             key = option_key(param.opts)
             having.setdefault(key, set()).add(name)
-            value, source = param.consume_value(ctx, typed)
-            text = _text(value)
+            value, source, why = _stated(param, ctx, typed)
+            text = _text(value) if why is None else f"refused: {why}"
             if text is None:
                 continue
-            origin = _origin(param, key, source.name, settings)
+            origin = _origin(param, key, source, settings)
             at = (key, text, origin)
             by_value.setdefault(at, []).append(name)
             values[at] = commands.OptionValue(
-                key=key.replace("_", "-"), value=text, origin=origin, use=str(getattr(param, "help", ""))
+                key=key.replace("_", "-"),
+                value=text,
+                origin=origin,
+                use=str(getattr(param, "help", "")),
+                is_refused=why is not None,
             )
     return [
         commands.OptionValue(
@@ -133,10 +140,23 @@ def options_in_force(
             value=each.value,
             origin=each.origin,
             use=each.use,
+            is_refused=each.is_refused,
             commands=() if set(by_value[at]) == having[at[0]] else tuple(by_value[at]),
         )
         for at, each in sorted(values.items(), key=lambda item: item[0][:2])
     ]
+
+
+def _stated(param: Any, ctx: typer.Context, typed: Mapping[str, Any]) -> tuple[Any, str, str | None]:
+    """Return an option's value, the name of Typer's ParameterSource, and why the option refuses it."""
+    command: Any = ctx.command
+    value, source = param.consume_value(ctx, typed)
+    if source.name == "ENVIRONMENT":
+        return value, source.name, why_refused(param, value)
+    in_profile = ctx.obj.get(option_key(param.opts)) if source.name == "DEFAULT" else None
+    if in_profile is None or param.name in command.typed_only:
+        return value, source.name, None
+    return in_profile, "DEFAULT_MAP", why_refused(param, in_profile)
 
 
 def _options(ctx: typer.Context) -> Iterator[Any]:
@@ -248,7 +268,8 @@ def in_force(
     path = words[: len(words) - len(arguments)]
     of_command = context_of(ctx, path, command)
     typed, _, _ = command.make_parser(of_command).parse_args(list(arguments))
-    request = request_of(commands.ConfigRequest, parsed(ctx, path, command, arguments))
+    given = parsed(ctx, path, command, arguments, default_map=of_command.default_map)
+    request = request_of(commands.ConfigRequest, given)
     return [of_command], typed, request
 
 

@@ -28,13 +28,17 @@ class ConfigRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionValue:
-    """The value of an option of tierctl as text; `commands` are those with this value, empty for all."""
+    """The value of an option of tierctl as text; `commands` are those with this value, empty for all.
+
+    With `is_refused`, the value is the reason why the option refuses that of the profile or the environment.
+    """
 
     key: str
     value: str
     origin: Origin
     commands: tuple[str, ...] = ()
     use: str = ""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
