@@ -36,24 +36,6 @@ def test_help_lists_every_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("restore --into node --log-dir node", ["into"]),
-        ("restore --remote tier --new-ids", ["new-ids"]),
-        ("restore --materialise --apply", ["log"]),
-        ("restore --check", ["check"]),
-        ("restore --remote tier", ["check", "into", "log", "new-ids"]),
-    ],
-)
-def test_an_option_before_the_command_of_restore(words: str, named: list[str]) -> None:
-    ran = tierctl(*words.split())
-    option = words.split()[1]
-    assert ran.code == 2
-    hint = " or ".join(f"'tierctl restore {name}'" for name in named)
-    assert ran.err == f"error: No such option: {option}\nhint: did you mean {hint}?\n"
-
-
-@pytest.mark.parametrize(
     "words", [["--help"], ["cache", "show", "-h"], *([name, "--help"] for name in COMMANDS)]
 )
 @pytest.mark.parametrize("width", ["60", "80", "200"])

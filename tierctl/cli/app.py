@@ -99,11 +99,10 @@ class Command(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the arguments; the profile in use has the defaults of options that are not given."""
-        settings = None if parent is None else parent.obj
-        if isinstance(settings, RunSettings) and not parent.resilient_parsing:
-            settings.keys.add_own(self)
+        if not parent.resilient_parsing:
+            parent.obj.keys.add_own(self)
             is_strict = getattr(self.callback, "needs_valid_settings", True)
-            extra.setdefault("default_map", ProfileValues(settings, self, skips_refused=not is_strict))
+            extra.setdefault("default_map", ProfileValues(parent.obj, self, skips_refused=not is_strict))
         return super().make_context(info_name, args, parent, **extra)
 
     @property

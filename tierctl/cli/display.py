@@ -153,9 +153,7 @@ def console_of(ctx: typer.Context, *, prints_meanwhile: bool = False) -> Console
 
     `prints_meanwhile` states whether rows are printed before the run ends.
     """
-    settings = ctx.obj
-    if not isinstance(settings, RunSettings):
-        return Console(prints_meanwhile=prints_meanwhile)
+    settings: RunSettings = ctx.obj
     return Console(
         verbosity=settings.verbosity,
         is_quiet=settings.is_quiet,
@@ -170,9 +168,9 @@ def summarize(ctx: typer.Context, text: str, *, following: str | None = None) ->
 
     It is printed with the places that the command line names, so that it can be run as it is printed.
     """
-    started_s = getattr(ctx.obj, "started_s", None)
-    seconds = 0.0 if started_s is None else time.monotonic() - started_s
-    waited_s = ctx.obj.throttle.elapsed_s if isinstance(ctx.obj, RunSettings) else 0.0
+    settings: RunSettings = ctx.obj
+    seconds = time.monotonic() - settings.started_s
+    waited_s = settings.throttle.elapsed_s
     if waited_s >= _THROTTLED_FROM_S:
         text += f", throttled {waited_s:.0f} s"
     console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=with_places(following, ctx))

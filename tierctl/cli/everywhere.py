@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from tierctl.cli.settings.run import RunSettings
 from tierctl.cli.unattended import (
     EVERYWHERE,
     LimitFactor,
@@ -22,17 +21,17 @@ HELP_ALL = "tierctl.help_all"
 
 
 def _set_profile(ctx: typer.Context, value: str | None) -> None:
-    if value is not None and isinstance(ctx.obj, RunSettings):
+    if value is not None:
         ctx.obj.profile = value
 
 
 def _set_config_file(ctx: typer.Context, value: Path | None) -> None:
-    if value is not None and isinstance(ctx.obj, RunSettings):
+    if value is not None:
         ctx.obj.config_file = value
 
 
 def _set_verbose(ctx: typer.Context, value: int) -> None:
-    if isinstance(ctx.obj, RunSettings) and not ctx.resilient_parsing:
+    if not ctx.resilient_parsing:
         ctx.obj.verbosity = max(ctx.obj.verbosity, value)
     if value > 1:
         import logging
@@ -41,7 +40,7 @@ def _set_verbose(ctx: typer.Context, value: int) -> None:
 
 
 def _set_quiet(ctx: typer.Context, value: bool) -> None:
-    if value and isinstance(ctx.obj, RunSettings):
+    if value:
         ctx.obj.is_quiet = True
 
 

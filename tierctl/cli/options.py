@@ -129,10 +129,9 @@ def with_options(
         @functools.wraps(command)
         def called(**given: Any) -> Any:
             ctx = given["ctx"]
-            if isinstance(ctx.obj, RunSettings):
-                ctx.obj.announce()
-                if needs_valid_settings:
-                    ctx.obj.require_valid()
+            ctx.obj.announce()
+            if needs_valid_settings:
+                ctx.obj.require_valid()
             if request is not None and "request" in own:
                 given["request"] = request_of(request, ctx)
             return command(**{name: given[name] for name in own})

@@ -148,10 +148,10 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
         what = " ".join(words[:2]) or "nothing"
         raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
     given = parsed_for_later(ctx, path, command, arguments)
-    if isinstance(ctx.obj, RunSettings):
-        _note_variables(ctx, ctx.obj)
-        chosen = choosing_profile(arguments, file=ctx.obj.file, profile=ctx.obj.profile)
-        words = [*path, *chosen, *arguments]
+    settings: RunSettings = ctx.obj
+    _note_variables(ctx, settings)
+    chosen = choosing_profile(arguments, file=settings.file, profile=settings.profile)
+    words = [*path, *chosen, *arguments]
     params = given.params | given.meta
     _note_missing(ctx, path, params)
     check_names(given, params, path[0], console_of(ctx), is_asked=check)

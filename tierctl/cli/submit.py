@@ -65,9 +65,9 @@ def _checked(
         raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)
     if not any(word.partition("=")[0] == "--engine" for word in arguments):
         arguments = ["--engine", "spark", *arguments]
-    if isinstance(ctx.obj, RunSettings):
-        chosen = choosing_profile(arguments, file=ctx.obj.config_file, profile=ctx.obj.profile)
-        arguments = [*chosen, *arguments]
+    settings: RunSettings = ctx.obj
+    chosen = choosing_profile(arguments, file=settings.config_file, profile=settings.profile)
+    arguments = [*chosen, *arguments]
     if is_printed and check:
         given = parsed_for_later(ctx, path, command, arguments)
     else:

@@ -29,8 +29,8 @@ def _receiver(ctx: typer.Context, name: str, value: object) -> RunSettings | Non
     environment and the profile. The options of a command that `submit` or `schedule` only checks are in
     `ctx.meta`.
     """
-    settings = ctx.obj
-    if not isinstance(settings, RunSettings) or ctx.resilient_parsing:
+    settings: RunSettings = ctx.obj
+    if ctx.resilient_parsing:
         return None
     ctx.meta[name] = value
     command = ctx.command_path.partition(" ")[2]

@@ -56,12 +56,11 @@ def parsed_for_later(
 
     Raise UsageError for a problem in that profile, in its tierctl.toml, or in the environment.
     """
+    parsed(ctx, words, command, arguments)
+    # The arguments may name another profile or another tierctl.toml than those of this run.
+    ctx.obj.read_again()
     given = parsed(ctx, words, command, arguments)
-    if isinstance(ctx.obj, RunSettings):
-        # The arguments may name another profile or another tierctl.toml than those of this run.
-        ctx.obj.read_again()
-        given = parsed(ctx, words, command, arguments)
-        ctx.obj.require_valid()
+    ctx.obj.require_valid()
     return given
 
 
@@ -281,9 +280,7 @@ def contexts(ctx: typer.Context) -> Iterator[typer.Context]:
 
 def own_settings(ctx: typer.Context) -> commands.OwnSettings:
     """Return the problems of tierctl.toml and of the environment, and the files that profiles name."""
-    settings = ctx.obj
-    if not isinstance(settings, RunSettings):
-        return commands.OwnSettings()
+    settings: RunSettings = ctx.obj
     problems = list(settings.environment_problems())
     file, error = settings.profiles_file, settings.unreadable
     named: dict[str, list[Path]] = {name: [] for name in _FILES}

@@ -1,7 +1,7 @@
 """`tierctl restore`: topics from the objects of a tier, in three ways, and a check of the result."""
 
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import typer
 
@@ -16,25 +16,8 @@ from tierctl.report.plans import PLAN_ROWS
 
 _R = TypeVar("_R", commands.RestoreLogRequest, commands.RestoreCheckRequest)
 _TIER: Final = ("broker_config", "remote", "layout", "log_dir")
-_COMMAND_OF: Final = {"--into": "into", "--new-ids": "new-ids", "--materialise": "log", "--check": "check"}
 
-
-class _Group(Group):
-    """Names the command that does the work of an option, such as `restore into` for --into."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before the command; the hint for an unknown one names commands."""
-        words = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except typer.TyperException as e:
-            if hasattr(e, "possibilities"):
-                named = [_COMMAND_OF[word] for word in words if word in _COMMAND_OF]
-                e.possibilities = [f"'tierctl restore {name}'" for name in named or self.commands]
-            raise
-
-
-app = new_app(name="restore", cls=_Group)
+app = new_app(name="restore", cls=Group)
 
 
 @app.callback()
