@@ -230,7 +230,7 @@ def later(event: Any) -> MetadataEvent:
     [
         "tierctl.pipeline.partition_task",
         "tierctl.commands.pipeline",
-        "tierctl.commands.insight.whatif.command",
+        "tierctl.commands.insight.what_if",
     ],
 )
 def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tierctl.checks.environment import Versions
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.commands.insight import executors as checks
+from tierctl.commands.insight import doctor as checks
 from tierctl.errors import EngineError, ExitCode
 from tierctl.model.choices import EngineName, Severity
 from tierctl.model.location import TopicLocation

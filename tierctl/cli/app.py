@@ -42,7 +42,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "segments", "List remote segments, find one segment, sum up sizes, or check offsets."
         ),
         "verify": Entry("verify", "Compare metadata, store and logs; --plan-out plans repairs."),
-        "report": Entry("report.command", "Report sizes by age, growth by day and the next expirations."),
+        "report": Entry("report", "Report sizes by age, growth by day and the next expirations."),
         "doctor": Entry("doctor", "Find conditions that would make tiering fail."),
         "format": Entry("format", "Print the records of the metadata topic, one per line."),
         "delete": Entry(

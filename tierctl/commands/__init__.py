@@ -45,18 +45,20 @@ if TYPE_CHECKING:
     from tierctl.commands.format import FormatRequest, find_formatter_jar, format_records
     from tierctl.commands.insight.config import (
         ConfigRequest,
+        NamesRequest,
+        NamesResult,
         OptionValue,
         SettingInForce,
+        check_names,
         show_config,
     )
     from tierctl.commands.insight.doctor import DoctorRequest, OwnSettings, doctor
     from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
-    from tierctl.commands.insight.names import NamesRequest, NamesResult, check_names
     from tierctl.commands.insight.report.command import report
     from tierctl.commands.insight.report.gather import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
-    from tierctl.commands.insight.whatif.command import (
+    from tierctl.commands.insight.what_if import (
         GroupLoss,
         TopicOutlook,
         WhatIf,
@@ -222,15 +224,15 @@ _MODULE_OF = {
     "FetchResult": "fetch",
     "FollowerState": "fetch",
     "FormatRequest": "format",
-    "GroupLoss": "insight.whatif.command",
+    "GroupLoss": "insight.what_if",
     "IndexEntries": "fetch",
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
     "RestoreLogRequest": "recovery.to_log",
     "MutationResult": "change",
-    "NamesRequest": "insight.names",
-    "NamesResult": "insight.names",
+    "NamesRequest": "insight.config",
+    "NamesResult": "insight.config",
     "RestoreNewIdsRequest": "recovery.new_ids.command",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
@@ -261,15 +263,15 @@ _MODULE_OF = {
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
     "SweepRequest": "sweep.command",
-    "TopicOutlook": "insight.whatif.command",
+    "TopicOutlook": "insight.what_if",
     "TopicSize": "segments",
     "VerifyRequest": "verify",
-    "WhatIf": "insight.whatif.command",
-    "WhatIfRequest": "insight.whatif.command",
+    "WhatIf": "insight.what_if",
+    "WhatIfRequest": "insight.what_if",
     "apply": "apply",
     "backup_config": "recovery.backup_config",
     "build_cache": "cache",
-    "check_names": "insight.names",
+    "check_names": "insight.config",
     "check_offsets": "offsets",
     "restore_check": "recovery.check",
     "compact_cache": "cache",
@@ -299,7 +301,7 @@ _MODULE_OF = {
     "sweep": "sweep.command",
     "verify": "verify",
     "verify_cache": "cache",
-    "what_if": "insight.whatif.command",
+    "what_if": "insight.what_if",
 }
 
 

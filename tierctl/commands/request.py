@@ -1,8 +1,8 @@
 """Requests: the input of each use case, as frozen data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tierctl import locallog
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
@@ -159,6 +159,15 @@ class MutationRequest(Request):
 
     def validate(self) -> None:
         """Raise UsageError for fields that are missing or contradict each other."""
+
+
+R = TypeVar("R", bound=Request)
+
+
+def request_as(kind: type[R], request: Request) -> R:
+    """Return the request of class `kind` with what `request` names; its own fields have their defaults."""
+    values: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(Request)}
+    return kind(**values)
 
 
 def require_named_files(request: Request) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.commands.insight.report.command import PAGE_COLUMNS, write_page
+from tierctl.commands.insight.report.command import PAGE_COLUMNS
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.report.html_lanes import Lanes, LaneSegments, PartitionRow, SegmentKind, items_per_lane
-from tierctl.report.html_page import PageContent
+from tierctl.report.html_page import PageContent, write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -9,9 +9,8 @@ import typer
 
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
-from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
-from tierctl.commands.request import Request
+from tierctl.commands.request import Request, request_as
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
 from tierctl.commands.sweep.decide import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError

@@ -12,9 +12,8 @@ from tierctl.checks.findings import Finding, FindingKind, Needs
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
 from tierctl.commands.histories import whole_metadata
-from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
-from tierctl.commands.request import Request
+from tierctl.commands.request import Request, request_as
 from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.commands.verify import VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code

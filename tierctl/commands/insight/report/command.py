@@ -1,10 +1,8 @@
 """`report`: sizes by topic and age, growth by day, next expirations; with `html` one page of all of it."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tierctl import __version__
@@ -19,19 +17,18 @@ from tierctl.commands.insight.report.gather import (
     gather,
     growth_rows,
 )
-from tierctl.commands.insight.requests import request_as
 from tierctl.commands.insight.status import STATUS
 from tierctl.commands.mutation import mutation
+from tierctl.commands.request import request_as
 from tierctl.commands.resources import required
 from tierctl.commands.verify import FINDINGS, VerifyRequest, verify
-from tierctl.errors import ExitCode, UsageError, output_error
-from tierctl.files import exclusive_replacement, write_durably
+from tierctl.errors import ExitCode
 from tierctl.model.choices import Severity
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import iso_utc
 from tierctl.report.html_lanes import Lanes
-from tierctl.report.html_page import GENERATOR, PageContent, page_chunks
+from tierctl.report.html_page import PageContent, require_replaceable, write_page
 from tierctl.report.results import row_of
 from tierctl.report.texts import printable
 
@@ -113,66 +110,6 @@ def _row(finding: Finding, lanes: Lanes, numbers: dict[tuple[str, int], int]) ->
     return numbers.get((finding.topic or "", finding.partition))
 
 
-_HEAD_BYTES = 4096
-_LOCK_TIMEOUT_S = 10.0
-
-
-def require_replaceable(path: Path) -> None:
-    """Raise UsageError unless `path` can be written and is new, empty, or a page that tierctl wrote.
-
-    It is called before the work, so that a typing error neither wastes a run nor replaces another file.
-    """
-    folder = path.absolute().parent
-    try:
-        if path.is_dir():
-            raise UsageError(f"--html {path} is a folder", hint=f"name a file in it, as {path / 'tier.html'}")
-        if not folder.is_dir():
-            raise UsageError(
-                f"--html {path}: the folder {folder} does not exist", hint="make it, or name another"
-            )
-        if path.is_symlink() and path.lstat().st_uid not in {os.geteuid(), 0}:
-            raise UsageError(f"--html {path} is a link of another user", hint="name a file, or make the link")
-        if path.exists():
-            _require_page(path)
-    except OSError as e:
-        raise UsageError(f"--html {path}: {e.strerror}", hint="name a file that this user may write") from e
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"--html {path}: this user may not write in {folder}",
-            hint="the page replaces the file by a rename, which needs the right to write in its folder",
-        )
-
-
-def _require_page(path: Path) -> None:
-    if not path.is_file():
-        raise UsageError(f"--html {path} is not a regular file", hint="name a file that the page replaces")
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    if head and GENERATOR.encode() not in head:
-        raise UsageError(
-            f"--html {path} is a file that tierctl report did not write: it is not replaced",
-            hint="name another file, or remove this one",
-        )
-
-
-def write_page(path: Path, content: PageContent) -> int:
-    """Replace `path` by the page, atomically and durably; return its size in bytes.
-
-    Raise UsageError if the user may not write it or it has become another file, OutputError if the disk is
-    full or fails, and LockedError if another run writes it for more than ten seconds.
-    """
-    chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
-    # A name in a web server's folder may be a link to the file.
-    target = path.resolve()
-    try:
-        with exclusive_replacement(target, timeout_s=_LOCK_TIMEOUT_S):
-            require_replaceable(target)
-            write_durably(target, chunks, mode=0o666)
-    except OSError as e:
-        raise output_error(f"--html {path}", e) from e
-    return sum(map(len, chunks))
-
-
 def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     """Return the report of the selected topics; with `html` write the page to that file.
 
@@ -203,11 +140,7 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     if request.html is None:
         return result
     page_bytes = write_page(request.html, _content(request, gathered, findings, result))
-    return Report(**{**_fields(result), "page_bytes": page_bytes})
-
-
-def _fields(result: Report) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in Report.__slots__}
+    return replace(result, page_bytes=page_bytes)
 
 
 def _content(

@@ -1,5 +1,6 @@
-"""Options and output of `tierctl report`."""
+"""`tierctl report`: sizes, growth and expirations as tables, or everything about a tier as one page."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,21 +15,35 @@ from tierctl.cli.options import (
     SELECTION,
     STATE,
     WHERE,
+    Fields,
+    is_typed,
+    request_of,
     typed_option,
     with_options,
 )
-from tierctl.cli.report import what_if as change
-from tierctl.cli.report.show import Show
 from tierctl.commands.insight.report.gather import REPORT_EXPIRATIONS, REPORT_GROWTH, REPORT_SIZES
+from tierctl.commands.insight.what_if import GROUP_LOSSES, WHAT_IF
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report.render import SHOW
 from tierctl.report.texts import bytes_text, counted
+
+
+class Show(StrEnum):
+    """The rows that are printed."""
+
+    SIZES = "sizes"
+    GROWTH = "growth"
+    EXPIRATIONS = "expirations"
+    CHANGES = "changes"
+    GROUPS = "groups"
+
 
 _COLUMNS = {
     Show.SIZES: REPORT_SIZES,
     Show.GROWTH: REPORT_GROWTH,
     Show.EXPIRATIONS: REPORT_EXPIRATIONS,
 }
+_CHANGES = {Show.CHANGES: WHAT_IF, Show.GROUPS: GROUP_LOSSES}
 _OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "warehouse")
 ShowOption = Annotated[
     Show | None,
@@ -53,13 +68,13 @@ app = new_app()
     STATE,
     SELECTION,
     ...,
-    change.OPTIONS,
+    Fields(commands.WhatIfRequest, ("what_if", *_OF_CHANGES)),
     "topic_configs",
     "kafka_version",
     "now_ms",
     Rows,
     ENGINE,
-    rows=(*_COLUMNS.values(), *change.COLUMNS.values()),
+    rows=(*_COLUMNS.values(), *_CHANGES.values()),
 )
 def report(ctx: typer.Context, request: commands.ReportRequest, show: ShowOption = None) -> ExitCode:
     """Report sizes by age, growth by day and the next expirations.
@@ -81,7 +96,7 @@ def report(ctx: typer.Context, request: commands.ReportRequest, show: ShowOption
     is_change = bool(ctx.params["what_if"])
     _check(ctx, request.html, show, is_change=is_change)
     if is_change:
-        return change.print_what_if(ctx, show)
+        return _print_what_if(ctx, show)
     printer = TablesPrinter.of(ctx, _COLUMNS, show)
     made = commands.report(request, console_of(ctx))
     following = None if made.exit_code is ExitCode.OK else "tierctl verify"
@@ -119,3 +134,23 @@ def _check(ctx: typer.Context, html: Path | None, show: Show | None, *, is_chang
         raise UsageError(
             f"{given or f'--show {show}'} needs --what-if", hint="as --what-if 'orders.retention.ms=7d'"
         )
+
+
+def _print_what_if(ctx: typer.Context, show: Show | None) -> ExitCode:
+    """Print the results of the changes that the command line states; return the exit code."""
+    printer = TablesPrinter.of(ctx, _CHANGES, show)
+    # A profile names the warehouse for `pipeline run`: it is read here only if the command line asks for it.
+    warehouse = {} if is_typed(ctx, "warehouse") else {"warehouse": None}
+    request = request_of(commands.WhatIfRequest, ctx, **warehouse)
+    found = commands.what_if(request, console_of(ctx))
+    printer.show({Show.CHANGES: found.topics, Show.GROUPS: found.groups})
+    total = found.topics[-1]
+    amounts = ((total.now_bytes, "now"), (total.changed_bytes, "changed"), (total.later_bytes, "in 90 days"))
+    known = [f"{bytes_text(size)} {when}" for size, when in amounts if size is not None]
+    unknown = [f"not known {when}" for size, when in amounts if size is None]
+    text = f"{counted(len(found.topics) - 1, 'topic')}: {', '.join(known + unknown)}"
+    if found.groups:
+        groups = counted(len({each.group for each in found.groups}), "consumer group")
+        text += f"; {groups} would lose records"
+    summarize(ctx, text)
+    return found.exit_code

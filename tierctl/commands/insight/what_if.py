@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tierctl.commands.insight.requests import request_as
-from tierctl.commands.insight.whatif.compared import (
+from tierctl.commands.insight.what_if_facts import (
     OPTION,
     Changes,
     FactsRequest,
@@ -19,7 +18,7 @@ from tierctl.commands.insight.whatif.compared import (
     object_counts,
 )
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
-from tierctl.commands.request import Request
+from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import Resources
 from tierctl.commands.sweep.command import SweepRequest
 from tierctl.commands.sweep.decide import retention_inputs
