@@ -21,7 +21,7 @@ from tierctl.cli.options import (
     typed_option,
     with_options,
 )
-from tierctl.commands.insight.report.gather import REPORT_EXPIRATIONS, REPORT_GROWTH, REPORT_SIZES
+from tierctl.commands.insight.report import REPORT_EXPIRATIONS, REPORT_GROWTH, REPORT_SIZES
 from tierctl.commands.insight.what_if import GROUP_LOSSES, WHAT_IF
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report.render import SHOW

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.doctor import DoctorRequest, OwnSettings, doctor
     from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
-    from tierctl.commands.insight.report.command import report
-    from tierctl.commands.insight.report.gather import Report, ReportRequest
+    from tierctl.commands.insight.report import Report, ReportRequest, report
     from tierctl.commands.insight.status import Status, StatusRequest, status
     from tierctl.commands.insight.what_if import (
         GroupLoss,
@@ -247,8 +246,8 @@ _MODULE_OF = {
     "RecordRows": "fetch",
     "RecordTexts": "fetch",
     "RepairOffsetsRequest": "offsets",
-    "Report": "insight.report.gather",
-    "ReportRequest": "insight.report.gather",
+    "Report": "insight.report",
+    "ReportRequest": "insight.report",
     "RestoreCheckRequest": "recovery.check",
     "RestoreIntoRequest": "recovery.fresh_node.command",
     "RowLines": ".report.results",
@@ -288,7 +287,7 @@ _MODULE_OF = {
     "restore_log": "recovery.to_log",
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",
-    "report": "insight.report.command",
+    "report": "insight.report",
     "restore_into": "recovery.fresh_node.command",
     "restore_new_ids": "recovery.new_ids.command",
     "run_pipeline": "pipeline",

@@ -31,6 +31,7 @@ from tierctl.model.configs import CopyLag
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
+from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -45,7 +46,6 @@ from tierctl.plan.steps import (
     SOURCE_SEGMENT_ID,
     Action,
     Basis,
-    Kept,
     Plan,
     Skip,
     Step,
@@ -198,7 +198,7 @@ SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
 class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[Decision] = field(default_factory=list)
 
 
 def plan_copy(
@@ -305,7 +305,7 @@ def _decide(
     return from_offset, stop
 
 
-def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | None) -> Iterator[Kept]:
+def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | None) -> Iterator[Decision]:
     """Yield the segments of `log` that none of `steps`, the steps of its partition, copies.
 
     Copies begin at `from_offset`; `stop` is the reason why they end before the active segment, None if they
@@ -323,7 +323,7 @@ def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | No
             reason = Reason(ReasonKind.COPIED, from_offset=from_offset)
         else:
             reason = Reason.of(stop)
-        yield Kept(
+        yield Decision(
             partition=partition,
             segment_id=None,
             start_offset=segment.base_offset,
@@ -630,7 +630,7 @@ def without_breaches(
     reasons = {step.topic_id_partition: breach.reason for step, breach in refused}
     skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
     kept = [
-        Kept(
+        Decision(
             partition=step.topic_id_partition,
             segment_id=None,
             start_offset=step.start_offset or 0,

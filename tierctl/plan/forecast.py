@@ -1,8 +1,4 @@
-"""Forecast the contents of a tier with given settings, now and at the observed growth (`report --what-if`).
-
-Exports nothing: import from `facts`, which the decisions of a plan make, and from `model`, which adds the
-growth.
-"""
+"""Forecast what a tier holds with given settings, now and at the observed growth (`report --what-if`)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,21 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import TopicConfig, Uuid
+from tierctl.plan.decisions import EXPIRED, KEPT, STOPPED, DecisionColumns
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.steps import Action, Kept, Skip, Step
+from tierctl.plan.steps import Skip
 from tierctl.state.segments.columns import FINISHED, TXN_INDEX_EMPTY
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState
 
 HORIZONS_DAYS = (0, 30, 60, 90)
 """The days from now for which the plans decide what is left of the present data."""
 DAY_MS = 24 * 60 * 60 * 1000
-_NEVER = np.iinfo(np.int64).max
 _Int64s = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
-_K = ReasonKind
-_HELD = frozenset({_K.STALLED, _K.BEHIND_HOLE})
-_DECIDED = _HELD | {_K.WILL_EXPIRE, _K.BEHIND_OLDER, _K.NO_LIMIT_REACHED, _K.OFF_LINEAGE}
-"""Reasons of segments that retention keeps; any other reason states why nothing was decided."""
+_DECIDED = STOPPED | KEPT | EXPIRED | {ReasonKind.OFF_LINEAGE}
+"""Reasons by which retention decides; any other reason states why nothing was decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,27 +70,19 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOutlook:
-    """The bytes of a partition's logs in the log directories that local retention keeps.
+class LocalFacts:
+    """The `replicas` of a partition in the log directories: their size, and what the changed settings leave.
 
-    `left_bytes` is the size now; `later_bytes` is the size of the same segments after retention by time at
-    the last of HORIZONS_DAYS. A limit below 0 means no limit.
+    `left_bytes` is the size that local retention leaves now; `later_bytes` is the size of the same segments
+    after retention by time at the last of HORIZONS_DAYS. A limit below 0 means no limit.
     """
 
+    replicas: int
+    log_bytes: int
     retention_ms: int
     retention_bytes: int
     left_bytes: int
     later_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalFacts:
-    """The `replicas` of a partition in the log directories, their size, and both outlooks on them."""
-
-    replicas: int
-    log_bytes: int
-    unchanged: LocalOutlook
-    changed: LocalOutlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,91 +154,35 @@ class PartitionColumns:
         return first_ms, self.holding(times_ms > first_ms)
 
 
-@dataclass(slots=True)
-class _Expiry:
-    """The time from which each segment of a partition is deleted, in the order of the partition's segments.
+def outlook(
+    columns: PartitionColumns,
+    decided: DecisionColumns,
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    is_known: bool,
+    log_start_offset: int | None = None,
+) -> Outlook:
+    """Return the outlook of a partition of which retention with `config` has `decided`.
 
-    `rows` maps the ids of the finished segments to their index.
+    It is undecided unless its log `is_known`: readable and, with retention.bytes, of a known size.
     """
-
-    rows: dict[bytes, int]
-    due_ms: _Int64s
-    is_held: bool = False
-    is_undecided: bool = False
-    log_start_offset: int | None = None
-
-
-class Expiries:
-    """The decisions of a sweep's plan about each segment of `state`, which must not change meanwhile."""
-
-    def __init__(self, state: TierState, now_ms: int) -> None:
-        self._state = state
-        self._now_ms = now_ms
-        self._known: dict[tuple[Uuid, int], _Expiry] = {}
-
-    def receive(self, kept: Sequence[Kept]) -> None:
-        """Add the segments of one partition that stay, each with its reason."""
-        for each in kept:
-            own = self._of(each.partition.key)
-            row = None if each.segment_id is None else own.rows.get(each.segment_id.bytes)
-            if row is not None:
-                own.is_held |= each.reason.kind in _HELD
-                own.is_undecided |= each.reason.kind not in _DECIDED
-                own.due_ms[row] = each.reason.facts.get("expires_at_ms", _NEVER)
-
-    def add_steps(self, steps: Iterable[Step]) -> None:
-        """Add the segments that the steps of the plan delete now."""
-        for step in steps:
-            if step.action is not Action.DELETE_SEGMENT or step.segment_id is None:
-                continue
-            own = self._of(step.topic_id_partition.key)
-            row = own.rows.get(step.segment_id.bytes)
-            if row is not None:
-                own.due_ms[row] = self._now_ms
-            start = step.details.get("new_log_start_offset")
-            if start is not None:
-                own.log_start_offset = max(start, own.log_start_offset or 0)
-
-    def outlook(
-        self,
-        part: PartitionState,
-        columns: PartitionColumns,
-        config: TopicConfig,
-        *,
-        is_readable: bool,
-        is_size_known: bool,
-    ) -> Outlook:
-        """Return the outlook of `part` under `config`.
-
-        The partition is undecided unless its log `is_readable`. With retention.bytes it is also undecided
-        unless the size of the local segments that the tier lacks `is_size_known`.
-        """
-        own = self._of(part.topic_id_partition.key)
-        return Outlook(
-            retention_ms=config.retention_ms,
-            retention_bytes=config.retention_bytes,
-            left=tuple(columns.holding(own.due_ms > self._now_ms + days * DAY_MS) for days in HORIZONS_DAYS),
-            is_held=own.is_held,
-            is_undecided=(
-                own.is_undecided or not is_readable or (config.retention_bytes >= 0 and not is_size_known)
-            ),
-            log_start_offset=own.log_start_offset,
-            is_copied=not config.is_copy_disabled,
-            is_age_stated=config.is_age_stated,
-        )
-
-    def _of(self, key: tuple[Uuid, int]) -> _Expiry:
-        if key not in self._known:
-            live = self._state.partitions[key].segments.columns
-            finished = (live.states == FINISHED).tolist()
-            rows = {raw: row for row, raw in enumerate(live.ids) if finished[row]}
-            self._known[key] = _Expiry(rows, np.full(len(finished), _NEVER, np.int64))
-        return self._known[key]
+    is_undecided = decided.is_decided & ~decided.has(_DECIDED) & columns.is_finished
+    return Outlook(
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        left=tuple(columns.holding(decided.due_ms > now_ms + days * DAY_MS) for days in HORIZONS_DAYS),
+        is_held=bool((decided.has(STOPPED) & columns.is_finished).any()),
+        is_undecided=not is_known or bool(is_undecided.any()),
+        log_start_offset=log_start_offset,
+        is_copied=not config.is_copy_disabled,
+        is_age_stated=config.is_age_stated,
+    )
 
 
 # The growth of each partition, and what its tier and disks hold in so many days: exact for what is there.
 #
-# What is there now leaves the tier as the plan decides (`facts`). New data are added at the observed growth:
+# What is there now leaves the tier as the plan decides. New data are added at the observed growth:
 #
 #     growth = the segments after the oldest one / the time since the oldest one, at least a day
 #     new(d) = growth * min(d, retention.ms), or growth * d if nothing expires by time
@@ -267,13 +197,8 @@ MONTH_DAYS = 30
 _LAST = HORIZONS_DAYS[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """The segments, bytes and objects of a `Holding` in millionths."""
-
-    segments: int = 0
-    log_bytes: int = 0
-    objects: int = 0
+class Flow(Holding):
+    """A holding whose amounts are in millionths."""
 
     @classmethod
     def of(cls, holding: Holding) -> Self:
@@ -290,13 +215,6 @@ class Flow:
             segments=self.segments * numerator // denominator,
             log_bytes=self.log_bytes * numerator // denominator,
             objects=self.objects * numerator // denominator,
-        )
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(
-            segments=self.segments + other.segments,
-            log_bytes=self.log_bytes + other.log_bytes,
-            objects=self.objects + other.objects,
         )
 
     @property
@@ -366,13 +284,12 @@ def local_later(facts: PartitionFacts, now_ms: int) -> int | None:
     """
     if facts.local is None:
         return None
-    outlook, replicas = facts.local.changed, facts.local.replicas
-    span_ms = _LAST * DAY_MS
-    if outlook.retention_ms >= 0:
-        span_ms = min(span_ms, outlook.retention_ms)
-    total = outlook.later_bytes * MICRO + replicas * grown(facts, span_ms, now_ms).log_bytes
-    if outlook.retention_bytes >= 0:
-        total = min(total, max(outlook.retention_bytes * replicas, 0) * MICRO)
+    local, span_ms = facts.local, _LAST * DAY_MS
+    if local.retention_ms >= 0:
+        span_ms = min(span_ms, local.retention_ms)
+    total = local.later_bytes * MICRO + local.replicas * grown(facts, span_ms, now_ms).log_bytes
+    if local.retention_bytes >= 0:
+        total = min(total, local.retention_bytes * local.replicas * MICRO)
     return total
 
 

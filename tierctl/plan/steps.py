@@ -1,6 +1,6 @@
 """The parts of a plan: the steps of a mutating command, and their JSON form for --plan-out and `apply`."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -8,6 +8,7 @@ from typing import Any, Self
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.times import iso_utc
+from tierctl.plan.decisions import Decision, NextAction
 from tierctl.plan.reasons import Reason
 from tierctl.state.tier_state import PartitionState
 
@@ -57,6 +58,9 @@ class Action(StrEnum):
     COPY_OBJECTS = "copy_objects"
     LOWER_OFFSET = "lower_offset"
 
+
+_NEXT_ACTIONS = {Action.COPY_SEGMENT: NextAction.COPY, Action.DELETE_SEGMENT: NextAction.DELETE}
+"""The actions of steps that `copy`, `sweep` and `delete` take in place of brokers."""
 
 REBUILD = "rebuild"
 """The command whose plans publish the metadata of segments that are in the tier already."""
@@ -189,31 +193,6 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A segment on which a plan does not act, and the reason.
-
-    `segment_id` is None for a segment of the local log, and `end_offset` for the active one.
-    """
-
-    partition: TopicIdPartition
-    segment_id: Uuid | None
-    start_offset: int
-    end_offset: int | None
-    reason: Reason
-
-    @classmethod
-    def remote(cls, segment: RemoteLogSegmentMetadata, reason: Reason) -> Self:
-        """Return the remote `segment` with the reason why the plan does not act on it."""
-        return cls(
-            partition=segment.topic_id_partition,
-            segment_id=segment.segment_id,
-            start_offset=segment.start_offset,
-            end_offset=segment.end_offset,
-            reason=reason,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The decision of `command`: its steps in order, and the skips with their reasons.
 
@@ -228,8 +207,23 @@ class Plan:
     read: Mapping[int, int]
     skipped: tuple[Skip, ...] = ()
     basis: Basis = field(default_factory=Basis, compare=False)
-    kept: tuple[Kept, ...] = field(default=(), compare=False)
+    kept: tuple[Decision, ...] = field(default=(), compare=False)
     refused: tuple[Skip, ...] = field(default=(), compare=False)
+
+    def decisions(self, now_ms: int) -> Iterator[Decision]:
+        """Yield the decisions about segments: those that stay, and those that are copied or deleted now."""
+        yield from self.kept
+        for step in self.steps:
+            if step.action in _NEXT_ACTIONS and step.start_offset is not None:
+                yield Decision(
+                    partition=step.topic_id_partition,
+                    segment_id=step.segment_id,
+                    start_offset=step.start_offset,
+                    end_offset=step.end_offset,
+                    reason=Reason.of(step.reason),
+                    action=_NEXT_ACTIONS[step.action],
+                    due_ms=now_ms,
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan without its basis as a JSON object, with metadata partitions as strings."""

@@ -133,6 +133,16 @@ class Lanes:
     _rows: dict[str, list[Any]] = field(default_factory=dict)
     _items: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, rows: Iterable[PartitionRow]) -> Self:
+        """Return the lanes of `rows`, by topic and partition; they share the items of the page."""
+        ordered = sorted(rows, key=lambda row: (row.partition.topic, *row.partition.key))
+        counts = [len(lane) for row in ordered for lane in (row.tier, row.local) if len(lane)]
+        lanes = cls(items_per_lane(counts))
+        for row in ordered:
+            lanes.add(row)
+        return lanes
+
     def __len__(self) -> int:
         return len(self.numbers)
 

@@ -6,13 +6,13 @@ import pytest
 from tierctl.model import TopicConfig
 from tierctl.model.configs import SettingValue
 from tierctl.model.settings.scopes import SettingSource
+from tierctl.plan import forecast
+from tierctl.plan.decisions import TierDecisions
 from tierctl.plan.forecast import (
     DAY_MS,
     MICRO,
-    Expiries,
     Holding,
     LocalFacts,
-    LocalOutlook,
     Outlook,
     PartitionColumns,
     PartitionFacts,
@@ -127,12 +127,12 @@ def test_without_a_plan_nothing_is_deleted() -> None:
     state = tier(segment(1, 0, 99))
     (part,) = state
     columns = PartitionColumns(part, None)
-    found = Expiries(state, NOW_MS).outlook(
-        part,
+    found = forecast.outlook(
         columns,
+        TierDecisions(lambda: state).of(part),
         TopicConfig(retention_bytes=5, is_copy_disabled=True),
-        is_readable=True,
-        is_size_known=True,
+        now_ms=NOW_MS,
+        is_known=True,
     )
     assert (found.is_copied, found.is_age_stated) == (False, False)
     assert found.left == (Holding(segments=1, log_bytes=100, objects=0),) * 4
@@ -216,9 +216,13 @@ def test_local_retention_leaves_what_is_not_replicated(
     [(-1, -1, 10 + 2 * 9000), (DAY_MS, -1, 10 + 2 * 100), (DAY_MS, 70, 140), (-1, 0, 0)],
 )
 def test_the_disks_of_two_replicas(retention_ms: int, retention_bytes: int, expected: int) -> None:
-    changed = LocalOutlook(
-        retention_ms=retention_ms, retention_bytes=retention_bytes, left_bytes=20, later_bytes=10
+    local = LocalFacts(
+        replicas=2,
+        log_bytes=30,
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        left_bytes=20,
+        later_bytes=10,
     )
-    local = LocalFacts(replicas=2, log_bytes=30, unchanged=changed, changed=changed)
     assert local_later(replace(facts(outlook()), local=local), NOW_MS) == expected * MICRO
     assert local_later(facts(outlook()), NOW_MS) is None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.commands.insight.report import gather
+from tierctl.commands.insight import report as gather
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.model import Uuid
 from tierctl.spark.executors import fold

@@ -1,9 +1,9 @@
 """`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -14,19 +14,13 @@ from tierctl.commands.request import Request, request_as
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
 from tierctl.commands.sweep.decide import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.model import (
-    LocalLog,
-    LocalSegment,
-    RemoteLogSegmentMetadata,
-    TopicConfig,
-    TopicIdPartition,
-    Uuid,
-)
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
-from tierctl.model.settings.scopes import SettingSource, StatedSettings
+from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.times import parse_time_ms
+from tierctl.plan.decisions import Decision, NextAction
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import why_cut
@@ -45,14 +39,6 @@ class Location(StrEnum):
 
     LOCAL = "local"
     TIER = "tier"
-
-
-class NextAction(StrEnum):
-    """The next action of brokers for a segment."""
-
-    COPY = "copy"
-    DELETE = "delete"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +195,8 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         if not request.log_dir:
             run.progress.note("without --log-dir only the segments of the tier are explained")
         rows = [
-            *_remote_rows(run, state, (removal, deletes)),
-            *_local_rows(run.read_logs(), copies, _Settings(copies.basis.configs, run, copying)),
+            *_remote_rows(run, state, (deletes, removal), _Settings(deletes.basis.configs, run, copying)),
+            *_local_rows(run, copies, _Settings(copies.basis.configs, run, copying)),
         ]
         is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
@@ -220,11 +206,11 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """The settings in force: of topics by name, and for reasons of copies those of the broker, of `run`."""
+    """The settings in force: of topics by name, and of the broker of `run`."""
 
     configs: Mapping[str, TopicConfig]
-    run: Mutation | None = None
-    copying: CopyRequest = field(default_factory=CopyRequest)
+    run: Mutation
+    copying: CopyRequest
 
     def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
         """Return the settings that decide `reason` for a topic, each with its value and source."""
@@ -237,7 +223,7 @@ class _Settings:
         asked = self.copying.custom_metadata_max_bytes
         if asked is not None and name == broker.CUSTOM_METADATA_MAX_BYTES.name:
             return SettingValue(name=name, value=str(asked), source=SettingSource.OPTION)
-        stated = StatedSettings({}, {}) if self.run is None else self.run.resources.broker_settings
+        stated = self.run.resources.broker_settings
         origin = stated.origin(name)
         source = SettingSource.DEFAULT if origin is None else origin.source
         return SettingValue(
@@ -245,128 +231,104 @@ class _Settings:
         )
 
 
-def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iterator[Explanation]:
-    """Yield a row per selected remote segment; the first of `plans` that knows a segment decides."""
-    verdicts: dict[Uuid | None, tuple[NextAction, Reason]] = {}
-    for plan in plans:
-        for step in plan.steps:
-            verdicts.setdefault(step.segment_id, (NextAction.DELETE, Reason.of(step.reason)))
-        for kept in plan.kept:
-            action = NextAction.DELETE if kept.reason.facts.get("is_deleted") else NextAction.NONE
-            verdicts.setdefault(kept.segment_id, (action, kept.reason))
-    for segment_id, reason in _deleted_by_replicas(run, state):
-        if verdicts.get(segment_id, (NextAction.NONE,))[0] is not NextAction.DELETE:
-            verdicts[segment_id] = (NextAction.DELETE, reason)
-    settings = _Settings(plans[-1].basis.configs)
+def _remote_rows(
+    run: Mutation, state: TierState, plans: Sequence[Plan], settings: _Settings
+) -> Iterator[Explanation]:
+    """Yield a row per selected remote segment; the last of `plans` that knows a segment decides."""
+    decisions = {each.segment_id: each for plan in plans for each in plan.decisions(run.resources.now_ms)}
+    for each in _deleted_by_replicas(run, state):
+        known = decisions.get(each.segment_id)
+        if known is None or known.action is not NextAction.DELETE:
+            decisions[each.segment_id] = each
     for part in state:
         if part.topic_id_partition not in run.resources.selection:
             continue
         undecided = _undecided(plans, part.topic_id_partition)
         for segment in part.cache.list_remote_log_segments():
-            action, reason = verdicts.get(segment.segment_id, (NextAction.NONE, undecided))
-            yield _explanation(_remote(segment), action, reason, settings.of(reason, segment.topic))
+            decision = decisions.get(segment.segment_id) or Decision.kept(segment, undecided)
+            yield _explanation(
+                decision,
+                settings,
+                segment_size_in_bytes=segment.segment_size_in_bytes,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                state=segment.state,
+                next_offset=segment.end_offset + 1,
+            )
 
 
-def _deleted_by_replicas(run: Mutation, state: TierState) -> Iterator[tuple[Uuid, Reason]]:
+def _deleted_by_replicas(run: Mutation, state: TierState) -> Iterator[Decision]:
     """Yield the segments that a replica deletes once it leads, because its leader epochs were cut."""
     for log in run.read_logs():
         part = state.partition(log.topic_id_partition)
         cut = None if part is None else cut_epochs_of(log, part.segments)
         if cut is not None:
             for segment in filter(cut.is_deleted_by_brokers, cut.lost):
-                yield segment.segment_id, why_cut(cut, segment, f"the replica in {log.directory.parent}")
+                reason = why_cut(cut, segment, f"the replica in {log.directory.parent}")
+                yield Decision.kept(segment, reason)
 
 
 def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
     """Return the reason for segments that no plan mentions, from the skips of the partition."""
-    skips = [skip for plan in plans for skip in plan.skipped if skip.topic_id_partition == partition]
+    skips = [s for plan in reversed(plans) for s in plan.skipped if s.topic_id_partition == partition]
     return Reason.of("; ".join(skip.reason for skip in skips) or "nothing is known of the partition")
 
 
-class _Segment(NamedTuple):
-    """A segment of the tier or of a log; `segment_id`, `end_offset` and `state` as in its explanation."""
-
-    partition: TopicIdPartition
-    location: Location
-    segment_id: Uuid | None
-    start_offset: int
-    end_offset: int | None
-    next_offset: int
-    size_in_bytes: int
-    max_timestamp_ms: int
-    state: str | None
-
-
-def _remote(segment: RemoteLogSegmentMetadata) -> _Segment:
-    return _Segment(
-        segment.topic_id_partition,
-        Location.TIER,
-        segment.segment_id,
-        segment.start_offset,
-        segment.end_offset,
-        segment.end_offset + 1,
-        segment.segment_size_in_bytes,
-        segment.max_timestamp_ms,
-        segment.state,
-    )
-
-
-def _local(log: LocalLog, segment: LocalSegment) -> _Segment:
-    following = segment.next_base_offset
-    return _Segment(
-        log.topic_id_partition,
-        Location.LOCAL,
-        None,
-        segment.base_offset,
-        None if following is None else following - 1,
-        log.log_end_offset if following is None else following,
-        segment.size_bytes,
-        segment.max_timestamp_ms,
-        None,
-    )
-
-
 def _explanation(
-    segment: _Segment, action: NextAction, reason: Reason, settings: Sequence[SettingValue]
+    decision: Decision,
+    settings: _Settings,
+    *,
+    segment_size_in_bytes: int,
+    max_timestamp_ms: int,
+    state: str | None,
+    next_offset: int,
 ) -> Explanation:
-    stated = [f"{each.name}={each.value} ({each.source})" for each in settings]
+    partition, reason = decision.partition, decision.reason
+    deciding = settings.of(reason, partition.topic)
+    stated = [f"{each.name}={each.value} ({each.source})" for each in deciding]
     return Explanation(
-        topic=segment.partition.topic,
-        topic_id=segment.partition.topic_id,
-        partition=segment.partition.partition,
-        location=segment.location,
-        segment_id=segment.segment_id,
-        start_offset=segment.start_offset,
-        end_offset=segment.end_offset,
-        segment_size_in_bytes=segment.size_in_bytes,
-        max_timestamp_ms=segment.max_timestamp_ms,
-        state=segment.state,
-        next_action=action,
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        location=Location.LOCAL if decision.segment_id is None else Location.TIER,
+        segment_id=decision.segment_id,
+        start_offset=decision.start_offset,
+        end_offset=decision.end_offset,
+        segment_size_in_bytes=segment_size_in_bytes,
+        max_timestamp_ms=max_timestamp_ms,
+        state=state,
+        next_action=decision.action,
         reason_kind=reason.kind,
         reason=reason.explained(
-            max_timestamp_ms=segment.max_timestamp_ms, segment_size_in_bytes=segment.size_in_bytes
+            max_timestamp_ms=max_timestamp_ms, segment_size_in_bytes=segment_size_in_bytes
         ),
         decided_by="; ".join([reason.rule, *stated]),
         rule=reason.rule,
-        settings=[{"name": each.name, "value": each.value, "source": each.source} for each in settings],
+        settings=[{"name": each.name, "value": each.value, "source": each.source} for each in deciding],
         expires_at_ms=reason.facts.get("expires_at_ms"),
         facts=[{"name": name, "value": value} for name, value in reason.facts.items()],
         decision=reason,
-        next_offset=segment.next_offset,
+        next_offset=next_offset,
     )
 
 
-def _local_rows(logs: Sequence[LocalLog], plan: Plan, settings: _Settings) -> Iterator[Explanation]:
+def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Explanation]:
     """Yield a row per segment of the logs that `plan` copies or keeps."""
-    by_offset = {
-        (step.topic_id_partition, step.start_offset): (NextAction.COPY, Reason.of(step.reason))
-        for step in plan.steps
+    segments = {
+        (log.topic_id_partition, segment.base_offset): (log, segment)
+        for log in run.read_logs()
+        for segment in log.segments
     }
-    by_offset |= {(kept.partition, kept.start_offset): (NextAction.NONE, kept.reason) for kept in plan.kept}
-    segments = {(log.topic_id_partition, s.base_offset): _local(log, s) for log in logs for s in log.segments}
-    for (partition, start_offset), (action, reason) in by_offset.items():
-        segment = segments[partition, start_offset or 0]
-        yield _explanation(segment, action, reason, settings.of(reason, partition.topic))
+    for decision in plan.decisions(run.resources.now_ms):
+        log, segment = segments[decision.partition, decision.start_offset]
+        following = segment.next_base_offset
+        yield _explanation(
+            decision,
+            settings,
+            segment_size_in_bytes=segment.size_bytes,
+            max_timestamp_ms=segment.max_timestamp_ms,
+            state=None,
+            next_offset=log.log_end_offset if following is None else following,
+        )
 
 
 def _order(row: Explanation) -> tuple[str, bool, int, int]:

@@ -32,6 +32,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
+from tierctl.plan.decisions import WAITING, NextAction
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
@@ -42,16 +43,6 @@ from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier_state import PartitionState, TierState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-WAITING = frozenset(
-    {
-        ReasonKind.OPEN_TRANSACTION,
-        ReasonKind.NOT_REPLICATED,
-        ReasonKind.COPY_LAG,
-        ReasonKind.NOT_COPYABLE,
-        ReasonKind.CUSTOM_METADATA,
-    }
-)
-"""Why rolled segments of an enabled topic are not in the tier yet."""
 _TopicKey = tuple[str, Uuid]
 
 
@@ -352,6 +343,7 @@ class TopicSums:
     def __init__(self, run: Mutation, state: TierState) -> None:
         self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
         self.waiting_longest: TopicIdPartition | None = None
+        self._now_ms = run.resources.now_ms
         for part in state:
             partition = part.topic_id_partition
             if partition not in run.resources.selection or not part.segment_count:
@@ -371,8 +363,11 @@ class TopicSums:
     def add_lag(self, plan: Plan, logs: Sequence[LocalLog]) -> None:
         """Add the rolled segments that `plan` copies, or that wait, to the topics of `logs`."""
         segments = {(log.topic_id_partition, s.base_offset): s for log in logs for s in log.segments}
-        pending = {(step.topic_id_partition, step.start_offset) for step in plan.steps}
-        pending |= {(each.partition, each.start_offset) for each in plan.kept if each.reason.kind in WAITING}
+        pending = {
+            (each.partition, each.start_offset)
+            for each in plan.decisions(self._now_ms)
+            if each.action is NextAction.COPY or each.reason.kind in WAITING
+        }
         left_out = {
             skip.topic_id_partition
             for skip in plan.skipped
@@ -382,8 +377,8 @@ class TopicSums:
             topic = self._topics[partition.topic, partition.topic_id]
             topic.pending = topic.pending or []
         oldest_ms = math.inf
-        for partition, offset in sorted(pending, key=lambda each: (str(each[0]), each[1] or 0)):
-            segment = segments.get((partition, offset or 0))
+        for partition, offset in sorted(pending, key=lambda each: (str(each[0]), each[1])):
+            segment = segments.get((partition, offset))
             found = self._topics[partition.topic, partition.topic_id].pending
             if segment is None or found is None:
                 continue

@@ -401,7 +401,7 @@ class _Topic:
         later = [local_later(each, self.now_ms) or 0 for each in known]
         return {
             "local_now_bytes": sum(log.log_bytes for log in logs) if logs else None,
-            "local_changed_bytes": sum(log.changed.left_bytes for log in logs) if logs else None,
+            "local_changed_bytes": sum(log.left_bytes for log in logs) if logs else None,
             "local_later_bytes": rounded(sum(later)) if logs and self.is_growth_known else None,
         }
 

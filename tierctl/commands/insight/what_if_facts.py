@@ -17,7 +17,16 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.locallog.folders import unknown_topic_setting
-from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    LocalSegment,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.configs import SettingValue
 from tierctl.model.conflicts import Conflict, topic_conflicts
 from tierctl.model.ids import is_legal_topic_name
@@ -30,21 +39,22 @@ from tierctl.model.times import iso_utc
 from tierctl.pipeline.partition_task import read_folded
 from tierctl.pipeline.update import WarehouseContents, read_warehouse
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
+from tierctl.plan.decisions import TierDecisions
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
-    Expiries,
     GatheredFacts,
     LocalFacts,
-    LocalOutlook,
     ObjectCounts,
+    Outlook,
     PartitionColumns,
     PartitionFacts,
+    outlook,
 )
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.retention.breaches import LocalRetention, PartitionView, distinct_bytes, view_of_log
 from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader
-from tierctl.plan.steps import Skip
+from tierctl.plan.steps import Plan, Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
@@ -78,16 +88,18 @@ class FactsRequest:
 
 def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
     """Return the facts of the selected partitions that have segments; raises as `plan_retention`."""
-    state, now_ms = inputs.state, inputs.now_ms
-    unchanged, changed = Expiries(state, now_ms), Expiries(state, now_ms)
+    state = inputs.state
     skipped: dict[Skip, None] = {}
-    for expiries, configs in ((unchanged, inputs.configs), (changed, asked.changed)):
-        plan = inputs.plan(configs, explained=asked.selection, on_kept=expiries.receive)
-        expiries.add_steps(plan.steps)
+    outlooks: list[_Decided] = []
+    for configs in (inputs.configs, asked.changed):
+        decisions = TierDecisions(lambda: state)
+        plan = inputs.plan(configs, explained=asked.selection, on_kept=decisions.add)
+        decisions.add(plan.decisions(inputs.now_ms))
+        outlooks.append(_Decided(configs, decisions, _new_log_starts(plan)))
         # Where the change gives a topic its first setting, only the outlook before it lacks settings.
         own = (skip for skip in plan.skipped if skip.topic in configs or skip.topic not in asked.changed)
         skipped |= dict.fromkeys(skip for skip in own if skip.topic_id_partition in asked.selection)
-    gathering = _Gathering(inputs, asked, unchanged, changed)
+    gathering = _Gathering(inputs, asked, *outlooks)
     selected = [
         part
         for part in state.by_metadata_partition()
@@ -100,6 +112,24 @@ def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
         damaged=len(state.quarantined) + (0 if state.accepts_missing else len(state.missing)),
         counts_objects=asked.objects is not None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The decisions with one set of settings, by topic, and the log starts that they raise."""
+
+    configs: Mapping[str, TopicConfig]
+    decisions: TierDecisions
+    log_starts: Mapping[_Key, int]
+
+
+def _new_log_starts(plan: Plan) -> dict[_Key, int]:
+    starts: dict[_Key, int] = {}
+    for step in plan.steps:
+        key, start = step.topic_id_partition.key, step.details.get("new_log_start_offset")
+        if start is not None:
+            starts[key] = max(start, starts.get(key, 0))
+    return starts
 
 
 def _is_removed(inputs: RetentionInputs, skip: Skip) -> bool:
@@ -118,35 +148,22 @@ def object_counts(remote: RemoteStorageManager) -> ObjectCounts | None:
 
 class _Gathering:
     def __init__(
-        self, inputs: RetentionInputs, asked: FactsRequest, unchanged: Expiries, changed: Expiries
+        self, inputs: RetentionInputs, asked: FactsRequest, unchanged: _Decided, changed: _Decided
     ) -> None:
         self._inputs = inputs
         self._asked = asked
-        self._expiries = (unchanged, changed)
+        self._unchanged = unchanged
+        self._changed = changed
         self._newest = {} if inputs.cluster is not None else newest_replicas(inputs.logs)
         self._logs: dict[_Key, list[LocalLog]] = defaultdict(list)
         for log in inputs.logs:
             self._logs[log.topic_id_partition.key].append(log)
 
     def facts(self, part: PartitionState) -> PartitionFacts:
-        partition, now_ms = part.topic_id_partition, self._inputs.now_ms
+        partition = part.topic_id_partition
         columns = PartitionColumns(part, self._asked.objects)
         local_only_bytes = self._local_only_bytes(part)
-        configs = [
-            each.get(partition.topic, TopicConfig()) for each in (self._inputs.configs, self._asked.changed)
-        ]
-        is_readable = partition.topic_partition not in self._asked.unreadable
-        unchanged, changed = (
-            expiries.outlook(
-                part,
-                columns,
-                config,
-                is_readable=is_readable,
-                is_size_known=local_only_bytes is not None,
-            )
-            for expiries, config in zip(self._expiries, configs, strict=True)
-        )
-        first_ms, later = columns.growth(now_ms)
+        first_ms, later = columns.growth(self._inputs.now_ms)
         return PartitionFacts(
             topic=partition.topic,
             topic_id=partition.topic_id,
@@ -155,9 +172,24 @@ class _Gathering:
             first_ms=first_ms,
             later=later,
             local_only_bytes=local_only_bytes,
-            unchanged=unchanged,
-            changed=changed,
-            local=self._local(part, configs[0], configs[1]),
+            unchanged=self._outlook(part, columns, self._unchanged, local_only_bytes),
+            changed=self._outlook(part, columns, self._changed, local_only_bytes),
+            local=self._local(part),
+        )
+
+    def _outlook(
+        self, part: PartitionState, columns: PartitionColumns, decided: _Decided, local_only_bytes: int | None
+    ) -> Outlook:
+        partition = part.topic_id_partition
+        config = decided.configs.get(partition.topic, TopicConfig())
+        is_size_known = config.retention_bytes < 0 or local_only_bytes is not None
+        return outlook(
+            columns,
+            decided.decisions.of(part),
+            config,
+            now_ms=self._inputs.now_ms,
+            is_known=is_size_known and partition.topic_partition not in self._asked.unreadable,
+            log_start_offset=decided.log_starts.get(partition.key),
         )
 
     def _local_only_bytes(self, part: PartitionState) -> int | None:
@@ -168,20 +200,12 @@ class _Gathering:
         log = self._newest.get(key)
         return None if log is None else view_of_log(part, log).local_only_bytes
 
-    def _local(self, part: PartitionState, before: TopicConfig, after: TopicConfig) -> LocalFacts | None:
+    def _local(self, part: PartitionState) -> LocalFacts | None:
+        """Return what local retention with the changed settings leaves of the partition's replicas."""
         logs = self._logs.get(part.topic_id_partition.key, [])
         if not logs:
             return None
-        return LocalFacts(
-            replicas=len(logs),
-            log_bytes=sum(_sizes(logs)),
-            unchanged=self._local_outlook(part, logs, LocalRetention.of(before)),
-            changed=self._local_outlook(part, logs, LocalRetention.of(after)),
-        )
-
-    def _local_outlook(
-        self, part: PartitionState, logs: Sequence[LocalLog], limits: LocalRetention
-    ) -> LocalOutlook:
+        limits = LocalRetention.of(self._changed.configs.get(part.topic_id_partition.topic, TopicConfig()))
         now_ms = self._inputs.now_ms
         later_ms = now_ms + HORIZONS_DAYS[-1] * DAY_MS
         highest = [
@@ -192,16 +216,18 @@ class _Gathering:
         # At `later_ms`, all segments that are rolled now will be replicated and copied.
         by_then = (replace(log, high_watermark=log.log_end_offset) for log in logs)
         later = (limits.left(log, log.log_end_offset, later_ms) for log in by_then)
-        return LocalOutlook(
+        return LocalFacts(
+            replicas=len(logs),
+            log_bytes=_size(log.segments for log in logs),
             retention_ms=limits.ms,
             retention_bytes=limits.size_bytes,
-            left_bytes=sum(segment.size_bytes for segments in left for segment in segments),
-            later_bytes=sum(segment.size_bytes for segments in later for segment in segments),
+            left_bytes=_size(left),
+            later_bytes=_size(later),
         )
 
 
-def _sizes(logs: Sequence[LocalLog]) -> Iterator[int]:
-    return (segment.size_bytes for log in logs for segment in log.segments)
+def _size(logs: Iterable[Sequence[LocalSegment]]) -> int:
+    return sum(segment.size_bytes for segments in logs for segment in segments)
 
 
 OPTION = "--what-if"

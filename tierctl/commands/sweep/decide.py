@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -22,11 +23,13 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.progress import Advance
 from tierctl.model.selection import names_text
+from tierctl.plan.decisions import Decision, TierDecisions
 from tierctl.plan.preconditions import CurrentTopics, require_known_names, why_never_tiered
 from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.retention.expiry import ClusterViews, plan_retention
-from tierctl.plan.steps import Kept, Plan
+from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -61,7 +64,7 @@ class RetentionInputs:
         off_lineage: bool = False,
         unreferenced_epochs: bool = False,
         explained: Selection | None = None,
-        on_kept: Callable[[Sequence[Kept]], None] | None = None,
+        on_kept: Callable[[Sequence[Decision]], None] | None = None,
     ) -> Plan:
         """Return the plan of a sweep with these settings, as `plan_retention` does."""
         return plan_retention(
@@ -113,13 +116,31 @@ def retention_inputs(
     )
 
 
-def explained(run: Mutation, on_kept: Callable[[Sequence[Kept]], None] | None = None) -> Plan:
+def explained(run: Mutation, on_kept: Callable[[Sequence[Decision]], None] | None = None) -> Plan:
     """Return the plan of a sweep that also has the selected segments that stay.
 
     With `on_kept`, that function receives those segments instead, partition by partition.
     """
     inputs = retention_inputs(run)
     return run.narrowed(inputs.plan(inputs.configs, explained=run.resources.selection, on_kept=on_kept))
+
+
+def decide_all(run: Mutation, decisions: TierDecisions) -> Plan:
+    """Return the plan of a sweep; add its decisions about all selected segments to `decisions`."""
+    with ExitStack() as shown:
+        advance: Advance | None = None
+
+        def receive(kept: Sequence[Decision]) -> None:
+            # The bar is opened with the first result: opened earlier, it would hide the bars of reading.
+            nonlocal advance
+            if advance is None:
+                advance = shown.enter_context(run.progress.bar("deciding about segments", unit="segments"))
+            decisions.add(kept)
+            advance(len(kept))
+
+        plan = explained(run, receive)
+    decisions.add(plan.decisions(run.resources.now_ms))
+    return plan
 
 
 def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:

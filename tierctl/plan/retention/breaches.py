@@ -19,8 +19,9 @@ from tierctl.model import (
 from tierctl.model.configs import UNLIMITED
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
+from tierctl.plan.decisions import Decision
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, no_age_text
-from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Kept, Step, delete_step
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force, with_tier_start
@@ -480,7 +481,7 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 def kept_of(
     view: PartitionView, expiry: Expiry, steps: Collection[Step], unfinished: Mapping[Uuid, Reason]
-) -> Iterator[Kept]:
+) -> Iterator[Decision]:
     """Yield each segment of a partition that has no step in `steps` and is not being deleted.
 
     `expiry` is the result of retention for the partition, and `steps` are all its deletes. `unfinished` has
@@ -496,15 +497,15 @@ def kept_of(
             reason = _why_off_lineage(view, segment)
         else:
             reason = expiry.hole or reasons[segment.segment_id]
-        yield Kept.remote(segment, reason)
+        yield Decision.kept(segment, reason)
 
 
-def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Kept]:
+def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Decision]:
     """Yield every segment of a partition without a step in `without`; `reason` is why it stays."""
     deleted = {step.segment_id for step in without}
     for segment in segments:
         if segment.segment_id not in deleted:
-            yield Kept.remote(segment, Reason.of(reason))
+            yield Decision.kept(segment, Reason.of(reason))
 
 
 def _standing(

@@ -19,6 +19,7 @@ from tierctl.model import (
 from tierctl.model.local import BrokerFacts, ClusterLog
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
+from tierctl.plan.decisions import Decision
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -36,7 +37,7 @@ from tierctl.plan.retention.breaches import (
     view_of_log,
     view_of_tier,
 )
-from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Kept, Plan, Skip, Step, delete_step
+from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step
 from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force
@@ -380,7 +381,7 @@ class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
     log_starts: dict[TopicIdPartition, int] = field(default_factory=dict)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[Decision] = field(default_factory=list)
     refused: list[Skip] = field(default_factory=list)
     partitions: int = 0
     """Partitions that were decided, or have events of the future."""
@@ -415,7 +416,7 @@ def plan_retention(
     off_lineage: bool = False,
     unreferenced_epochs: bool = False,
     explained: Selection | None = None,
-    on_kept: Callable[[Sequence[Kept]], None] | None = None,
+    on_kept: Callable[[Sequence[Decision]], None] | None = None,
 ) -> Plan:
     """Return the plan of a broker's deletes at `now_ms`: a contiguous prefix of each lineage.
 

@@ -1,39 +1,64 @@
-"""Gather what the report shows of every partition, from the plans of `copy`, `sweep` and `delete`."""
+"""`report`: sizes by topic and age, growth by day, next expirations; with `html` one page of all of it."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import typer
 
+from tierctl import __version__
+from tierctl.checks.findings import Finding, FindingKind
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
 from tierctl.commands.insight.explain import Location
-from tierctl.commands.insight.status import WAITING, TopicSums
-from tierctl.commands.mutation import Mutation, any_not_understood, skip_lines
-from tierctl.commands.request import Request
-from tierctl.commands.sweep.decide import explained as explained_sweep
+from tierctl.commands.insight.status import STATUS, TopicSums
+from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
+from tierctl.commands.request import Request, request_as
+from tierctl.commands.resources import required
+from tierctl.commands.sweep.decide import decide_all
+from tierctl.commands.verify import FINDINGS, VerifyRequest, verify
 from tierctl.errors import ExitCode
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges, read_daily_changes
-from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model import (
+    LocalLog,
+    LocalSegment,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
+from tierctl.model.choices import Severity
 from tierctl.model.local import ClusterLog
-from tierctl.model.progress import Advance
+from tierctl.model.location import canonical_uri
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.times import iso_utc
+from tierctl.plan.decisions import (
+    EXPIRED,
+    KEPT,
+    NEVER,
+    STOPPED,
+    WAITING,
+    Decision,
+    DecisionColumns,
+    TierDecisions,
+)
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import INTERNAL_TOPICS, newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.steps import Action, Kept, Plan, Skip, Step
+from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
-from tierctl.report.html_lanes import Int64s, Lanes, LaneSegments, PartitionRow, SegmentKind, items_per_lane
-from tierctl.report.html_page import AGES
+from tierctl.report.html_lanes import Int64s, Lanes, LaneSegments, PartitionRow, SegmentKind
+from tierctl.report.html_page import AGES, PageContent, require_replaceable, write_page
 from tierctl.report.render import SHOW
-from tierctl.report.results import TableResult, TableRows
-from tierctl.report.texts import bytes_text, counted
+from tierctl.report.results import TableResult, TableRows, row_of
+from tierctl.report.texts import bytes_text, counted, printable
 from tierctl.state.segments.columns import FINISHED, STATES
 from tierctl.state.tier_state import PartitionState, TierState
 
@@ -200,26 +225,17 @@ class Report(TableResult):
         return f"{topics}: {each}; {expiring} to expire; {counted(self.problems, 'problem')}"
 
 
-NEVER = -1
-"""A due time that is unknown, or does not exist."""
-_K, _R = SegmentKind, ReasonKind
-_OF_REASONS = {
-    _R.WILL_EXPIRE: _K.CURRENT,
-    _R.BEHIND_OLDER: _K.CURRENT,
-    _R.NO_LIMIT_REACHED: _K.CURRENT,
-    _R.STALLED: _K.HELD,
-    _R.BEHIND_HOLE: _K.HELD,
-    _R.OFF_LINEAGE: _K.OFF_LINEAGE,
-    _R.TOPIC_DELETED: _K.GONE,
-    _R.LEAKED: _K.GONE,
-    _R.COPY_STARTED: _K.COPYING,
-    _R.DELETE_STARTED: _K.DELETING,
-    _R.RETENTION_MS: _K.DUE,
-    _R.RETENTION_BYTES: _K.DUE,
-    _R.LOG_START_OFFSET: _K.DUE,
-    _R.UNREFERENCED_EPOCHS: _K.DUE,
-}
-"""The kind of a segment in the tier by the reason of its step, or the reason why it stays."""
+_K = SegmentKind
+_OF_REASONS = (
+    (KEPT, _K.CURRENT),
+    (STOPPED, _K.HELD),
+    (EXPIRED, _K.DUE),
+    ({ReasonKind.OFF_LINEAGE}, _K.OFF_LINEAGE),
+    ({ReasonKind.TOPIC_DELETED, ReasonKind.LEAKED}, _K.GONE),
+    ({ReasonKind.COPY_STARTED, ReasonKind.COPY_MAY_RUN}, _K.COPYING),
+    ({ReasonKind.DELETE_STARTED}, _K.DELETING),
+)
+"""The kind of a segment in the tier by the reason of its decision; of two, the later one counts."""
 _S = RemoteLogSegmentState
 _OF_STATES = {
     STATES.index(_S.COPY_SEGMENT_STARTED): _K.COPYING,
@@ -227,66 +243,14 @@ _OF_STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The decisions about the segments of one partition, in the order of its columns.
-
-    `kinds` are codes of SegmentKind; `due_ms` is the time from which brokers may delete a segment, or NEVER.
-    """
-
-    kinds: Int64s
-    due_ms: Int64s
-
-
-class Verdicts:
-    """The verdicts of the partitions of the state that `state` returns, which must not change meanwhile."""
-
-    def __init__(self, state: Callable[[], TierState], now_ms: int) -> None:
-        self._state = state
-        self._now_ms = now_ms
-        self._by_partition: dict[tuple[Uuid, int], Verdict] = {}
-
-    def receive(self, kept: Sequence[Kept]) -> None:
-        """Add the segments of one partition on which a sweep does not act."""
-        if kept:
-            verdict, rows = self._indexed(kept[0].partition.key)
-            for each in kept:
-                if each.segment_id is not None and (row := rows.get(each.segment_id.bytes)) is not None:
-                    kind = _OF_REASONS.get(each.reason.kind, _K.UNDECIDED)
-                    verdict.kinds[row] = kind.code
-                    verdict.due_ms[row] = each.reason.facts.get("expires_at_ms", NEVER)
-
-    def add_steps(self, steps: Iterable[Step]) -> None:
-        """Add the segments that the steps of a plan delete: brokers may do so now."""
-        by_partition: dict[tuple[Uuid, int], list[Step]] = {}
-        for step in steps:
-            if step.action is Action.DELETE_SEGMENT:
-                by_partition.setdefault(step.topic_id_partition.key, []).append(step)
-        for key, deletes in by_partition.items():
-            verdict, rows = self._indexed(key)
-            for step in deletes:
-                if step.segment_id is not None and (row := rows.get(step.segment_id.bytes)) is not None:
-                    kind = _OF_REASONS.get(Reason.of(step.reason).kind, _K.UNDECIDED)
-                    verdict.kinds[row] = kind.code
-                    verdict.due_ms[row] = self._now_ms
-
-    def of(self, part: PartitionState) -> Verdict:
-        """Return the verdict on the segments of `part`; states count where no plan knows a segment."""
-        found = self._by_partition.get(part.topic_id_partition.key)
-        return self._initial(part) if found is None else found
-
-    def _indexed(self, key: tuple[Uuid, int]) -> tuple[Verdict, dict[bytes, int]]:
-        """Return the verdict of a partition, and its rows by segment id."""
-        part = self._state().partitions[key]
-        verdict = self._by_partition.setdefault(key, self._initial(part))
-        return verdict, {raw: row for row, raw in enumerate(part.segments.columns.ids)}
-
-    def _initial(self, part: PartitionState) -> Verdict:
-        states = part.segments.columns.states
-        kinds = np.full(len(states), _K.UNDECIDED.code, np.int64)
-        for state, kind in _OF_STATES.items():
-            kinds[states == state] = kind.code
-        return Verdict(kinds, np.full(len(states), NEVER, np.int64))
+def segment_kinds(decided: DecisionColumns, states: npt.NDArray[np.uint8]) -> Int64s:
+    """Return the codes of SegmentKind of a partition's segments; states count where nothing was decided."""
+    kinds = np.full(len(states), _K.UNDECIDED.code, np.int64)
+    for state, kind in _OF_STATES.items():
+        kinds[(states == state) & ~decided.is_decided] = kind.code
+    for reasons, kind in _OF_REASONS:
+        kinds[decided.has(reasons)] = kind.code
+    return kinds
 
 
 HOUR_MS = 60 * 60 * 1000
@@ -412,11 +376,12 @@ def growth_rows(changes: DailyChanges, expirations: Expirations) -> Iterator[Day
 
 _Key = tuple[Uuid, int]
 _LOCAL_KINDS = {
-    ReasonKind.COPIED: SegmentKind.COPIED,
-    ReasonKind.NOT_ROLLED: SegmentKind.ACTIVE,
-    **dict.fromkeys(WAITING, SegmentKind.WAITING),
+    ReasonKind.ROLLED: _K.NEXT,
+    ReasonKind.COPIED: _K.COPIED,
+    ReasonKind.NOT_ROLLED: _K.ACTIVE,
+    **dict.fromkeys(WAITING, _K.WAITING),
 }
-"""The kind of a local segment by the reason why it is not copied."""
+"""The kind of a local segment by the reason why it is copied or not."""
 _NO_EPOCH = -1
 
 
@@ -426,10 +391,10 @@ class Gathered:
 
     lanes: Lanes
     topics: TopicSums
-    ages: AgeSums
-    expirations: Expirations
-    next_expirations: tuple[Expiration, ...]
-    changes: DailyChanges
+    sizes: tuple[AgeSize, ...]
+    growth: tuple[DayGrowth, ...]
+    expirations: tuple[Expiration, ...]
+    unknown_segments: int
     undecided: tuple[str, ...]
     now_ms: int
     is_damaged: bool
@@ -443,14 +408,12 @@ class _LocalLogs:
     kinds: Mapping[tuple[TopicIdPartition, int], SegmentKind]
 
     @classmethod
-    def of(cls, logs: Iterable[LocalLog], plan: Plan) -> Self:
+    def of(cls, logs: Iterable[LocalLog], decisions: Iterable[Decision]) -> Self:
         kinds = {
-            (each.partition, each.start_offset): _LOCAL_KINDS.get(each.reason.kind, SegmentKind.LOCAL)
-            for each in plan.kept
+            (each.partition, each.start_offset): _LOCAL_KINDS[each.reason.kind]
+            for each in decisions
+            if each.reason.kind in _LOCAL_KINDS
         }
-        for step in plan.steps:
-            if step.action is Action.COPY_SEGMENT and step.start_offset is not None:
-                kinds[step.topic_id_partition, step.start_offset] = SegmentKind.NEXT
         shown = (log for log in logs if log.topic_id_partition.topic not in INTERNAL_TOPICS)
         return cls(newest_replicas(list(shown)), kinds)
 
@@ -463,67 +426,51 @@ class _LocalLogs:
                 segment.size_bytes,
                 segment.max_timestamp_ms,
                 _NO_EPOCH,
-                self._kind(log, segment.base_offset, segment.next_base_offset).code,
+                self._kind(log, segment).code,
             )
             for segment in log.segments
         )
 
-    def _kind(self, log: LocalLog, base_offset: int, next_base_offset: int | None) -> SegmentKind:
-        default = SegmentKind.ACTIVE if next_base_offset is None else SegmentKind.LOCAL
-        kind = self.kinds.get((log.topic_id_partition, base_offset), default)
-        return default if kind is SegmentKind.LOCAL else kind
+    def _kind(self, log: LocalLog, segment: LocalSegment) -> SegmentKind:
+        default = _K.ACTIVE if segment.next_base_offset is None else _K.LOCAL
+        return self.kinds.get((log.topic_id_partition, segment.base_offset), default)
 
 
 def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     """Return the content of the report for the partitions that the request of `run` selects."""
     now_ms = run.resources.now_ms
-    verdicts = Verdicts(lambda: run.metadata.state, now_ms)
-    deletes = _deletes(run, verdicts)
+    decisions = TierDecisions(lambda: run.metadata.state)
+    deletes = decide_all(run, decisions)
     state = run.metadata.state
     removal = run.narrowed(plan_removal(state))
-    verdicts.add_steps(deletes.steps)
-    verdicts.add_steps(removal.steps)
+    decisions.add(removal.decisions(now_ms))
+    topics = TopicSums(run, state)
     copies, logs = Plan(command="copy", steps=(), read={}), list[LocalLog]()
     if copying.log_dir:
         copies, logs = explained(run, state), run.read_logs()
-    selection = run.resources.selection
-    local = _LocalLogs.of((log for log in logs if log.topic_id_partition in selection), copies)
-    topics = TopicSums(run, state)
-    if copying.log_dir:
         topics.add_lag(copies, logs)
-    ages, expirations = AgeSums(now_ms), Expirations()
-    rows = _partition_rows(run, state, local, _Sums(verdicts, ages, expirations))
+    selection = run.resources.selection
+    own_logs = (log for log in logs if log.topic_id_partition in selection)
+    local = _LocalLogs.of(own_logs, copies.decisions(now_ms))
+    sums = _Sums(decisions, AgeSums(now_ms), Expirations())
+    rows = _partition_rows(run, state, local, sums)
     skips = [*removal.skipped, *deletes.skipped, *copies.skipped]
+    undecided = [skip for skip in skips if Reason.of(skip.reason).kind not in WAITING]
     is_damaged = run.histories.report(state) or any_not_understood(
         (skip.reason for skip in skips), run.request
     )
+    changes = _changes(run)
     return Gathered(
-        lanes=_lanes(rows),
+        lanes=Lanes.of(rows.values()),
         topics=topics,
-        ages=ages,
-        expirations=expirations,
-        next_expirations=tuple(expirations.rows(state)),
-        changes=_changes(run),
-        undecided=tuple(_undecided(run, skips)),
+        sizes=tuple(sums.ages.rows()),
+        growth=tuple(growth_rows(changes, sums.expirations)),
+        expirations=tuple(sums.expirations.rows(state)),
+        unknown_segments=changes.unknown_segments,
+        undecided=tuple(skip_lines(run.histories.unreported(undecided))),
         now_ms=now_ms,
         is_damaged=is_damaged,
     )
-
-
-def _deletes(run: Mutation, verdicts: Verdicts) -> Plan:
-    """Return the plan of a sweep; `verdicts` receives the segments on which it does not act."""
-    with ExitStack() as shown:
-        advance: Advance | None = None
-
-        def receive(kept: Sequence[Kept]) -> None:
-            # The bar is opened with the first result: opened earlier, it would hide the bars of reading.
-            nonlocal advance
-            if advance is None:
-                advance = shown.enter_context(run.progress.bar("deciding about segments", unit="segments"))
-            verdicts.receive(kept)
-            advance(len(kept))
-
-        return explained_sweep(run, receive)
 
 
 def _changes(run: Mutation) -> DailyChanges:
@@ -543,13 +490,13 @@ def _changes(run: Mutation) -> DailyChanges:
 class _Sums:
     """The decisions about the segments in the tier, and the sums to which these segments are added."""
 
-    verdicts: Verdicts
+    decisions: TierDecisions
     ages: AgeSums
     expirations: Expirations
 
     def add(self, part: PartitionState) -> PartitionRow:
         """Add the segments of `part` to the sums; return its row."""
-        segments, verdict = part.segments, self.verdicts.of(part)
+        segments, decided = part.segments, self.decisions.of(part)
         live = segments.columns
         sizes = live.column("sizes").astype(np.int64)
         times_ms = live.column("max_timestamps").astype(np.int64)
@@ -563,9 +510,9 @@ class _Sums:
             sizes=sizes,
             times_ms=times_ms,
             epochs=segments.last_epochs,
-            kinds=verdict.kinds,
+            kinds=segment_kinds(decided, live.states),
         )
-        next_ms = self.expirations.add(part, verdict.due_ms, sizes)
+        next_ms = self.expirations.add(part, decided.due_ms, sizes)
         return PartitionRow(partition=partition, tier=tier, next_expiry_ms=next_ms)
 
 
@@ -584,16 +531,10 @@ def _partition_rows(
         row.log_end_offset = log.log_end_offset
         topic = (log.topic_id_partition.topic, log.topic_id_partition.topic_id)
         sums.ages.add(topic, Location.LOCAL, row.local.sizes, row.local.times_ms)
-    for key, leader in _leader_logs(run, [row.partition for row in rows.values()]).items():
+    named = [row.partition for row in rows.values() if is_legal_topic_name(row.partition.topic)]
+    for key, leader in ({} if run.cluster is None else run.cluster.leaders(named).logs).items():
         _add_leader(rows[key], leader)
     return rows
-
-
-def _leader_logs(run: Mutation, partitions: Sequence[TopicIdPartition]) -> Mapping[_Key, ClusterLog]:
-    """Return the leaders' logs of `partitions` by key; empty without a cluster."""
-    if run.cluster is None:
-        return {}
-    return run.cluster.leaders([each for each in partitions if is_legal_topic_name(each.topic)]).logs
 
 
 def _add_leader(row: PartitionRow, log: ClusterLog) -> None:
@@ -605,16 +546,152 @@ def _add_leader(row: PartitionRow, log: ClusterLog) -> None:
         row.local = LaneSegments.of_rows([leader])
 
 
-def _lanes(rows: Mapping[_Key, PartitionRow]) -> Lanes:
-    ordered = sorted(rows.values(), key=lambda row: (row.partition.topic, *row.partition.key))
-    counts = [len(lane) for row in ordered for lane in (row.tier, row.local) if len(lane)]
-    lanes = Lanes(items_per_lane(counts))
-    for row in ordered:
-        lanes.add(row)
-    return lanes
+PAGE_COLUMNS = {"topics": STATUS, "expirations": REPORT_EXPIRATIONS, "findings": FINDINGS}
+"""The columns of the rows that the page lists."""
+SHOWN_MAX = 2000
+"""Findings that the page lists; all of them are counted."""
+MARKS_MAX = 4
+"""Findings of one severity and partition that are marked in its lanes although they are not listed."""
+_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+_RANKS = {str(severity): rank for rank, severity in enumerate(_ORDER)}
 
 
-def _undecided(run: Mutation, skips: Iterable[Skip]) -> Iterator[str]:
-    """Yield one line per reason for undecided partitions, without the reasons of copies that only wait."""
-    skips = [skip for skip in skips if Reason.of(skip.reason).kind not in WAITING]
-    return skip_lines(run.histories.unreported(skips))
+class ReportFindings:
+    """The findings of one run: counted by kind and severity, and by severity and partition in `lanes`."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.counts: Counter[tuple[FindingKind, Severity]] = Counter()
+        self._lanes = lanes
+        # Findings about logs whose topic id can't be read have the name only.
+        self._named = {(each.topic, each.partition): number for each, number in lanes.partitions()}
+        self._of_partitions: Counter[tuple[Severity, int]] = Counter()
+        self._kept: dict[Severity, list[Finding]] = defaultdict(list)
+        self._marked: list[Finding] = []
+
+    def add(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Count each finding, and yield the findings whose severity is above info."""
+        for finding in findings:
+            severity = finding.severity
+            self.counts[finding.check, severity] += 1
+            kept = self._kept[severity]
+            kept += [finding] if len(kept) < SHOWN_MAX else []
+            if (row := self._row(finding)) is not None:
+                self._of_partitions[severity, row] += 1
+                self._marked += [finding] if self._of_partitions[severity, row] <= MARKS_MAX else []
+            if severity is not Severity.INFO:
+                yield finding
+
+    @property
+    def problems(self) -> int:
+        """The number of findings that are more than information."""
+        return sum(count for (_, severity), count in self.counts.items() if severity is not Severity.INFO)
+
+    def shown(self) -> list[Finding]:
+        """Return the findings that the page lists, at most SHOWN_MAX, the most serious first."""
+        return [finding for severity in _ORDER for finding in self._kept[severity]][:SHOWN_MAX]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the columns for the lanes: counts by partition, and the findings that are marked.
+
+        These are the listed ones, with their messages, and up to MARKS_MAX others of each severity and
+        partition, without messages.
+        """
+        shown = self.shown()
+        known = {id(finding) for finding in shown}
+        listed = [self._mark(finding, finding.found) for finding in shown]
+        listed += [self._mark(finding, "") for finding in self._marked if id(finding) not in known]
+        listed.sort(key=lambda each: _RANKS[each[1]])
+        counts = {
+            str(severity): [self._of_partitions[severity, row] for row in range(len(self._lanes))]
+            for severity in _ORDER
+        }
+        return {"counts": counts, "listed": [each for each in listed if each[0] is not None]}
+
+    def _mark(self, finding: Finding, message: str) -> list[Any]:
+        offsets = (finding.start_offset, finding.end_offset)
+        return [self._row(finding), str(finding.severity), str(finding.check), printable(message), *offsets]
+
+    def _row(self, finding: Finding) -> int | None:
+        """Return the number of the partition that the finding is about; None if it is about none."""
+        if finding.partition is None:
+            return None
+        if finding.topic_id is not None:
+            return self._lanes.numbers.get((finding.topic_id, finding.partition))
+        return self._named.get((finding.topic or "", finding.partition))
+
+
+def report(request: ReportRequest, progress: Progress | None = None) -> Report:
+    """Return the report of the selected topics; with `html` write the page to that file.
+
+    The decisions are those of `copy`, `sweep` and `delete`, and the findings those of `verify`, for the same
+    request. Raises UsageError, before any work, for a file that can't be written or that is something other
+    than a report; NotFoundError if the selection does not exist, SafetyRefusal for a clock that is behind the
+    events, and the errors of the metadata, the tier and the cluster.
+    """
+    if request.html is not None:
+        require_replaceable(request.html)
+    copying = request_as(CopyRequest, request)
+    with mutation(copying, progress or SilentProgress()) as run:
+        gathered = gather(run, copying)
+    findings = ReportFindings(gathered.lanes)
+    with verify(request_as(VerifyRequest, request), progress) as found:
+        gathered.topics.add_findings(findings.add(found))
+    result = Report(
+        sizes=gathered.sizes,
+        growth=gathered.growth,
+        expirations=gathered.expirations,
+        problems=findings.problems,
+        examined=str(found.examined),
+        partitions=len(gathered.lanes),
+        page=request.html,
+        page_bytes=0,
+        exit_code=ExitCode.CORRUPT if gathered.is_damaged else found.exit_code,
+    )
+    if request.html is None:
+        return result
+    page_bytes = write_page(request.html, _content(request, gathered, findings, result))
+    return replace(result, page_bytes=page_bytes)
+
+
+def _content(
+    request: ReportRequest, gathered: Gathered, findings: ReportFindings, result: Report
+) -> PageContent:
+    """Return the content of the page."""
+    return PageContent(
+        version=__version__,
+        now_ms=gathered.now_ms,
+        sources=tuple(_sources(request, gathered)),
+        examined=result.examined,
+        checks_objects=request.remote is not None,
+        columns=PAGE_COLUMNS,
+        topics=[asdict(row) for row in gathered.topics.rows()],
+        sizes=[asdict(row) for row in result.sizes],
+        growth=[asdict(row) for row in result.growth],
+        expirations=[asdict(row) for row in result.expirations],
+        are_all_expirations=len(result.expirations) < EXPIRATIONS_MAX,
+        findings=[row_of(finding, FINDINGS) for finding in findings.shown()],
+        finding_counts={(str(kind), str(level)): n for (kind, level), n in findings.counts.items()},
+        undecided=gathered.undecided,
+        unknown_segments=gathered.unknown_segments,
+        lanes=gathered.lanes,
+        lane_findings=findings.to_json(),
+    )
+
+
+def _sources(request: ReportRequest, gathered: Gathered) -> Any:
+    """Yield the name and the value of each place that was read, and of each option that decides."""
+    yield "Metadata", canonical_uri("--metadata", required("--metadata", request.metadata))
+    if request.bootstrap_server is not None:
+        yield "Cluster", request.bootstrap_server
+    if request.remote is not None:
+        yield "Tier", canonical_uri("--remote", request.remote)
+    for folder in request.log_dir:
+        yield "Log directory", str(folder)
+    if request.topic_configs is not None:
+        yield "Topic settings", str(request.topic_configs)
+    yield "As of", iso_utc(gathered.now_ms)
+    for option, values in (("Topics", request.topic), ("Topic ids", request.topic_id)):
+        if values:
+            yield option, ", ".join(values)
+    if request.partition:
+        yield "Partitions", ", ".join(map(str, request.partition))

@@ -1,0 +1,130 @@
+"""The table of decisions: what brokers do next with each segment, of the tier or of a log, why and when.
+
+The rules of copying (`plan.copy`), of retention (`plan.retention`) and of partition deletes decide. `copy`,
+`sweep` and `delete` carry out the steps of their plans; `explain`, `status`, `report` and `report --what-if`
+read the rows of the same plans, which also state why a segment stays, and from when on brokers delete it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.state.tier_state import PartitionState, TierState
+
+_K = ReasonKind
+WAITING = frozenset(
+    {_K.OPEN_TRANSACTION, _K.NOT_REPLICATED, _K.COPY_LAG, _K.NOT_COPYABLE, _K.CUSTOM_METADATA}
+)
+"""Why rolled segments of an enabled topic are not in the tier yet."""
+STOPPED = frozenset({_K.STALLED, _K.BEHIND_HOLE})
+"""Why segments of the tier do not expire although they are old enough: a timestamp, or a hole of the tier."""
+EXPIRED = frozenset(
+    {_K.RETENTION_MS, _K.RETENTION_BYTES, _K.LOG_START_OFFSET, _K.UNREFERENCED_EPOCHS, _K.DELETE_STARTED}
+)
+"""Why retention deletes segments now."""
+KEPT = frozenset({_K.WILL_EXPIRE, _K.BEHIND_OLDER, _K.NO_LIMIT_REACHED})
+"""Why retention keeps segments of the lineage for now."""
+NEVER = np.iinfo(np.int64).max
+"""The due time of a segment that is not deleted at a known time."""
+_KINDS = {kind: number for number, kind in enumerate(ReasonKind)}
+_NO_KIND = -1
+
+
+class NextAction(StrEnum):
+    """The next action of brokers for a segment."""
+
+    COPY = "copy"
+    DELETE = "delete"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The next action for one segment, and the reason.
+
+    `segment_id` is None for a segment of the local log, and `end_offset` for the active one. `due_ms` is the
+    time from which brokers may take the action, None if that is unknown.
+    """
+
+    partition: TopicIdPartition
+    segment_id: Uuid | None
+    start_offset: int
+    end_offset: int | None
+    reason: Reason
+    action: NextAction = NextAction.NONE
+    due_ms: int | None = None
+
+    @classmethod
+    def kept(cls, segment: RemoteLogSegmentMetadata, reason: Reason) -> Self:
+        """Return the decision that a plan does not act on the remote `segment` now."""
+        return cls(
+            partition=segment.topic_id_partition,
+            segment_id=segment.segment_id,
+            start_offset=segment.start_offset,
+            end_offset=segment.end_offset,
+            reason=reason,
+            action=NextAction.DELETE if reason.facts.get("is_deleted") else NextAction.NONE,
+            due_ms=reason.facts.get("expires_at_ms"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionColumns:
+    """The decisions about the segments of one partition, in the order of its columns.
+
+    `kinds` are numbers of reasons, and `due_ms` are the times from which brokers may delete a segment, or
+    NEVER.
+    """
+
+    kinds: npt.NDArray[np.int64]
+    due_ms: npt.NDArray[np.int64]
+
+    @classmethod
+    def of_none(cls, count: int) -> Self:
+        """Return the columns of `count` segments without a decision."""
+        return cls(np.full(count, _NO_KIND, np.int64), np.full(count, NEVER, np.int64))
+
+    def has(self, kinds: Iterable[ReasonKind]) -> npt.NDArray[np.bool_]:
+        """Return for each segment whether the reason of its decision is one of `kinds`."""
+        found: npt.NDArray[np.bool_] = np.isin(self.kinds, [_KINDS[kind] for kind in kinds])
+        return found
+
+    @property
+    def is_decided(self) -> npt.NDArray[np.bool_]:
+        """Return for each segment whether there is a decision."""
+        return self.kinds != _NO_KIND
+
+
+class TierDecisions:
+    """The decisions about the segments of a tier, a few bytes each, because there are millions.
+
+    `state` returns the state from which they were decided; it must not change meanwhile.
+    """
+
+    def __init__(self, state: Callable[[], TierState]) -> None:
+        self._state = state
+        self._columns: dict[tuple[Uuid, int], DecisionColumns] = {}
+
+    def add(self, decisions: Iterable[Decision]) -> None:
+        """Add decisions, partition by partition; of two about a segment, the later one counts."""
+        for key, rows in groupby(decisions, key=lambda each: each.partition.key):
+            ids = self._state().partitions[key].segments.columns.ids
+            numbers = {raw: number for number, raw in enumerate(ids)}
+            found = self._columns.setdefault(key, DecisionColumns.of_none(len(ids)))
+            for row in rows:
+                number = None if row.segment_id is None else numbers.get(row.segment_id.bytes)
+                if number is not None:
+                    found.kinds[number] = _KINDS[row.reason.kind]
+                    found.due_ms[number] = NEVER if row.due_ms is None else row.due_ms
+
+    def of(self, part: PartitionState) -> DecisionColumns:
+        """Return the decisions about the segments of `part`."""
+        found = self._columns.get(part.topic_id_partition.key)
+        return DecisionColumns.of_none(len(part.segments.columns.states)) if found is None else found
