@@ -1,8 +1,8 @@
 """The cluster that a mutating command runs beside: fences, the leaders' logs and settings, DeleteRecords."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.kafka.cluster import Cluster
@@ -20,11 +20,16 @@ from tierctl.model import (
 from tierctl.model.local import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.plan.partition_deletes import ClusterAnswer
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.breaches import PartitionView, distinct_bytes
-from tierctl.plan.retention.expiry import ClusterViews, Leaders, knows_log_start, view_of_leader
+from tierctl.plan.retention.breaches import PartitionView
+from tierctl.plan.retention.expiry import (
+    ClusterViews,
+    Leaders,
+    knows_log_start,
+    view_of_leader,
+    with_leader_bytes,
+)
 from tierctl.plan.safety import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.read.leader_logs import leader_logs
-from tierctl.state.lineage import find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState, TierState
 
 _Key = tuple[Uuid, int]
@@ -198,9 +203,8 @@ class RunningCluster:
             try:
                 view = self._view(there[partition], log, brokers, lineage_of_tier)
                 limit_bytes = size_limit(partition.topic, self.configs[partition.topic].retention_bytes)
-                if limit_bytes >= 0:
-                    view = replace(view, local_only_bytes=self._local_only_bytes(view, log, limit_bytes))
-                views[partition.key] = view
+                measure = partial(self._local_bytes, log, limit_bytes)
+                views[partition.key] = with_leader_bytes(view, log, limit_bytes, measure)
             except TierctlError as e:
                 unseen[partition.key] = e.message
         return ClusterViews(topics=current, views=views, unseen=unseen)
@@ -248,20 +252,12 @@ class RunningCluster:
         config = self.configs[log.topic_partition.topic]
         knows = knows_log_start(brokers.get(log.leader), config)
         entries = None if knows else lineage_of_tier(part)
-        return view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
+        return view_of_leader(part, log, tier_entries=entries)
 
-    def _local_only_bytes(self, view: PartitionView, log: ClusterLog, limit_bytes: int) -> int | None:
-        """Return the bytes that only the leader's log has, up to the limit; None if no segment is copied."""
-        copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
-        if copied < 0:
-            return None
-        remote_bytes = distinct_bytes(tuple(view.iter_live()))
-        if log.local_log_bytes is not None and remote_bytes + log.local_log_bytes <= limit_bytes:
-            return log.local_log_bytes
-        # The broker's log size includes segments that are also in the tier. So add up the batches above the
-        # highest copied offset.
+    def _local_bytes(self, log: ClusterLog, limit_bytes: int, from_offset: int) -> int:
+        """Return the bytes of the batches that a leader's log has from an offset on, up to the limit."""
         return self.cluster.batch_bytes(
-            log.topic_partition, copied + 1, log.log_end_offset, bytes_max=limit_bytes
+            log.topic_partition, from_offset, log.log_end_offset, bytes_max=limit_bytes
         )
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:

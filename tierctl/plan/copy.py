@@ -456,12 +456,6 @@ _Key = tuple[Uuid, int]
 REASON = "finished in the source tier"
 
 
-@dataclass(slots=True)
-class _TierDecisions:
-    steps: list[Step] = field(default_factory=list)
-    skipped: list[Skip] = field(default_factory=list)
-
-
 def plan_copy_from_tier(
     source: TierState,
     target: TierState,
@@ -476,7 +470,7 @@ def plan_copy_from_tier(
     source, or between target and source, ends the copy of its partition with a reason. `dangling` adds
     DELETE_SEGMENT steps for unfinished copies in the target. The plan's `read` is the target's.
     """
-    decisions = _TierDecisions()
+    decisions = _Decisions()
     for part in source:
         lineage = lineages.get(part.topic_id_partition.key, Lineage())
         other = target.partition(part.topic_id_partition)
@@ -516,7 +510,7 @@ def _why_not_from_tier(
 
 
 def _decide_from_tier(
-    part: PartitionState, other: PartitionState | None, lineage: Lineage, decisions: _TierDecisions
+    part: PartitionState, other: PartitionState | None, lineage: Lineage, decisions: _Decisions
 ) -> None:
     partition = part.topic_id_partition
     cache = other.cache if other is not None else RemoteLogMetadataCache()

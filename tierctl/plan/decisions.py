@@ -99,7 +99,8 @@ class DecisionColumns:
     @property
     def is_decided(self) -> npt.NDArray[np.bool_]:
         """Return for each segment whether there is a decision."""
-        return self.kinds != _NO_KIND
+        found: npt.NDArray[np.bool_] = self.kinds != _NO_KIND
+        return found
 
 
 class TierDecisions:

@@ -1,12 +1,13 @@
 """Conditions that a partition must meet before a step is planned for it; each function returns the reason."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.local import TopicFacts
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
@@ -231,6 +232,17 @@ class CurrentTopics:
             found = f"the topic was recreated: the log directories know it as {', '.join(known)}"
             return Reason(ReasonKind.LEAKED, detail=found)
         return None
+
+    def named(
+        self, state: TierState, logs: Iterable[LocalLog]
+    ) -> dict[TopicPartition, list[TopicIdPartition]]:
+        """Return by name the known partitions that may have this name now: one, unless it is ambiguous."""
+        known = {part.topic_id_partition for part in state if part.delete_state is None}
+        found: dict[TopicPartition, list[TopicIdPartition]] = defaultdict(list)
+        for partition in known | {log.topic_id_partition for log in logs}:
+            if self.why_not_current(partition) is None:
+                found[partition.topic_partition].append(partition)
+        return found
 
     def _why_not_on_cluster(self, partition: TopicIdPartition, known: frozenset[Uuid]) -> str | None:
         if partition.topic_id in known:

@@ -80,7 +80,7 @@ def deleted(views: ClusterViews, config: TopicConfig) -> list[tuple[int | None, 
 def views(log: ClusterLog, *, local_only_bytes: int | None, forgot: bool = False) -> ClusterViews:
     (part,) = tier(*SEGMENTS)
     entries = [EpochEntry(0, 0)] if forgot else None
-    view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=local_only_bytes)
+    view = replace(view_of_leader(part, log, tier_entries=entries), local_only_bytes=local_only_bytes)
     topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
     return ClusterViews(topics=topics, views={PARTITION.key: view})
 
@@ -97,7 +97,7 @@ def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epoc
     log = leader_log(start=300, epochs=((1, 300),))
     (part,) = tier(*SEGMENTS)
     entries = [EpochEntry(*entry) for entry in index]
-    view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
+    view = view_of_leader(part, log, tier_entries=entries)
     topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
     seen = ClusterViews(topics=topics, views={PARTITION.key: view})
     assert deleted(seen, TopicConfig()) == []

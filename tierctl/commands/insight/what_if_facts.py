@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Self
@@ -52,8 +52,8 @@ from tierctl.plan.forecast import (
     outlook,
 )
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
-from tierctl.plan.retention.breaches import LocalRetention, PartitionView, distinct_bytes, view_of_log
-from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader
+from tierctl.plan.retention.breaches import LocalRetention, PartitionView, view_of_log
+from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader, with_leader_bytes
 from tierctl.plan.steps import Plan, Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
@@ -351,16 +351,6 @@ class _Leaders:
     knowing: frozenset[_Key]
     unseen: Mapping[_Key, str]
 
-    def of(self, keys: Collection[_Key]) -> Self:
-        """Return the leaders' logs of these partitions."""
-        return replace(
-            self,
-            configs={},
-            logs={key: log for key, log in self.logs.items() if key in keys},
-            knowing=self.knowing & frozenset(keys),
-            unseen={key: reason for key, reason in self.unseen.items() if key in keys},
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSpec:
@@ -372,6 +362,8 @@ class TablesSpec:
     configs: Mapping[str, TopicConfig]
     changed: Mapping[str, TopicConfig]
     selection: Selection
+    topics: CurrentTopics
+    leaders: _Leaders | None
     objects: ObjectCounts | None
     now_ms: int
     accepts_missing: bool
@@ -379,16 +371,10 @@ class TablesSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesInput:
-    """One metadata partition: the file of its state, and the known logs of its partitions.
-
-    `others` are logs of other metadata partitions, one per topic and without segments: they show which topic
-    id a name belongs to.
-    """
+    """One metadata partition: the file of its state, and the known logs of its partitions."""
 
     path: str
     logs: tuple[LocalLog, ...] = ()
-    others: tuple[LocalLog, ...] = ()
-    leaders: _Leaders | None = field(default=None)
 
 
 def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) -> GatheredFacts:
@@ -408,6 +394,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     changes.require_topics(topics)
     leaders = _leaders(resources, live)
     configs = _configs(resources, contents, topics) if leaders is None else leaders.configs
+    logs = resources.logs_if_given()
     tier = None if resources.request.remote is None else resources.tier_spec().resolved(resources.remote)
     common = TablesSpec(
         warehouse=spec,
@@ -416,11 +403,13 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         configs=configs,
         changed=changes.applied(configs, topics),
         selection=selection,
+        topics=CurrentTopics.of(logs) if leaders is None else leaders.topics,
+        leaders=leaders,
         objects=None if tier is None else object_counts(resources.remote),
         now_ms=resources.now_ms,
         accepts_missing=resources.request.truncated_metadata is TruncatedMetadata.ACCEPT,
     )
-    inputs = list(_inputs(contents, resources.logs_if_given(), leaders))
+    inputs = list(_inputs(contents, logs))
     if resources.is_on_spark:
         executors = resources.executors
         if tier is not None:
@@ -471,30 +460,13 @@ def _leaders(resources: Resources, partitions: Sequence[TopicIdPartition]) -> _L
     )
 
 
-def _inputs(
-    contents: WarehouseContents, logs: Sequence[LocalLog], leaders: _Leaders | None
-) -> Iterator[TablesInput]:
+def _inputs(contents: WarehouseContents, logs: Sequence[LocalLog]) -> Iterator[TablesInput]:
     count = max(part.metadata_partitions for part in contents.parts.values())
-    homes = {
-        key: metadata_partition(*key, count)
-        for key in {
-            *(log.topic_id_partition.key for log in logs),
-            *(partition.key for partition in contents.partitions),
-        }
-    }
-    one_per_topic = {
-        (log.topic_id_partition.topic, log.topic_id_partition.topic_id): replace(log, segments=())
-        for log in logs
-    }
+    own: dict[int, list[LocalLog]] = defaultdict(list)
+    for log in logs:
+        own[metadata_partition(*log.topic_id_partition.key, count)].append(log)
     for number, part in sorted(contents.parts.items()):
-        keys = {key for key, home in homes.items() if home == number}
-        own = [log for log in logs if log.topic_id_partition.key in keys]
-        yield TablesInput(
-            path=part.path,
-            logs=tuple(own),
-            others=tuple(log for log in one_per_topic.values() if log.topic_id_partition.key not in keys),
-            leaders=None if leaders is None else leaders.of(keys),
-        )
+        yield TablesInput(path=part.path, logs=tuple(own[number]))
 
 
 def facts_of(
@@ -508,14 +480,13 @@ def facts_of(
     state = _state(spec, given)
     if remote is None and spec.tier is not None:
         remote = shared_tier(spec.tier)
-    logs = [*given.logs, *given.others]
-    views = None if given.leaders is None else _views(spec, given.leaders, state, remote)
+    views = None if spec.leaders is None else _views(spec, spec.leaders, state, remote)
     inputs = RetentionInputs(
         state=state,
-        logs=logs,
+        logs=given.logs,
         configs=spec.configs,
         now_ms=spec.now_ms,
-        topics=CurrentTopics.of(logs) if views is None else views.topics,
+        topics=spec.topics,
         cluster=views,
         lineages=_lineages(spec, given, state, remote) if views is None else None,
     )
@@ -583,12 +554,7 @@ def _view(
     entries = None
     if key not in leaders.knowing:
         entries = () if remote is None else _lineage(part, remote)
-    view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
+    view = view_of_leader(part, log, tier_entries=entries)
     limit_bytes = spec.changes.size_limit(name, spec.configs[name].retention_bytes)
-    if limit_bytes < 0 or log.local_log_bytes is None:
-        return view
-    copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
-    # Segments that are also in the tier count in a broker's log size, and executors can't ask it for more.
-    if copied < 0 or distinct_bytes(tuple(view.iter_live())) + log.local_log_bytes > limit_bytes:
-        return view
-    return replace(view, local_only_bytes=log.local_log_bytes)
+    # Executors can't ask a broker for more than the size of its log.
+    return with_leader_bytes(view, log, limit_bytes, lambda _offset: None)

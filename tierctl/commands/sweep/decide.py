@@ -1,6 +1,5 @@
 """Decide which segments of the tier a broker's expiration task would delete."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -77,6 +76,7 @@ class RetentionInputs:
             cluster=self.cluster,
             off_lineage=off_lineage,
             unreferenced_epochs=unreferenced_epochs,
+            topics=self.topics,
             explained=explained,
             on_kept=on_kept,
         )
@@ -98,7 +98,7 @@ def retention_inputs(
     views = _views(run, state, size_limit)
     topics = CurrentTopics.of(logs) if views is None else views.topics
     asked = dict(map(_log_start, asked_log_starts))
-    current = _current_partitions(state, logs, topics)
+    current = {name: meant[0] for name, meant in topics.named(state, logs).items() if len(meant) == 1}
     log_starts = asked | _kept_log_starts(run, current, logs, asked)
     raised = {current[named]: start for named, start in log_starts.items() if named in current}
     run.histories.examine(state, lambda: logs, log_starts=raised)
@@ -200,17 +200,6 @@ def _log_start(text: str) -> tuple[TopicPartition, int]:
             f"--log-start-offset {text}: expected TOPIC-PARTITION=OFFSET", hint="as orders-1=1500"
         )
     return TopicPartition.parse(partition), int(offset)
-
-
-def _current_partitions(
-    state: TierState, logs: Collection[LocalLog], topics: CurrentTopics
-) -> dict[TopicPartition, TopicIdPartition]:
-    """Return the partition that each name means now; names that may mean several topics are left out."""
-    known = {part.topic_id_partition for part in state if part.delete_state is None}
-    known |= {log.topic_id_partition for log in logs}
-    current = [partition for partition in known if topics.why_not_current(partition) is None]
-    times = Counter(partition.topic_partition for partition in current)
-    return {p.topic_partition: p for p in current if times[p.topic_partition] == 1}
 
 
 def _kept_log_starts(

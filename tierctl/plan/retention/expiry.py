@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import (
@@ -30,6 +30,7 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import (
     PartitionView,
+    distinct_bytes,
     expire,
     kept_of,
     resume_deletions,
@@ -39,7 +40,7 @@ from tierctl.plan.retention.breaches import (
 )
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step
 from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
-from tierctl.state.lineage import Lineage
+from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force
 from tierctl.state.tier_state import PartitionState, TierState
 
@@ -158,17 +159,12 @@ def joined_lineage(tier: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> 
 
 
 def view_of_leader(
-    part: PartitionState,
-    log: ClusterLog,
-    *,
-    tier_entries: Sequence[EpochEntry] | None,
-    local_only_bytes: int | None,
+    part: PartitionState, log: ClusterLog, *, tier_entries: Sequence[EpochEntry] | None
 ) -> PartitionView:
-    """Return the view of a partition from its leader's log.
+    """Return the view of a partition from its leader's log, without the size of what only the log has.
 
     `tier_entries`, of the newest finished segment's leader-epoch index, are given if the leader does not know
-    the log start (`knows_log_start`): the log then starts with them. `local_only_bytes` is the size of the
-    segments that only the leader's log has, None if unknown.
+    the log start (`knows_log_start`): the log then starts with them.
     """
     lineage = Lineage(log.leader_epochs)
     segments = part.segments
@@ -183,9 +179,29 @@ def view_of_leader(
         known_log_start_offset=start,
         log_start_offset=start,
         log_end_offset=log.log_end_offset,
-        local_only_bytes=local_only_bytes,
+        local_only_bytes=None,
         local_start_offset=log.local_log_start_offset,
     )
+
+
+def with_leader_bytes(
+    view: PartitionView, log: ClusterLog, limit_bytes: int, measure: Callable[[int], int | None]
+) -> PartitionView:
+    """Return `view` with the bytes that only the leader's log has, up to `limit_bytes`; below 0 without them.
+
+    A broker's log size includes segments that are also in the tier. So unless the log is within the limit
+    anyway, `measure` returns the bytes of its batches from an offset on, here the highest copied one. The
+    bytes stay unknown if no segment is copied.
+    """
+    if limit_bytes < 0:
+        return view
+    copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
+    if copied < 0:
+        return view
+    local_bytes = log.local_log_bytes
+    if local_bytes is None or distinct_bytes(tuple(view.iter_live())) + local_bytes > limit_bytes:
+        local_bytes = measure(copied + 1)
+    return replace(view, local_only_bytes=local_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,13 +243,28 @@ def unfinished_copies(
         if not _has_ended(view, segment, now_ms):
             kept[segment.segment_id] = _why_kept(segment)
             continue
-        facts = {"breach": reason.kind.value, **reason.facts, **view.decided_in}
-        if log_start_offset > view.known_log_start_offset:
-            # The step must wait for this log start: until then, the leader may copy the segment again.
-            facts["new_log_start_offset"] = log_start_offset
-        steps.append(delete_step(segment, reason, **facts))
-    steps.sort(key=lambda step: (step.start_offset or 0, step.segment_id or ""))
-    return UnfinishedCopies(steps=tuple(steps), kept=kept)
+        steps.append(_step_below(view, segment, reason, log_start_offset, reason.facts))
+    return UnfinishedCopies(steps=tuple(sorted(steps, key=_by_start)), kept=kept)
+
+
+def _step_below(
+    view: PartitionView,
+    segment: RemoteLogSegmentMetadata,
+    reason: Reason,
+    log_start_offset: int,
+    facts: Mapping[str, Any],
+) -> Step:
+    """Return the step that deletes a segment which `reason` deletes once the log starts at an offset."""
+    details = {"breach": reason.kind.value, **facts, **view.decided_in}
+    if log_start_offset > view.known_log_start_offset:
+        # The step must wait for this log start: until then, the segment's epochs are in the checkpoint, and
+        # the leader may copy an unfinished segment again.
+        details["new_log_start_offset"] = log_start_offset
+    return delete_step(segment, reason, **details)
+
+
+def _by_start(step: Step) -> tuple[int, str]:
+    return step.start_offset or 0, step.segment_id or ""
 
 
 def _below(
@@ -319,36 +350,23 @@ def unreferenced_epoch_steps(
     earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
     if earliest_epoch is None:
         return []
+    known = view.lineage.earliest
     steps = []
-    for segment, breach in _unreferenced(view, earliest_epoch):
+    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
+        is_unreferenced = known is not None and segment.newest_leader_epoch < known.epoch
         is_wanted = off_lineage or (
-            breach == "unreferenced_epochs" and (unreferenced_epochs or segment.end_offset < log_start_offset)
+            is_unreferenced and (unreferenced_epochs or segment.end_offset < log_start_offset)
         )
         # Segments of the lineage with such epochs are below the log start; `taken` contains them already.
         if segment.segment_id in taken or not is_wanted:
             continue
-        facts = {"breach": breach, "earliest_epoch": earliest_epoch, **view.decided_in}
-        if log_start_offset > view.known_log_start_offset:
-            # The epochs leave the checkpoint only when the log starts there.
-            facts["new_log_start_offset"] = log_start_offset
-        steps.append(delete_step(segment, _reason(breach, earliest_epoch), **facts))
-    return sorted(steps, key=lambda s: (s.start_offset or 0, s.segment_id or ""))
-
-
-def _reason(breach: str, earliest_epoch: int) -> Reason:
-    if breach == "off_lineage":
-        return Reason(ReasonKind.OFF_LINEAGE, detail=f"are older than {earliest_epoch}, the log's earliest")
-    return Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch)
-
-
-def _unreferenced(view: PartitionView, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
-    known = view.lineage.earliest
-    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
-        newest = segment.newest_leader_epoch
-        if known is not None and newest < known.epoch:
-            yield segment, "unreferenced_epochs"
-        else:
-            yield segment, "off_lineage"
+        reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch)
+        if not is_unreferenced:
+            detail = f"are older than {earliest_epoch}, the log's earliest"
+            reason = Reason(ReasonKind.OFF_LINEAGE, detail=detail)
+        facts = {"earliest_epoch": earliest_epoch}
+        steps.append(_step_below(view, segment, reason, log_start_offset, facts))
+    return sorted(steps, key=_by_start)
 
 
 PartitionKey = tuple[Uuid, int]
@@ -415,6 +433,7 @@ def plan_retention(
     cluster: ClusterViews | None = None,
     off_lineage: bool = False,
     unreferenced_epochs: bool = False,
+    topics: CurrentTopics | None = None,
     explained: Selection | None = None,
     on_kept: Callable[[Sequence[Decision]], None] | None = None,
 ) -> Plan:
@@ -423,7 +442,7 @@ def plan_retention(
     A setting that `configs` lacks sets no limit. `log_start_offsets` raises log starts as DeleteRecords does.
     `lineages` has, for partitions without a log, the entries of the newest finished segment's leader-epoch
     index; retention.bytes deletes none of their segments. With `cluster`, its leaders replace `logs` and
-    `lineages`.
+    `lineages`. `topics` are the topics that exist now (default: those of the logs, or of the cluster).
 
     Segments wholly below the log start whose epochs are all older than the checkpoint's first entry are
     deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also deletes
@@ -440,7 +459,8 @@ def plan_retention(
     SafetyRefusal if most partitions have such events, which shows that the clock is behind, and UsageError
     for a log start of an unknown partition or above the high watermark.
     """
-    topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
+    if topics is None:
+        topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
     replicas = newest_replicas(logs) if cluster is None else {}
     ends = {key: log.high_watermark for key, log in replicas.items()}
     if cluster is not None:
@@ -487,11 +507,10 @@ def _resolve(
     wanted: Mapping[TopicPartition, int],
 ) -> dict[PartitionKey, int]:
     """Return the log starts by topic id and number, since several topics may have had the same name."""
-    known = {part.topic_id_partition for part in state if part.delete_state is None}
-    known |= {log.topic_id_partition for log in logs.values()}
     resolved: dict[PartitionKey, int] = {}
+    known = topics.named(state, logs.values()) if wanted else {}
     for named, offset in wanted.items():
-        meant = [p for p in known if p.topic_partition == named and topics.why_not_current(p) is None]
+        meant = known.get(named, [])
         if len(meant) != 1:
             raise UsageError(
                 f"--log-start-offset {named}: {len(meant)} known partitions have this name",
