@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tierctl.model import IndexType, TopicConfig
-from tierctl.plan.copy import plan_copy
+from tierctl.plan.copy import Dangling, plan_copy
 from tierctl.plan.partition_deletes import DeletionEvidence, plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
 from tierctl.plan.repair import index_step
@@ -226,8 +226,7 @@ def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
         state,
         [local_log([0], 99)],
         {PARTITION.topic: ENABLED},
-        clean_dangling_after_ms=100_000_000,
-        now_ms=NOW_MS,
+        dangling=Dangling(now_ms=NOW_MS, after_ms=100_000_000),
     )
     assert len(plan.steps) == 1
     assert len(recheck(plan, state).plan.steps) == 1

@@ -207,9 +207,8 @@ def plan_copy(
     configs: Mapping[str, TopicConfig],
     *,
     assumed_enabled: Collection[str] = (),
-    clean_dangling_after_ms: int | None = None,
+    dangling: Dangling | None = None,
     now_ms: int | None = None,
-    live_broker_ids: Collection[int] = (),
     explained: Selection | None = None,
 ) -> Plan:
     """Return the plan of a broker's copies: oldest first, from the log start to the last stable offset.
@@ -220,11 +219,9 @@ def plan_copy(
     with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do not state
     it.
 
-    `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies that began
-    longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`. For partitions in
-    `explained`, the plan also has the local segments without a step.
+    `dangling` adds DELETE_SEGMENT steps for unfinished copies. Without `now_ms` no copy lag is applied. For
+    partitions in `explained`, the plan also has the local segments without a step.
     """
-    dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
     decisions = _Decisions()
     topics = CurrentTopics.of(logs)
     for key, newest in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
@@ -255,14 +252,6 @@ def plan_copy(
         ),
         kept=tuple(decisions.kept),
     )
-
-
-def _dangling(after_ms: int | None, now_ms: int | None, alive: Collection[int]) -> Dangling | None:
-    if after_ms is None:
-        return None
-    if now_ms is None:
-        raise UsageError("the age of a copy is unknown without now_ms", hint="give now_ms")
-    return Dangling(now_ms=now_ms, after_ms=after_ms, alive=alive)
 
 
 def _why_not(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
-from tierctl.plan.copy import plan_copy
+from tierctl.plan.copy import Dangling, plan_copy
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -290,9 +290,8 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
     advance(state, segment(3, 100, 199, event_timestamp_ms=NOW_MS - age_ms))
     logs = [local_log([0, 100, 200], 250)]
     assert plan_copy(state, logs, CONFIGS).steps == ()
-    plan = plan_copy(
-        state, logs, CONFIGS, clean_dangling_after_ms=DAY_MS, now_ms=NOW_MS, live_broker_ids=alive
-    )
+    dangling = Dangling(now_ms=NOW_MS, after_ms=DAY_MS, alive=alive)
+    plan = plan_copy(state, logs, CONFIGS, dangling=dangling)
     if reason is None:
         [step] = plan.steps
         assert (step.action, step.segment_id, step.reason) == (
@@ -305,10 +304,9 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
         assert reason in reasons(plan)
 
 
-@pytest.mark.parametrize(("after_ms", "now_ms"), [(DAY_MS - 1, NOW_MS), (DAY_MS, None)])
-def test_dangling_copies_need_a_day_and_a_clock(after_ms: int, now_ms: int | None) -> None:
+def test_dangling_copies_need_a_day() -> None:
     with pytest.raises(UsageError):
-        plan_copy(TierState(), [], CONFIGS, clean_dangling_after_ms=after_ms, now_ms=now_ms)
+        Dangling(now_ms=NOW_MS, after_ms=DAY_MS - 1)
 
 
 def test_details_carry_what_a_started_event_says() -> None:

@@ -152,14 +152,15 @@ def _plan(
     clean_dangling: bool = False,
     explained: Selection | None = None,
 ) -> Plan:
+    now_ms = run.resources.now_ms
+    dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=inputs.live_broker_ids)
     plan = plan_copy(
         state,
         inputs.logs,
         inputs.configs,
         assumed_enabled=inputs.assumed_enabled,
-        clean_dangling_after_ms=DANGLING_AGE_MS_MIN if clean_dangling else None,
-        now_ms=run.resources.now_ms,
-        live_broker_ids=inputs.live_broker_ids,
+        dangling=dangling if clean_dangling else None,
+        now_ms=now_ms,
         explained=explained,
     )
     unfinished = () if clean_dangling else tuple(_unfinished(run, state))

@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import cached_property
 from math import inf
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
@@ -297,52 +299,39 @@ class Prices:
         return round(float(sum(costs)), _COST_DIGITS) if priced and len(costs) == len(priced) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summing:
-    """How partitions become rows: the time, the prices, and whether the objects of a segment are known."""
+_Outlook = Callable[[PartitionFacts], Outlook]
+_UNCHANGED: _Outlook = attrgetter("unchanged")
+_CHANGED: _Outlook = attrgetter("changed")
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Topic:
+    """The partitions of one topic; a value that is unknown for one of them is None for the topic."""
+
+    facts: Sequence[PartitionFacts]
     now_ms: int
     prices: Prices
     counts_objects: bool
 
-    def rows(self, facts: Sequence[PartitionFacts]) -> Iterator[TopicOutlook]:
-        """Yield a row for each topic id, by name, and one for all of them."""
-        topics: dict[tuple[str, Uuid], list[PartitionFacts]] = defaultdict(list)
-        for each in facts:
-            topics[each.topic, each.topic_id].append(each)
-        rows = [self._row(*named, topics[named]) for named in sorted(topics)]
-        yield from rows
-        yield _total(rows)
-
-    def _row(self, topic: str, topic_id: Uuid, facts: Sequence[PartitionFacts]) -> TopicOutlook:
-        since_ms = growth_since_ms(facts, self.now_ms)
-        undecided = sum(each.unchanged.is_undecided or each.changed.is_undecided for each in facts)
-        of_topic = _Topic(
-            facts=facts,
-            now_ms=self.now_ms,
-            is_decided=not undecided,
-            is_growth_known=since_ms is not None,
-            counts_objects=self.counts_objects,
-        )
-        unchanged_later = of_topic.held(_unchanged, _LAST)
-        later_requests = of_topic.requests(_unchanged, _LAST - MONTH_DAYS)
+    def row(self, topic: str, topic_id: Uuid) -> TopicOutlook:
+        """Return the row of the topic."""
+        unchanged_later = self.held(_UNCHANGED, _LAST)
+        later_requests = self.requests(_UNCHANGED, _LAST - MONTH_DAYS)
         values: dict[str, Any] = {
-            **self._amounts("now", of_topic.now, of_topic.requests(_unchanged, 0)),
-            **self._amounts("changed", of_topic.held(_changed, 0), of_topic.requests(_changed, 0)),
-            **self._amounts(
-                "later", of_topic.held(_changed, _LAST), of_topic.requests(_changed, _LAST - MONTH_DAYS)
-            ),
+            **self._amounts("now", self.now, self.requests(_UNCHANGED, 0)),
+            **self._amounts("changed", self.held(_CHANGED, 0), self.requests(_CHANGED, 0)),
+            **self._amounts("later", self.held(_CHANGED, _LAST), self.requests(_CHANGED, _LAST - MONTH_DAYS)),
             "unchanged_later_bytes": None if unchanged_later is None else unchanged_later.log_bytes,
             "unchanged_later_cost": self.prices.cost(unchanged_later, later_requests),
-            **of_topic.local(),
+            **self.local(),
         }
         return TopicOutlook(
             topic=topic,
             topic_id=topic_id,
-            partitions=len(facts),
-            undecided_partitions=undecided,
-            growth_bytes_per_day=of_topic.growth_bytes_per_day,
-            growth_since_ms=since_ms,
+            partitions=len(self.facts),
+            undecided_partitions=self.undecided,
+            growth_bytes_per_day=self.growth_bytes_per_day,
+            growth_since_ms=self.growth_since_ms,
             **values,
         )
 
@@ -355,24 +344,15 @@ class Summing:
             f"{when}_cost": self.prices.cost(holding, request_count),
         }
 
+    @cached_property
+    def undecided(self) -> int:
+        """The number of partitions for which retention is not decided with one of the settings."""
+        return sum(each.unchanged.is_undecided or each.changed.is_undecided for each in self.facts)
 
-def _unchanged(facts: PartitionFacts) -> Outlook:
-    return facts.unchanged
-
-
-def _changed(facts: PartitionFacts) -> Outlook:
-    return facts.changed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Topic:
-    """The partitions of one topic; a value that is unknown for one of them is None for the topic."""
-
-    facts: Sequence[PartitionFacts]
-    now_ms: int
-    is_decided: bool
-    is_growth_known: bool
-    counts_objects: bool
+    @cached_property
+    def growth_since_ms(self) -> int | None:
+        """The begin of the time in which the growth was seen; None if the growth is unknown."""
+        return growth_since_ms(self.facts, self.now_ms)
 
     @property
     def now(self) -> Holding:
@@ -380,17 +360,17 @@ class _Topic:
 
     @property
     def growth_bytes_per_day(self) -> int | None:
-        if not self.is_growth_known:
+        if self.growth_since_ms is None:
             return None
         return sum_of([grown(each, DAY_MS, self.now_ms) for each in self.facts]).log_bytes
 
-    def held(self, outlook: Callable[[PartitionFacts], Outlook], days: int) -> Holding | None:
-        if not self.is_decided or (days and not self.is_growth_known):
+    def held(self, outlook: _Outlook, days: int) -> Holding | None:
+        if self.undecided or (days and self.growth_since_ms is None):
             return None
         return sum_of([held(each, outlook(each), days, self.now_ms) for each in self.facts])
 
-    def requests(self, outlook: Callable[[PartitionFacts], Outlook], begin_days: int) -> int | None:
-        if not (self.is_decided and self.is_growth_known and self.counts_objects):
+    def requests(self, outlook: _Outlook, begin_days: int) -> int | None:
+        if self.undecided or self.growth_since_ms is None or not self.counts_objects:
             return None
         found = sum(requests(each, outlook(each), begin_days, self.now_ms) for each in self.facts)
         return rounded(found)
@@ -402,8 +382,23 @@ class _Topic:
         return {
             "local_now_bytes": sum(log.log_bytes for log in logs) if logs else None,
             "local_changed_bytes": sum(log.left_bytes for log in logs) if logs else None,
-            "local_later_bytes": rounded(sum(later)) if logs and self.is_growth_known else None,
+            "local_later_bytes": None if not logs or self.growth_since_ms is None else rounded(sum(later)),
         }
+
+
+def topic_rows(
+    facts: Sequence[PartitionFacts], *, now_ms: int, prices: Prices, counts_objects: bool
+) -> Iterator[TopicOutlook]:
+    """Yield a row for each topic id, by name, and one for all of them."""
+    topics: dict[tuple[str, Uuid], list[PartitionFacts]] = defaultdict(list)
+    for each in facts:
+        topics[each.topic, each.topic_id].append(each)
+    rows = [
+        _Topic(facts=topics[named], now_ms=now_ms, prices=prices, counts_objects=counts_objects).row(*named)
+        for named in sorted(topics)
+    ]
+    yield from rows
+    yield _total(rows)
 
 
 def _total(rows: Sequence[TopicOutlook]) -> TopicOutlook:
@@ -427,13 +422,15 @@ _SHOWN = 5
 
 
 def group_losses(
-    cluster: Cluster, facts: Sequence[PartitionFacts], progress: Progress
+    cluster: Cluster | None, facts: Sequence[PartitionFacts], progress: Progress
 ) -> tuple[tuple[GroupLoss, ...], bool]:
     """Return the losses by group, topic and partition, and whether all groups could be asked.
 
     A group loses the records from its committed offset, or from the present log start if that is higher, up
-    to the new log start. What a login may not see is reported.
+    to the new log start. What a login may not see is reported. Without a cluster, no group is known.
     """
+    if cluster is None:
+        return (), True
     moved = {
         TopicPartition(each.topic, each.partition): each
         for each in facts
@@ -537,11 +534,12 @@ def _result(resources: Resources, gathered: GatheredFacts, prices: Prices, *, is
         resources.progress.note(
             f"{gathered.removed} partitions that are being deleted are left out; tierctl delete removes them"
         )
-    summing = Summing(now_ms=resources.now_ms, prices=prices, counts_objects=gathered.counts_objects)
-    topics = tuple(summing.rows(facts))
+    topics = tuple(
+        topic_rows(facts, now_ms=resources.now_ms, prices=prices, counts_objects=gathered.counts_objects)
+    )
     for text in _unknown(resources, topics[:-1], facts):
         resources.progress.note(text)
-    groups, knows_groups = _groups(resources, facts)
+    groups, knows_groups = group_losses(resources.cluster, facts, resources.progress)
     is_complete = knows_groups and not topics[-1].undecided_partitions
     is_damaged = is_damaged or any_not_understood(
         (skip.reason for skip in gathered.skipped), resources.request
@@ -572,9 +570,3 @@ def _unknown(
         yield "it is unknown without a cluster which consumer groups would lose records: --bootstrap-server"
     if not resources.request.log_dir:
         yield "the brokers' disks are not known without --log-dir"
-
-
-def _groups(resources: Resources, facts: Sequence[PartitionFacts]) -> tuple[tuple[GroupLoss, ...], bool]:
-    if resources.cluster is None:
-        return (), True
-    return group_losses(resources.cluster, facts, resources.progress)

@@ -220,10 +220,15 @@ class Expiry:
     limits: "Limits"
 
 
+def by_start(step: Step) -> tuple[int, str]:
+    """Return the key that orders the steps about segments of a partition."""
+    return step.start_offset or 0, step.segment_id or ""
+
+
 def resume_deletions(view: PartitionView) -> list[Step]:
     """Return steps that finish every started deletion; consumers no longer read these segments."""
-    started = list(view.segments.in_state(DELETE_STARTED))
-    return [delete_step(s, RESUMED, breach="resume") for s in _ordered(started)]
+    steps = (delete_step(s, RESUMED, breach="resume") for s in view.segments.in_state(DELETE_STARTED))
+    return sorted(steps, key=by_start)
 
 
 def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
@@ -268,7 +273,7 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     if stalled is not None:
         notes.append(stalled.message)
     notes += _deleted_by_brokers_only(view, config, live, covered)
-    ordered = sorted(steps.values(), key=lambda s: (s.start_offset or 0, s.segment_id or ""))
+    ordered = sorted(steps.values(), key=by_start)
     return Expiry(
         steps=_chained(ordered),
         log_start_offset=log_start_offset,
@@ -472,10 +477,6 @@ def _below_step(view: PartitionView, segment: RemoteLogSegmentMetadata, log_star
     )
 
 
-def _ordered(segments: list[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
-    return sorted(segments, key=lambda s: (s.start_offset, s.segment_id))
-
-
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
@@ -490,9 +491,13 @@ def kept_of(
     deleted = {step.segment_id for step in steps}
     live = [segment for segment in view.iter_live() if segment.segment_id not in deleted]
     reasons = dict(zip((s.segment_id for s in live), expiry.limits.why_kept(live), strict=True))
-    for segment in _standing(view.segments, deleted):
+    for segment in view.segments:
+        if segment.state is DELETE_STARTED or segment.segment_id in deleted:
+            continue
         if segment.state is _STARTED:
-            reason = unfinished.get(segment.segment_id) or _why_not_finished(segment)
+            begun = iso_utc(segment.event_timestamp_ms)
+            copying = Reason(ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=begun)
+            reason = unfinished.get(segment.segment_id, copying)
         elif segment.segment_id not in reasons:
             reason = _why_off_lineage(view, segment)
         else:
@@ -506,22 +511,6 @@ def undecided(segments: PartitionSegments, reason: str, without: Collection[Step
     for segment in segments:
         if segment.segment_id not in deleted:
             yield Decision.kept(segment, Reason.of(reason))
-
-
-def _standing(
-    segments: PartitionSegments, deleted: Collection[Uuid | None]
-) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the segments that are not being deleted and not in `deleted`."""
-    for segment in segments:
-        is_begun = segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-        if not is_begun and segment.segment_id not in deleted:
-            yield segment
-
-
-def _why_not_finished(segment: RemoteLogSegmentMetadata) -> Reason:
-    return Reason(
-        ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=iso_utc(segment.event_timestamp_ms)
-    )
 
 
 def _why_off_lineage(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:

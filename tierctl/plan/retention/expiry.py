@@ -30,6 +30,7 @@ from tierctl.plan.preconditions import (
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import (
     PartitionView,
+    by_start,
     distinct_bytes,
     expire,
     kept_of,
@@ -244,7 +245,7 @@ def unfinished_copies(
             kept[segment.segment_id] = _why_kept(segment)
             continue
         steps.append(_step_below(view, segment, reason, log_start_offset, reason.facts))
-    return UnfinishedCopies(steps=tuple(sorted(steps, key=_by_start)), kept=kept)
+    return UnfinishedCopies(steps=tuple(sorted(steps, key=by_start)), kept=kept)
 
 
 def _step_below(
@@ -261,10 +262,6 @@ def _step_below(
         # the leader may copy an unfinished segment again.
         details["new_log_start_offset"] = log_start_offset
     return delete_step(segment, reason, **details)
-
-
-def _by_start(step: Step) -> tuple[int, str]:
-    return step.start_offset or 0, step.segment_id or ""
 
 
 def _below(
@@ -366,7 +363,7 @@ def unreferenced_epoch_steps(
             reason = Reason(ReasonKind.OFF_LINEAGE, detail=detail)
         facts = {"earliest_epoch": earliest_epoch}
         steps.append(_step_below(view, segment, reason, log_start_offset, facts))
-    return sorted(steps, key=_by_start)
+    return sorted(steps, key=by_start)
 
 
 PartitionKey = tuple[Uuid, int]
