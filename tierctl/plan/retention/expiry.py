@@ -1,8 +1,8 @@
 """RLMExpirationTask for all partitions: the plan of `sweep`."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import (
@@ -393,30 +393,17 @@ class _Inputs:
 
 @dataclass(slots=True)
 class _Decisions:
+    """The decisions about one partition."""
+
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
-    log_starts: dict[TopicIdPartition, int] = field(default_factory=dict)
+    log_start_offset: int | None = None
     kept: list[Decision] = field(default_factory=list)
     refused: list[Skip] = field(default_factory=list)
-    partitions: int = 0
-    """Partitions that were decided, or have events of the future."""
-    segments: int = 0
-    """The segments of these partitions."""
+    segments: int | None = None
+    """The number of segments, if the partition was decided or has events of the future."""
     ahead: list[str] = field(default_factory=list)
     """The text of each segment whose event is later than the clock can be."""
-    ahead_partitions: int = 0
-
-    def __iadd__(self, other: Self) -> Self:
-        self.steps += other.steps
-        self.skipped += other.skipped
-        self.log_starts |= other.log_starts
-        self.kept += other.kept
-        self.refused += other.refused
-        self.partitions += other.partitions
-        self.segments += other.segments
-        self.ahead += other.ahead
-        self.ahead_partitions += other.ahead_partitions
-        return self
 
 
 def plan_retention(
@@ -475,24 +462,26 @@ def plan_retention(
         unreferenced_epochs=unreferenced_epochs,
         explained=explained,
     )
-    decisions = _Decisions()
-    decided: dict[PartitionKey, _Decisions] = {}
+    decided: dict[TopicIdPartition, _Decisions] = {}
     for part in state.by_metadata_partition():
-        found = decided[part.topic_id_partition.key] = _decide(inputs, part)
+        found = decided[part.topic_id_partition] = _decide(inputs, part)
         if on_kept is not None:
             on_kept(found.kept)
             found.kept = []
-    for part in state:
-        decisions += decided[part.topic_id_partition.key]
-    _check_clock(decisions)
+    in_order = {part.topic_id_partition: decided[part.topic_id_partition] for part in state}
+    _check_clock(in_order.values())
+    log_starts = {partition: each.log_start_offset for partition, each in in_order.items()}
     return Plan(
         command="sweep",
-        steps=tuple(decisions.steps),
+        steps=tuple(step for each in in_order.values() for step in each.steps),
         read=dict(state.read),
-        skipped=tuple(decisions.skipped),
-        basis=Basis(configs=configs, log_starts=decisions.log_starts),
-        kept=tuple(decisions.kept),
-        refused=tuple(decisions.refused),
+        skipped=tuple(skip for each in in_order.values() for skip in each.skipped),
+        basis=Basis(
+            configs=configs,
+            log_starts={partition: start for partition, start in log_starts.items() if start is not None},
+        ),
+        kept=tuple(kept for each in in_order.values() for kept in each.kept),
+        refused=tuple(skip for each in in_order.values() for skip in each.refused),
     )
 
 
@@ -534,10 +523,8 @@ def _decide(inputs: _Inputs, part: PartitionState) -> _Decisions:
             decisions.kept += undecided(part.segments, reason)
         return decisions
     view = _view(inputs, part)
-    decisions.partitions, decisions.segments = 1, part.segment_count
-    decisions.ahead += _events_ahead(view, inputs.now_ms)
+    decisions.segments, decisions.ahead = part.segment_count, _events_ahead(view, inputs.now_ms)
     if decisions.ahead:
-        decisions.ahead_partitions = 1
         detail = f"nothing is decided: {decisions.ahead[0]}; {_SET_CLOCK}, if the event is not wrong"
         refusal = Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
         decisions.skipped.append(Skip.of(partition, refusal))
@@ -546,7 +533,7 @@ def _decide(inputs: _Inputs, part: PartitionState) -> _Decisions:
             decisions.kept += undecided(view.segments, refusal)
         return decisions
     if inputs.cluster is not None or partition.key in inputs.logs:
-        decisions.log_starts[partition] = view.log_start_offset
+        decisions.log_start_offset = view.log_start_offset
     steps = resume_deletions(view)
     notes: Sequence[str]
     why_not = _why_no_lineage(view)
@@ -584,14 +571,16 @@ def _events_ahead(view: PartitionView, now_ms: int) -> list[str]:
     ]
 
 
-def _check_clock(decisions: _Decisions) -> None:
+def _check_clock(decisions: Iterable[_Decisions]) -> None:
     """Raise SafetyRefusal if the events of the future show a wrong clock of this machine.
 
     They do if most partitions have one: with one wrong event among others, the clock is not the cause.
     """
-    is_one_event = len(decisions.ahead) == 1 and decisions.segments > 1
-    if decisions.ahead and not is_one_event and 2 * decisions.ahead_partitions > decisions.partitions:
-        raise SafetyRefusal(decisions.ahead[0], hint=_SET_CLOCK)
+    decided = [each for each in decisions if each.segments is not None]
+    ahead = [text for each in decided for text in each.ahead]
+    is_one_event = len(ahead) == 1 and sum(each.segments or 0 for each in decided) > 1
+    if ahead and not is_one_event and 2 * sum(bool(each.ahead) for each in decided) > len(decided):
+        raise SafetyRefusal(ahead[0], hint=_SET_CLOCK)
 
 
 def _why_no_lineage(view: PartitionView) -> str | None:
