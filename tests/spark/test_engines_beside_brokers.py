@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tierctl.checks.registry import DoctorCheck
 from tierctl.commands import DoctorRequest, doctor
-from tierctl.commands.insight import executors
+from tierctl.commands.insight import doctor as checks
 from tierctl.kafka.client_settings import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import EngineName
@@ -94,6 +94,6 @@ def test_executors_without_a_right_and_without_the_file_of_credentials(
 
     # The executors are on a machine without the file.
     elsewhere = TopicLocation(uri=f"kafka://{guarded.bootstrap_sasl}", command_config=str(tmp_path / "none"))
-    monkeypatch.setattr(executors, "cluster_location", lambda _: elsewhere)
+    monkeypatch.setattr(checks, "cluster_location", lambda _: elsewhere)
     lost = worst(doctor(request).results, DoctorCheck.SPARK_CLUSTER)
     assert (lost.severity, "none" in lost.found) == (PROBLEM, True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.commands.insight import report as gather
+from tierctl.commands.insight import report
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.model import Uuid
 from tierctl.spark.executors import fold
@@ -29,7 +29,7 @@ def test_executors_read_the_topic(
     def read_by_the_driver(*_: object) -> None:
         raise AssertionError("the driver reads the topic again")
 
-    monkeypatch.setattr(gather, "read_daily_changes", read_by_the_driver)
+    monkeypatch.setattr(report, "read_daily_changes", read_by_the_driver)
     monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
     assert tierctl(*words, "--engine", "spark", "--master", "local[2]") == here
 
