@@ -53,9 +53,7 @@ def every_kind() -> list[bytes | None]:
 
 
 def send(broker: Broker, partitions: Sequence[Sequence[bytes | None]]) -> None:
-    # A busy broker answers late: a producer that is not idempotent then sends records twice.
-    settings = {"linger.ms": 5, "log_level": 0, "enable.idempotence": True}
-    producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
     for number, values in enumerate(partitions):
         for i, value in enumerate(values):
             # Records with keys and headers, as later versions of Kafka may write them.
