@@ -9,6 +9,8 @@ import pytest
 import typer
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.options import with_options
+from tierctl.cli.settings.keys import OptionKeys
+from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError
 from typer.main import get_command
@@ -83,15 +85,22 @@ def test_a_command_gets_the_request_of_its_options() -> None:
     def command(ctx: typer.Context, request: OwnRequest) -> None:
         seen.append(request)
 
-    app, runner = made(command, "other", "folders", Words), CliRunner()
+    app = made(command, "other", "folders", Words)
+    # With a callback the application has its own context, which has the settings of the run, as main's has.
+    app.callback()(lambda: None)
+
+    def invoke(*words: str) -> Any:
+        settings = RunSettings(keys=OptionKeys(lambda: ()), environ={}, args=[])
+        return CliRunner().invoke(app, ["command", *words], obj=settings)
+
     given = ["--word", "b", "--other", "7", "--folder", "x", "--folder", "y", "--half", "8"]
-    assert runner.invoke(app, given).exit_code == 0
-    assert runner.invoke(app, []).exit_code == 0
+    assert invoke(*given).exit_code == 0
+    assert invoke().exit_code == 0
     assert seen == [OwnRequest(other=7, folders=(Path("x"), Path("y")), half=4), OwnRequest()]
     # The request's own declaration of a shared field is used, with its bounds.
-    assert runner.invoke(app, ["--number", "6"]).exit_code == 2
+    assert invoke("--number", "6").exit_code == 2
     for value in ("10", "2"):
-        assert runner.invoke(app, ["--half", value]).exit_code == 2
-    wrong = runner.invoke(app, ["--half", "x"]).exception
+        assert invoke("--half", value).exit_code == 2
+    wrong = invoke("--half", "x").exception
     assert isinstance(wrong, UsageError)
     assert wrong.message == "--half: not a number: 'x'"
