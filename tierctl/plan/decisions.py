@@ -128,4 +128,4 @@ class TierDecisions:
     def of(self, part: PartitionState) -> DecisionColumns:
         """Return the decisions about the segments of `part`."""
         found = self._columns.get(part.topic_id_partition.key)
-        return DecisionColumns.of_none(len(part.segments.columns.states)) if found is None else found
+        return DecisionColumns.of_none(len(part.segments.columns)) if found is None else found

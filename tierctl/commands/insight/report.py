@@ -678,7 +678,7 @@ def _content(
     )
 
 
-def _sources(request: ReportRequest, gathered: Gathered) -> Any:
+def _sources(request: ReportRequest, gathered: Gathered) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each place that was read, and of each option that decides."""
     yield "Metadata", canonical_uri("--metadata", required("--metadata", request.metadata))
     if request.bootstrap_server is not None:
