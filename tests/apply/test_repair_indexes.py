@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.repairs import derive_indexes, finished_segments, neighbours_of
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import FindingKind
+from tierctl.commands.verify.act import derive_indexes, finished_segments, neighbours_of
 from tierctl.errors import ExitCode, RemoteResourceNotFound
 from tierctl.files import FileBytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata

@@ -22,7 +22,7 @@ PRINTED_BY = {
     "commands/sweep": ("sweep",),
     "commands/metadata_folder.py": ("copy", "delete", "rebuild", "restore new-ids", "sweep"),
     "commands/change.py": ("apply",),
-    "commands/recovery/repairs": ("verify",),
+    "commands/verify": ("verify",),
     "commands/recovery/check.py": ("restore check",),
     "checks/restored.py": ("restore check",),
     "checks/served.py": ("restore check",),

@@ -183,7 +183,7 @@ WRITERS = {
     "commands/delete.py": "removes the partitions of deleted topics",
     "apply/deletion.py": "deletes segments: sweep, delete, repairs, and clean-ups of copies",
     "apply/publication.py": "publishes segments that are in the tier: rebuild, restore, repairs",
-    "apply/repairs.py": "the repairs of verify",
+    "commands/verify/act.py": "the repairs of verify",
     "apply/to_metadata.py": "rebuild",
     "apply/to_node.py": "restore into a new node, or under new ids",
     "apply/run_context.py": "publishes for all of them, and asks the lease at the last moment",

@@ -12,7 +12,7 @@ from tierctl.checks.check import CHECKS
 from tierctl.commands.insight.config import SETTINGS
 from tierctl.commands.insight.explain import EXPLANATIONS
 from tierctl.commands.segments import SEGMENTS
-from tierctl.commands.verify import FINDINGS
+from tierctl.commands.verify.command import FINDINGS
 from tierctl.read.record_rows import RECORDS
 from tierctl.report import render
 from tierctl.report.columns import Column, Columns, Kind

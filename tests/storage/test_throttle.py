@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.commands.resources import Resources
-from tierctl.commands.verify import VerifyRequest
+from tierctl.commands.verify.command import VerifyRequest
 from tierctl.errors import TransferStopped, UsageError
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.stores.base import CHUNK_BYTES, hashed_file, sent_chunks

@@ -18,13 +18,13 @@ from tierctl.cli.options import (
     with_options,
 )
 from tierctl.commands import completion
-from tierctl.commands.verify import FINDINGS
+from tierctl.commands.verify.command import FINDINGS
 from tierctl.errors import ExitCode
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
 from tierctl.report.render import SHOW
 
 if TYPE_CHECKING:
-    from tierctl.commands.verify import Findings
+    from tierctl.commands.verify.command import Findings
 
 Kinds = Annotated[
     list[str] | None,

@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     )
     from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
     from tierctl.commands.sweep.command import SweepRequest, sweep
-    from tierctl.commands.verify import VerifyRequest, verify
+    from tierctl.commands.verify.command import VerifyRequest, verify
     from tierctl.report.results import RowLines, Stream
 
 __all__ = [
@@ -264,7 +264,7 @@ _MODULE_OF = {
     "SweepRequest": "sweep.command",
     "TopicOutlook": "insight.what_if",
     "TopicSize": "segments",
-    "VerifyRequest": "verify",
+    "VerifyRequest": "verify.command",
     "WhatIf": "insight.what_if",
     "WhatIfRequest": "insight.what_if",
     "apply": "apply",
@@ -283,7 +283,7 @@ _MODULE_OF = {
     "find_formatter_jar": "format",
     "find_leaked_topics": "delete",
     "format_records": "format",
-    "finding_kinds": "verify",
+    "finding_kinds": "verify.command",
     "restore_log": "recovery.to_log",
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",
@@ -298,7 +298,7 @@ _MODULE_OF = {
     "status": "insight.status",
     "submit": "submit",
     "sweep": "sweep.command",
-    "verify": "verify",
+    "verify": "verify.command",
     "verify_cache": "cache",
     "what_if": "insight.what_if",
 }

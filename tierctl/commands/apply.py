@@ -53,7 +53,7 @@ _CHANGES = {
     MATERIALISE: "tierctl.commands.recovery.to_log:Materialise",
     RESTORE: "tierctl.commands.recovery.fresh_node.command:Restore",
     NEW_IDS: "tierctl.commands.recovery.new_ids.command:NewIds",
-    VERIFY: "tierctl.commands.recovery.repairs.command:Repair",
+    VERIFY: "tierctl.commands.verify.repairs:Repair",
 }
 """The class of every command whose plans can be saved; it is imported when a plan needs it."""
 

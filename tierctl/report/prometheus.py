@@ -5,7 +5,7 @@ turn `kafka.server:type=BrokerTopicMetrics,name=RemoteCopyBytesPerSec,topic=...`
 brokers also finds the work of tierctl. tests/live/test_metric_names.py compares them with a broker's beans.
 
 Who sets which: `measure_run` and `measure_throttle` those of a run (time, exit code, errors, throttles),
-`measure_tier` those of the tier's state, `FetchMeter` the reads of segments, `commands/verify.py` the
+`measure_tier` those of the tier's state, `FetchMeter` the reads of segments, `commands/verify` the
 findings, and `apply/measures.py` what a mutating run copies and deletes. A metric that none of them sets is a
 defect.
 """

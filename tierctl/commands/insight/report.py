@@ -22,7 +22,7 @@ from tierctl.commands.mutation import Mutation, any_not_understood, mutation, sk
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import required
 from tierctl.commands.sweep.decide import decide_all
-from tierctl.commands.verify import FINDINGS, VerifyRequest, verify
+from tierctl.commands.verify.command import FINDINGS, VerifyRequest, verify
 from tierctl.errors import ExitCode
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges, read_daily_changes
 from tierctl.model import (

@@ -1,24 +1,41 @@
-"""Decide the repairs of the findings of `verify`, for `verify --plan-out` and again for `apply`."""
+"""Decide the repairs of the findings of `verify`, for `verify --plan-out` and again for `apply`.
+
+Repairs are of sets of objects without metadata, unfinished copies and deletions, missing or damaged indexes,
+and unsafe committed offsets in the log directories of brokers before Kafka 3.8.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Self, TypeVar
 
 from tierctl.apply.deletion import DeleteSegments
 from tierctl.apply.publication import publish_in_waves
-from tierctl.apply.repairs import lower_offsets, store_indexes
 from tierctl.apply.run import Acts
-from tierctl.checks.findings import FindingKind
+from tierctl.checks.findings import Finding, FindingKind, unreadable_offsets, unsafe_offset
 from tierctl.commands.change import Change
 from tierctl.commands.delete import deletion_evidence, remove_partitions
 from tierctl.commands.mutation import Mutation
+from tierctl.commands.offsets import (
+    FILE_NAME,
+    OffsetsRequest,
+    RepairOffsetsRequest,
+    check_offsets,
+    repair_offsets,
+)
 from tierctl.commands.recovery.logs import DecidingLogs, local_holes
-from tierctl.commands.recovery.repairs.indexes import decide_indexes
-from tierctl.commands.recovery.repairs.offsets import lower_offset_steps
 from tierctl.commands.recovery.tier_sets import TierSets
-from tierctl.commands.request import MutationRequest
-from tierctl.errors import UsageError
+from tierctl.commands.request import MutationRequest, Request
+from tierctl.commands.verify.act import finished_segments, lower_offsets, repaired_indexes, store_indexes
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteStorageError,
+    SafetyRefusal,
+    UsageError,
+)
 from tierctl.metadata.daily_changes import deleted_segments
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
@@ -30,9 +47,12 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.ids import ZERO_UUID
 from tierctl.model.local import ClusterLog
+from tierctl.model.progress import Progress
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
-from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.preconditions import CurrentTopics, why_unknown
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.rebuild.partition_choice import PartitionInputs, decide_partition
 from tierctl.plan.repair import (
     ORPHAN_AGE_MS,
@@ -40,12 +60,15 @@ from tierctl.plan.repair import (
     OrphanRule,
     RepairInputs,
     has_unfinished,
+    index_step,
+    lower_offset,
     plan_repair,
 )
 from tierctl.plan.retention.expiry import knows_log_start
-from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip
+from tierctl.plan.steps import VERIFY, Action, Basis, Plan, Skip, Step
 from tierctl.state.log_start import replica_start
 from tierctl.state.tier_state import TierState
+from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.object_sets import by_partition
 
 _S = RemoteLogSegmentState
@@ -149,6 +172,119 @@ def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetada
     """Return whether the objects have the id of a known segment, but begin at another offset."""
     segment = known.get(listed.segment_id)
     return segment is not None and segment.start_offset != listed.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """The name of a segment as an item of a request: `TOPIC_ID:PARTITION:SEGMENT_ID`."""
+
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid
+
+    @classmethod
+    def of(cls, partition: TopicIdPartition, segment_id: Uuid) -> Self:
+        """Return the name of a segment of `partition`."""
+        return cls(partition.topic_id, partition.partition, segment_id)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a name that `str` made; raise UsageError if `text` is malformed."""
+        parts = text.split(":")
+        if len(parts) != 3 or not parts[1].isdigit():
+            raise UsageError(
+                f"{text!r} is no TOPIC_ID:PARTITION:SEGMENT_ID", hint="make the plan again with --plan-out"
+            )
+        return cls(Uuid.parse(parts[0]), int(parts[1]), Uuid.parse(parts[2]))
+
+    def __str__(self) -> str:
+        """Return the name as text, for `RepairRequest.indexes_of`."""
+        return f"{self.topic_id}:{self.partition}:{self.segment_id}"
+
+
+def decide_indexes(run: Mutation, state: TierState, names: Sequence[str]) -> Iterator[Step | Skip]:
+    """Yield a step per named segment that stores its indexes, or a skip with the reason for no step.
+
+    The log object of each segment is fetched, to derive the indexes from it. A segment is left out if it is
+    no longer finished, or if its indexes are sound now.
+    """
+    if not names:
+        return
+    bars = run.progress.bar("deriving indexes", unit="segments", total=len(names))
+    with spool_folder() as spool, bars as advance:
+        for name in map(SegmentName.parse, names):
+            advance(1)
+            part = state.partitions.get((name.topic_id, name.partition))
+            segment = None if part is None else part.get(name.segment_id)
+            if part is None or segment is None or part.topic_id_partition not in run.resources.selection:
+                continue
+            if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                continue
+            partition = part.topic_id_partition
+            reason = why_unknown(state, part)
+            if reason is not None:
+                yield Skip.of(partition, reason, name.segment_id)
+                continue
+            try:
+                found = repaired_indexes(segment, finished_segments(part), run.remote, spool)
+                if found.indexes:
+                    run.remote.check_indexes(segment, found.indexes)
+            except (RemoteStorageError, SafetyRefusal) as e:
+                yield Skip.of(partition, f"no index is derived: {e.message}", name.segment_id)
+                continue
+            except (CorruptInputError, AuthenticationError) as e:
+                reason = Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"no index is derived: {e.message}")
+                yield Skip.of(partition, reason, name.segment_id)
+                continue
+            if found.why_not is not None:
+                yield Skip.of(partition, found.why_not, name.segment_id)
+            elif found.indexes:
+                yield index_step(segment, found.indexes)
+
+
+_R = TypeVar("_R", bound=OffsetsRequest)
+
+
+def unsafe_offsets(request: Request, progress: Progress) -> Iterator[Finding]:
+    """Yield a finding for each unsafe committed offset, and for each damaged file of committed offsets."""
+    for folder in request.log_dir:
+        path = Path(folder) / FILE_NAME
+        if not path.exists():
+            continue
+        try:
+            found = check_offsets(_asked(OffsetsRequest, request, path), progress).findings
+        except CorruptInputError as e:
+            yield unreadable_offsets(path, e)
+            continue
+        for each in found:
+            message = f"the committed offset {each.committed_offset} is unsafe: {each.problem}; {each.detail}"
+            yield unsafe_offset(path, each.metadata_partition, message)
+
+
+def lower_offset_steps(run: Mutation, files: Sequence[str]) -> list[Step]:
+    """Return a step per file that lowers its unsafe offsets."""
+    topic_id = run.metadata.identity().metadata_topic_id or ZERO_UUID
+    return [
+        lower_offset(
+            file,
+            TopicIdPartition(topic_id, METADATA_TOPIC, step.metadata_partition),
+            (step.from_offset, step.to_offset),
+            step.reason,
+        )
+        for file in files
+        for step in repair_offsets(_asked(RepairOffsetsRequest, run.request, Path(file)), run.progress).steps
+        if step.metadata_partition is not None and step.from_offset is not None
+    ]
+
+
+def _asked(kind: type[_R], request: Request, path: Path) -> _R:
+    return kind(
+        metadata=request.metadata,
+        bootstrap_server=request.bootstrap_server,
+        command_config=request.command_config,
+        log_dir=(path.parent,),
+        file=path,
+    )
 
 
 _Key = tuple[Uuid, int]

@@ -21,22 +21,22 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.commands.change import MutationResult
 from tierctl.commands.histories import Histories, whole_metadata
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
-from tierctl.commands.recovery.repairs.command import Repair, RepairRequest, Unrepaired, partition_text
-from tierctl.commands.recovery.repairs.indexes import SegmentName
-from tierctl.commands.recovery.repairs.offsets import unsafe_offsets
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import APPLY, DECIDE, HOW, TYPED_ONLY, WHERE
+from tierctl.commands.verify.repairs import (
+    Repair,
+    RepairRequest,
+    SegmentName,
+    Unrepaired,
+    partition_text,
+    unsafe_offsets,
+)
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.locallog import list_partitions
 from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
 from tierctl.metadata.manager import RemoteLogMetadataManager
-from tierctl.metadata.state_dir.manifest import (
-    KEPT_MS,
-    ReadingRun,
-    read_segments,
-    record_read_segments,
-)
+from tierctl.metadata.state_dir.manifest import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,

@@ -1,1 +1,0 @@
-"""Plan the repairs for `verify --plan-out`: `plan` collects the findings, `repair` decides the repairs."""
