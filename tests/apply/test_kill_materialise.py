@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tierctl.apply.log_folder.PLAIN.rename", full)
+    monkeypatch.setattr("tierctl.commands.restore.new_logs.PLAIN.rename", full)
     ran = tierctl(*command(tiered, log_dir))
     assert (ran.code, "No space left on device" in ran.err) == (5, True), ran.err
     monkeypatch.undo()
@@ -118,7 +118,7 @@ def test_too_little_room_is_refused_before_anything_is_written(
     log_dir = new_broker(tmp_path / "broker")
     before = files(log_dir)
     usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr("tierctl.commands.recovery.to_log.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("tierctl.commands.restore.to_log.shutil.disk_usage", lambda _path: usage)
     ran = tierctl(*command(tiered, log_dir))
     assert (ran.code, "has 1000 bytes free, the logs need" in ran.err) == (4, True), ran.err
     assert files(log_dir) == before

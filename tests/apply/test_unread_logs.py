@@ -13,7 +13,7 @@ from tierctl.errors import ExitCode
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World, check_durable
-from tests.commands.recovery.unread import Change, flipped, patched
+from tests.commands.restore.unread import Change, flipped, patched
 from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]

@@ -18,7 +18,7 @@ from tierctl.report import render, to_json
 from tierctl.report.render import View
 
 from tests.cli.shell import tierctl
-from tests.commands.recovery.test_unused import node_with_new_topic
+from tests.commands.restore.test_unused import node_with_new_topic
 from tests.support.formatted import formatted_node, saved_topics
 
 SCHEMAS = Path(__file__).parents[2] / "tierctl" / "report" / "schema_files"

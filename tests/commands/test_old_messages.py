@@ -11,8 +11,8 @@ from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import encode_batch
 
 from tests.cli.shell import tierctl
-from tests.commands.recovery.test_materialise import log_dir, new_id, records, restore, restored, rows
-from tests.commands.recovery.test_without_keys import emptied, key, options
+from tests.commands.restore.test_materialise import log_dir, new_id, records, restore, restored, rows
+from tests.commands.restore.test_without_keys import emptied, key, options
 from tests.locallog.made import PARTITION, TIME_MS, write_log
 from tests.spark.sources.log.test_tier import tasks
 from tests.wire.batches.messages import message, wrapper

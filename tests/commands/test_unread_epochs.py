@@ -8,8 +8,8 @@ import pytest
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import tierctl
-from tests.commands.recovery.test_not_understood import REFUSALS, refusing
-from tests.commands.recovery.unread import Change
+from tests.commands.restore.test_not_understood import REFUSALS, refusing
+from tests.commands.restore.unread import Change
 
 MUTATIONS: dict[str, Change | None] = {
     "version": lambda data: b"7" + data[1:],

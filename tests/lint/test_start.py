@@ -94,9 +94,7 @@ def test_a_sweep_loads_no_other_command(capture: Callable[[str], Path]) -> None:
     at = capture("tiered-cluster")
     where = ("--metadata", at / "before", "--remote", at / "before-remote")
     imported = imported_by("sweep", *where, "--allow-missing-objects")
-    others = ("copy", "delete", "apply", "recovery", "insight", "verify")
+    others = ("copy", "delete", "apply", "restore", "insight", "verify")
     assert "tierctl.commands.sweep.act" in imported
     prefixes = tuple(f"tierctl.commands.{each}" for each in others)
     assert {name for name in imported if name.startswith(prefixes)} == set()
-    restores = {f"tierctl.apply.{each}" for each in ("to_log", "to_metadata", "to_node", "repairs")}
-    assert imported & restores == set()

@@ -7,7 +7,7 @@ import pytest
 from tierctl.model import TopicPartition
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
-from tests.commands.recovery.test_materialise import rows
+from tests.commands.restore.test_materialise import rows
 from tests.commands.test_old_messages import END, EXPECTED, SEGMENTS, shown
 from tests.live.commands import tierctl
 from tests.locallog.made import write_log

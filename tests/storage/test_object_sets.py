@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import TierSets
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import SilentProgress
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings

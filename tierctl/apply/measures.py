@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.plan.materialise import MATERIALISE
-from tierctl.plan.restore import NEW_IDS, RESTORE
-from tierctl.plan.steps import REBUILD, Action, Plan, Step
+from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Family, Labels, Meter, Scope, measure_tier
 from tierctl.state.tier_state import TierState

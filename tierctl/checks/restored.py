@@ -32,8 +32,8 @@ from tierctl.model import (
 )
 from tierctl.model.local import PartitionOffsets, TopicFacts
 from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.plan.partition_choice import PartitionDecision
 from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.rebuild.partition_choice import PartitionDecision
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher

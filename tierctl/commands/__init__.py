@@ -80,15 +80,12 @@ if TYPE_CHECKING:
         RunPipelineRequest,
         run_pipeline,
     )
-    from tierctl.commands.recovery.backup_config import BackupConfig, BackupConfigRequest, backup_config
-    from tierctl.commands.recovery.check import (
-        RestoreCheckRequest,
-        restore_check,
-    )
-    from tierctl.commands.recovery.fresh_node.command import RestoreIntoRequest, restore_into
-    from tierctl.commands.recovery.new_ids.command import RestoreNewIdsRequest, restore_new_ids
-    from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
-    from tierctl.commands.recovery.to_log import RestoreLogRequest, restore_log
+    from tierctl.commands.restore.backup_config import BackupConfig, BackupConfigRequest, backup_config
+    from tierctl.commands.restore.check import RestoreCheckRequest, restore_check
+    from tierctl.commands.restore.to_ids import RestoreNewIdsRequest, restore_new_ids
+    from tierctl.commands.restore.to_log import RestoreLogRequest, restore_log
+    from tierctl.commands.restore.to_metadata import RebuildRequest, rebuild
+    from tierctl.commands.restore.to_node import RestoreIntoRequest, restore_into
     from tierctl.commands.segments import (
         PartitionOffsets,
         SegmentsRequest,
@@ -204,8 +201,8 @@ __all__ = [
 
 _MODULE_OF = {
     "ApplyRequest": "apply",
-    "BackupConfig": "recovery.backup_config",
-    "BackupConfigRequest": "recovery.backup_config",
+    "BackupConfig": "restore.backup_config",
+    "BackupConfigRequest": "restore.backup_config",
     "BuildCacheRequest": "cache",
     "CacheBuild": "cache",
     "CacheCompaction": "cache",
@@ -228,11 +225,11 @@ _MODULE_OF = {
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
-    "RestoreLogRequest": "recovery.to_log",
+    "RestoreLogRequest": "restore.to_log",
     "MutationResult": "change",
     "NamesRequest": "insight.config",
     "NamesResult": "insight.config",
-    "RestoreNewIdsRequest": "recovery.new_ids.command",
+    "RestoreNewIdsRequest": "restore.to_ids",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
     "OffsetsCheck": "offsets",
@@ -242,14 +239,14 @@ _MODULE_OF = {
     "OwnSettings": "insight.doctor",
     "PartitionOffsets": "segments",
     "PipelineCommit": "pipeline",
-    "RebuildRequest": "recovery.rebuild",
+    "RebuildRequest": "restore.to_metadata",
     "RecordRows": "fetch",
     "RecordTexts": "fetch",
     "RepairOffsetsRequest": "offsets",
     "Report": "insight.report",
     "ReportRequest": "insight.report",
-    "RestoreCheckRequest": "recovery.check",
-    "RestoreIntoRequest": "recovery.fresh_node.command",
+    "RestoreCheckRequest": "restore.check",
+    "RestoreIntoRequest": "restore.to_node",
     "RowLines": ".report.results",
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
@@ -268,11 +265,11 @@ _MODULE_OF = {
     "WhatIf": "insight.what_if",
     "WhatIfRequest": "insight.what_if",
     "apply": "apply",
-    "backup_config": "recovery.backup_config",
+    "backup_config": "restore.backup_config",
     "build_cache": "cache",
     "check_names": "insight.config",
     "check_offsets": "offsets",
-    "restore_check": "recovery.check",
+    "restore_check": "restore.check",
     "compact_cache": "cache",
     "copy": "copy.command",
     "delete": "delete",
@@ -284,12 +281,12 @@ _MODULE_OF = {
     "find_leaked_topics": "delete",
     "format_records": "format",
     "finding_kinds": "verify.command",
-    "restore_log": "recovery.to_log",
-    "rebuild": "recovery.rebuild",
+    "restore_log": "restore.to_log",
+    "rebuild": "restore.to_metadata",
     "repair_offsets": "offsets",
     "report": "insight.report",
-    "restore_into": "recovery.fresh_node.command",
-    "restore_new_ids": "recovery.new_ids.command",
+    "restore_into": "restore.to_node",
+    "restore_new_ids": "restore.to_ids",
     "run_pipeline": "pipeline",
     "segments": "segments",
     "show_cache": "cache",

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from tierctl.apply.run import Acts
-from tierctl.apply.to_metadata import rebuild_acts
 from tierctl.commands.change import Change, MutationResult, read_plan
 from tierctl.commands.copy.command import TierToTierRequest
 from tierctl.commands.mutation import Mutation
-from tierctl.commands.recovery.hosts import RebuildOnHost, require_host
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.restore.hosts import RebuildOnHost, rebuild_acts, require_host
 from tierctl.commands.shared_options import (
     DECIDE,
     TYPED_ONLY,
@@ -31,8 +30,6 @@ from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic, names_text
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
-from tierctl.plan.materialise import MATERIALISE
-from tierctl.plan.restore import NEW_IDS, RESTORE
 from tierctl.plan.saved import (
     MAX_AGE_MS,
     SavedPlan,
@@ -42,17 +39,17 @@ from tierctl.plan.saved import (
     check_topic_ids,
     still_decided,
 )
-from tierctl.plan.steps import REBUILD, VERIFY, Plan
+from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, VERIFY, Plan
 from tierctl.state.tier_state import TierState
 
 _CHANGES = {
     "copy": "tierctl.commands.copy.command:Copy",
     "sweep": "tierctl.commands.sweep.command:Sweep",
     "delete": "tierctl.commands.delete:Delete",
-    REBUILD: "tierctl.commands.recovery.rebuild:Rebuild",
-    MATERIALISE: "tierctl.commands.recovery.to_log:Materialise",
-    RESTORE: "tierctl.commands.recovery.fresh_node.command:Restore",
-    NEW_IDS: "tierctl.commands.recovery.new_ids.command:NewIds",
+    REBUILD: "tierctl.commands.restore.to_metadata:Rebuild",
+    MATERIALISE: "tierctl.commands.restore.to_log:Materialise",
+    RESTORE: "tierctl.commands.restore.to_node:Restore",
+    NEW_IDS: "tierctl.commands.restore.to_ids:NewIds",
     VERIFY: "tierctl.commands.verify.repairs:Repair",
 }
 """The class of every command whose plans can be saved; it is imported when a plan needs it."""

@@ -35,8 +35,7 @@ from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.copy import CustomMetadataBreach
-from tierctl.plan.rebuild.plan import HostsPlan
-from tierctl.plan.saved import PlanIdentity, SavedPlan, refusal
+from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, refusal
 from tierctl.plan.steps import Action, Plan
 from tierctl.report.plans import OUTCOMES, STEPS
 from tierctl.report.prometheus import Scope

@@ -11,9 +11,9 @@ import typer
 
 from tierctl.commands.histories import read_selected
 from tierctl.commands.insight.erasure import KeyOccurrences, erase_report
-from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import read_rebuilt
 from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
 from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.files import write_durably

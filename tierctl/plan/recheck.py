@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.materialise import SEGMENTS
 from tierctl.plan.preconditions import why_undecided, why_unknown, why_unreadable
-from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, STATES, VERIFY, Action, Plan, Step
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, SEGMENTS, STATES, VERIFY, Action, Plan, Step
 from tierctl.state.tier_state import PartitionState, TierState
 
 _S = RemoteLogSegmentState

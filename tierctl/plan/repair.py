@@ -20,24 +20,24 @@ from tierctl.model import (
 )
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
-from tierctl.plan.partition_deletes import plan_removal
-from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
-from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
-from tierctl.plan.rebuild.partition_choice import (
+from tierctl.plan.partition_choice import (
     PartitionDecision,
     PartitionInputs,
     beside,
     is_not_understood,
     reason_of,
 )
-from tierctl.plan.rebuild.plan import publish_step
+from tierctl.plan.partition_deletes import plan_removal
+from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
+from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
+from tierctl.plan.rebuild import publish_step
 from tierctl.plan.steps import STATES, VERIFY, Action, Plan, Skip, Step, delete_step, segment_step
 from tierctl.state.tier_state import PartitionState, TierState
 
 # Decide about one partition's sets of objects that the metadata do not have as finished segments.
 #
 # A set is published, deleted, or left with the reason. The choice of sets is that of a rebuild
-# (`plan.rebuild.partition`), but a segment that the metadata have as finished is never given up for another.
+# (`plan.partition_choice`), but a segment that the metadata have as finished is never given up for another.
 
 _S = RemoteLogSegmentState
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -205,7 +205,7 @@ class ExaminedSets:
         for each, reason in choice.left:
             key = each.listed.segment_id
             # Object sets below the log start are not deleted either: a broker may have raised the log start
-            # wrongly (see `plan.rebuild.log_start`).
+            # wrongly (see `state.log_start`).
             found.setdefault(key, self._skip(key, reason))
         return found
 

@@ -64,25 +64,32 @@ _NEXT_ACTIONS = {Action.COPY_SEGMENT: NextAction.COPY, Action.DELETE_SEGMENT: Ne
 
 REBUILD = "rebuild"
 """The command whose plans publish the metadata of segments that are in the tier already."""
+RESTORE = "restore into"
+NEW_IDS = "restore new-ids"
+MATERIALISE = "restore log"
+"""The commands whose plans restore topics from a tier."""
 
 VERIFY = "verify"
 """The command whose plans repair what it found."""
-
 STATES = "states"
 """Detail: the states, joined by commas, that are published about a segment that is not in the metadata."""
-
 LINEAGE_EPOCH = "lineage_epoch"
 """Detail: the latest leader epoch of the lineage from which a step was decided."""
-
 FOLLOWS = "follows"
 """Detail: the id of the segment that must be deleted before this one, so that the tier gets no hole."""
-
 SOURCE_SEGMENT_ID = "source_segment_id"
 """Detail: the id, in the source tier, of a segment that is copied from another tier."""
-
 LOG_DIR = "log_dir"
 """Detail: the log directory in which a step changes files."""
 
+AS_TOPIC, AS_TOPIC_ID = "as_topic", "as_topic_id"
+"""Details: name and id of the topic whose log is written."""
+
+SEGMENTS = "segment_parts"
+"""Detail: objects with the id of each segment, and the first and the last of its offsets that are written."""
+
+WITHOUT_KEYS = "without_keys_sha256"
+"""Detail: SHA-256 of the digests of the keys whose records are erased."""
 _FIXED = ("action", "reason", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")
 _SKIP_FIELDS = ("reason", "topic", "topic_id", "partition", "segment_id")
 

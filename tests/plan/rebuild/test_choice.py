@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LogEnd, ObjectSet
-from tierctl.plan.reasons import ReasonKind
-from tierctl.plan.rebuild.choice import (
+from tierctl.plan.choose_sets import (
     Choice,
     LocalOffsets,
     agrees,
@@ -18,6 +17,7 @@ from tierctl.plan.rebuild.choice import (
     lineage_of_sets,
     merge_lineage,
 )
+from tierctl.plan.reasons import ReasonKind
 from tierctl.state.lineage import Lineage
 
 from tests.plan.rebuild.sets import Pairs, object_set

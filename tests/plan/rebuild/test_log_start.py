@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
-from tierctl.plan.rebuild.partition_choice import (
-    AskedLogStart,
-    PartitionDecision,
-    PartitionInputs,
-    decide_partition,
-)
-from tierctl.plan.rebuild.plan import plan_rebuild
+from tierctl.plan.partition_choice import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild import plan_rebuild
 from tierctl.plan.steps import Action
 from tierctl.state.tier_state import TierState
 

@@ -4,16 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.commands.restore.new_logs import PartitionSource
+from tierctl.commands.restore.new_node import NewBroker, NewTopic
+from tierctl.commands.restore.to_node import RestorePlan, RestorePlanner, TopicSource
 from tierctl.model import EpochEntry, ObjectSet, Uuid
-from tierctl.plan.rebuild.partition_choice import PartitionInputs, decide_partition
-from tierctl.plan.restore import (
-    NewBroker,
-    NewTopic,
-    PartitionSource,
-    RestorePlan,
-    RestorePlanner,
-    TopicSource,
-)
+from tierctl.plan.partition_choice import PartitionInputs, decide_partition
 from tierctl.wire.batches.record_batch import ControlType, batches, control_record
 from tierctl.wire.files.checkpoints import ProducerEntry, encode_producer_snapshot
 from tierctl.wire.kraft import config_record, next_producer_id, producer_ids_record

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import TierctlError
 from tierctl.model import ObjectPart, ObjectSet
 from tierctl.model.choices import EngineName

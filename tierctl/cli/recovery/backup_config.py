@@ -6,7 +6,7 @@ from tierctl import commands
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import with_options
-from tierctl.commands.recovery.backup_config import SAVED_TOPICS
+from tierctl.commands.restore.backup_config import SAVED_TOPICS
 from tierctl.errors import ExitCode
 from tierctl.model.local import NOT_COVERED
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypedDict
 
-from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import TierSets
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError
 from tierctl.locallog import list_partitions
 from tierctl.model import (

@@ -25,9 +25,8 @@ from tierctl.commands.offsets import (
     check_offsets,
     repair_offsets,
 )
-from tierctl.commands.recovery.logs import DecidingLogs, local_holes
-from tierctl.commands.recovery.tier_sets import TierSets
 from tierctl.commands.request import MutationRequest, Request
+from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of
 from tierctl.commands.verify.act import finished_segments, lower_offsets, repaired_indexes, store_indexes
 from tierctl.errors import (
     AuthenticationError,
@@ -40,7 +39,6 @@ from tierctl.metadata.daily_changes import deleted_segments
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     ListedSet,
-    LocalLog,
     ObjectSet,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -51,9 +49,9 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Progress
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.partition_choice import decide_partition
 from tierctl.plan.preconditions import CurrentTopics, why_unknown
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild.partition_choice import PartitionInputs, decide_partition
 from tierctl.plan.repair import (
     ORPHAN_AGE_MS,
     ExaminedSets,
@@ -83,7 +81,6 @@ class SetExaminer:
 
     run: Mutation
     state: TierState
-    logs: Sequence[LocalLog]
     deciding: DecidingLogs
     live: Collection[TopicIdPartition]
 
@@ -122,15 +119,9 @@ class SetExaminer:
         deleted = {} if all(each.listed.segment_id in known for each in sets) else self._deleted[partition]
         sets = [each for each in sets if not self._is_below(partition, each, known)]
         states = {key: segment.state for key, segment in known.items()}
-        leader = self.deciding.leaders.get(partition)
-        inputs = PartitionInputs(
-            partition=partition,
-            sets=sets,
+        inputs = replace(
+            inputs_of(partition, sets, logs=self.deciding),
             known=states | dict.fromkeys(deleted.keys() - known.keys(), _S.DELETE_SEGMENT_FINISHED),
-            leader=leader,
-            local_holes=local_holes(sets, leader),
-            why_no_log=self.deciding.missing.get(partition),
-            replicas=[log for log in self.logs if log.topic_id_partition == partition],
         )
         # The same plan stores the indexes that a segment lacks.
         inputs = replace(inputs, unsound=self._tier.unsound(inputs.serving, may_lack_indexes=True))
@@ -362,7 +353,7 @@ class Repair(Change[RepairRequest]):
         existence = _existence(run, request, {each.partition for each in chosen})
         live = self._live = existence.live
         deciding = DecidingLogs.of(run, sorted(live), logs)
-        examiner = SetExaminer(run=run, state=state, logs=logs, deciding=deciding, live=live)
+        examiner = SetExaminer(run=run, state=state, deciding=deciding, live=live)
         unexamined = existence.unknown | _unexamined(run, deciding, {each.partition for each in chosen})
         judged = [each for each in chosen if each.partition.key not in unexamined]
         examined = {each.inputs.partition.key: each for each in examiner.examine(judged)}

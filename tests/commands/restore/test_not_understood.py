@@ -1,0 +1,216 @@
+"""Objects that are not understood: no plan gives a set up, and no log start follows from an absence.
+
+One table: each mutation of an object, as each command meets it that decides from objects.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from tierctl.errors import AuthenticationError, ExitCode, ObjectArchived, TierctlError
+from tierctl.storage.stores.local_store import LocalStore
+
+from tests.cli.shell import Ran
+from tests.commands.restore.unread import (
+    COMMANDS,
+    LAYOUTS,
+    Capture,
+    Mutation,
+    Plan,
+    Tier,
+    commands,
+    edited,
+    made_tier,
+    mutations,
+    verify,
+)
+from tests.support.lacking_store import BUCKET, LackingStore
+
+GIVING_UP = {"discard_segment", "delete_segment", "delete_partition", "write_checkpoints"}
+SERVING = {"publish_segment", "copy_objects", "restore_partition", "materialise_partition"}
+PROOF = "bytes"
+"""Word in the reason of a set that is given up: its objects are shorter than they state."""
+Wanted = dict[str, tuple[Ran, Plan]]
+
+
+@pytest.fixture(scope="module")
+def world(capture: Capture, module_folder: Path) -> Callable[[str], tuple[Tier, Wanted]]:
+    """Make the tier of a layout once, and run each command on it as it is."""
+    made: dict[str, tuple[Tier, Wanted]] = {}
+
+    def tier_of(layout: str) -> tuple[Tier, Wanted]:
+        if layout not in made:
+            tier = made_tier(capture, module_folder / layout, layout)
+            for metadata in ("metadata", "whole"):
+                verify(tier, metadata, "--now", int((time.time() - 25 * 3600) * 1000))
+            made[layout] = tier, {name: run() for name, run in commands(tier).items()}
+        return made[layout]
+
+    return tier_of
+
+
+@contextmanager
+def refusing(name: str, error: Callable[[str], TierctlError]) -> Iterator[None]:
+    """Let the local store refuse to read the objects whose keys contain `name`, as S3 does."""
+    opened = LocalStore.open
+
+    def refuse(store: LocalStore, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        if name in key:
+            raise error(f"reading {key}")
+        return opened(store, key, start, end)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStore, "open", refuse)
+        yield
+
+
+REFUSALS: dict[str, Callable[[str], TierctlError]] = {
+    "permission": lambda doing: AuthenticationError(f"{doing}: AccessDenied", hint="check the rights"),
+    "storage class": lambda doing: ObjectArchived(f"{doing}: InvalidObjectState", hint="restore the object"),
+}
+
+
+def facts(tier: Tier, plan: Plan) -> list[tuple[Any, ...]]:
+    """Return what a plan says of the records that it serves: offsets, largest timestamp, size, epochs.
+
+    Without its key, the manifest alone says where the last set ends.
+    """
+    names = ("end_offset", "max_timestamp_ms", "segment_size_in_bytes", "segment_leader_epochs")
+    return [
+        (step["start_offset"], *(() if tier.is_sealed else (step.get(name) for name in names)))
+        for step in plan["steps"]
+        if step["action"] in SERVING
+    ]
+
+
+def assert_safe(tier: Tier, ran: Ran, plan: Plan, wanted: Plan, victim: str, *, is_unread: bool) -> None:
+    """Assert that a plan is the `wanted` one, or that it gives nothing up and says what it leaves out."""
+    said = ran.out + ran.err
+    assert ran.code not in {ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.LIMIT}, said
+    own, whole = facts(tier, plan), facts(tier, wanted)
+    gone = {step["segment_id"]: step["reason"] for step in plan["steps"] if step["action"] in GIVING_UP}
+    is_proven = "incomplete" in said and PROOF in said
+    if (is_unread and victim in tier.twins) or (own != whole and not is_proven):
+        assert all(PROOF in reason for reason in gone.values()), said
+    assert gone.keys() <= {victim, tier.twins[-1]}, said
+    is_whole = [each[0] for each in own] == [each[0] for each in whole]
+    if is_whole and plan.get("offsets") == wanted.get("offsets"):
+        assert own == whole, said
+        return
+    assert victim in said, said
+    assert is_proven or ran.code == ExitCode.CORRUPT, said
+    assert set(plan.get("offsets", ())) <= set(wanted.get("offsets", ()))
+    if own and not is_proven:
+        assert own[0][0] == whole[0][0], said
+        assert tier.is_sealed or all(a[1] + 1 == b[0] or b[0] <= a[0] for a, b in pairwise(own)), said
+        assert {each[0] for each in own} <= {each[0] for each in whole}, said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_mutation_of_an_object(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str, command: str
+) -> None:
+    tier, wanted = world(layout)
+    run, shift = commands(tier)[command], COMMANDS.index(command)
+    table: list[tuple[Mutation, str]] = [(each, "") for each in mutations(tier, shift)]
+    # The log may have the only copy of its records, whatever is missing beside it.
+    table += [
+        (Mutation(f"no {suffix}", suffix, None), "missing")
+        for suffix in tier.layout.suffixes
+        if suffix != ".log"
+    ]
+    table += [
+        (Mutation(f"{refusal} of {suffix}", suffix, None, is_unread=True), refusal)
+        for suffix in tier.layout.suffixes
+        for refusal in REFUSALS
+    ]
+    for at, (mutation, refusal) in enumerate(table):
+        stem = tier.places[(at + shift) % len(tier.places)]
+        with (
+            tier.changed(stem, mutation)
+            if refusal not in REFUSALS
+            else refusing(f"{stem}{mutation.suffix}", REFUSALS[refusal])
+        ):
+            ran, plan = run()
+        try:
+            assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=mutation.is_unread)
+        except AssertionError as e:
+            raise AssertionError(f"{command}: {mutation.name} of {stem}: {e}") from e
+
+
+@contextmanager
+def in_s3(tier: Tier) -> Iterator[tuple[Tier, LackingStore]]:
+    """Yield the tier as it is read from a server, and the server, which may refuse its objects."""
+    with LackingStore() as store, pytest.MonkeyPatch.context() as patch:
+        store.found(patch)
+        for path in filter(Path.is_file, tier.remote.rglob("*")):
+            key = f"a/{path.relative_to(tier.remote)}"
+            store.put({key: path.read_bytes()})
+            store.objects[key].written_s = path.stat().st_mtime
+        yield replace(tier, uri=f"s3://{BUCKET}/a"), store
+
+
+SERVER_REFUSALS = {
+    "AccessDenied": ("forbidden", ExitCode.AUTHENTICATION),
+    "GLACIER": ("archived", ExitCode.CORRUPT),
+    "DEEP_ARCHIVE": ("archived", ExitCode.CORRUPT),
+}
+"""Refusals of a server: the setting of the server, and the exit code if it refuses all objects."""
+SERVED = ["rebuild", "restore log", "restore into", "verify --plan-out", "fetch --rebuild"]
+
+
+@pytest.mark.parametrize("command", SERVED)
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
+def test_objects_that_a_server_refuses(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str, command: str
+) -> None:
+    """Each kind of object is refused once, and all are; the refusals take turns."""
+    tier, wanted = world(layout)
+    with in_s3(tier) as (served, store):
+        run = commands(served)[command]
+        for at, suffix in enumerate((*tier.layout.suffixes, ""), SERVED.index(command)):
+            store.archive = list(SERVER_REFUSALS)[at % len(SERVER_REFUSALS)]
+            setting, code = SERVER_REFUSALS[store.archive]
+            stem = tier.places[at % len(tier.places)]
+            setattr(store, setting, f"{stem}{suffix}" if suffix else "a/")
+            ran, plan = run()
+            setattr(store, setting, "")
+            if suffix:
+                assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=True)
+            else:
+                assert (ran.code, plan["steps"]) == (code, []), ran.err
+
+
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
+def test_a_tier_of_which_nothing_may_be_read(
+    world: Callable[[str], tuple[Tier, Wanted]], layout: str
+) -> None:
+    tier, _ = world(layout)
+    for command, run in commands(tier).items():
+        with refusing(".", REFUSALS["permission"]):
+            ran, plan = run()
+        assert plan["steps"] == [], command
+        assert (ran.code, "AccessDenied" in ran.out + ran.err) == (ExitCode.AUTHENTICATION, True), (
+            f"{command}: {ran.err}"
+        )
+
+
+@pytest.mark.parametrize("command", ["rebuild", "rebuild with logs"])
+def test_sets_without_their_key_that_disagree_with_the_lineage(
+    world: Callable[[str], tuple[Tier, Wanted]], command: str
+) -> None:
+    """The leader-epoch index would tell who is right, but it is encrypted."""
+    tier, wanted = world("aiven, no key")
+    change = edited(
+        ("remoteLogSegmentMetadata", "segmentLeaderEpochs"), lambda of: {"7": next(iter(of.values()))}
+    )
+    for stem in tier.places:
+        with tier.changed(stem, Mutation("another leader epoch", ".rsm-manifest", change)):
+            ran, plan = commands(tier)[command]()
+        assert_safe(tier, ran, plan, wanted[command][1], stem[21:], is_unread=False)

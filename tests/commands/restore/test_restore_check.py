@@ -1,0 +1,444 @@
+"""`restore check` finds each forced fault with the right check, and reports nothing else."""
+
+import json
+import shutil
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.checks import restored
+from tierctl.checks import served as of_consumers
+from tierctl.checks.registry import RestoreCheck
+from tierctl.commands.resources import Resources
+from tierctl.kafka.record_consumer import ServedRecord
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import EpochEntry, IsolationLevel, Uuid
+from tierctl.model.local import PartitionOffsets
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+
+from tests.cli.shell import Ran, tierctl
+from tests.commands.restore.serving import Cluster, Key, tier_records
+
+KEY = ("orders", 1)
+
+OPTIONS = ("--topic", "orders", "--election-timeout", "1s", "--produce", "orders")
+READ = IsolationLevel.READ_UNCOMMITTED
+
+
+@pytest.fixture(scope="module")
+def served(capture: Callable[[str], Path]) -> Cluster:
+    """Return a cluster that serves topic orders of the captured tier correctly."""
+    root = capture("tiered-cluster")
+    metadata, remote = root / "before", root / "before-remote"
+    rows = [json.loads(line) for line in tierctl("segments", "--metadata", metadata, "-o", "jsonl").lines]
+    records = {each: tier_records(metadata, remote, str(each)) for each in IsolationLevel}
+    epochs: dict[Key, tuple[EpochEntry, ...]] = {}
+    found: dict[Key, PartitionOffsets] = {}
+    for key in records[READ]:
+        path = metadata / f"{key[0]}-{key[1]}" / "leader-epoch-checkpoint"
+        epochs[key] = tuple(read_leader_epoch_checkpoint(path.read_bytes()))
+        own = [row for row in rows if (row["topic"], row["partition"]) == key]
+        end = max(row["end_offset"] for row in own) + 1
+        found[key] = PartitionOffsets(
+            log_start_offset=min(row["start_offset"] for row in own),
+            high_watermark=end + 100,
+            last_stable_offset=end + 100,
+            local_log_start_offset=end,
+            latest_tiered_offset=end - 1,
+        )
+    return Cluster(
+        ids={row["topic"]: Uuid(row["topic_id"]) for row in rows},
+        partitions={key[0]: 3 for key in epochs},
+        records=records,
+        epochs=epochs,
+        offsets=found,
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((restored, "_SETTLED_S"), (of_consumers, "_READABLE_S"), (of_consumers, "_PAUSE_S")):
+        monkeypatch.setattr(module, name, 0)
+
+
+Fault = Callable[[Cluster], object]
+
+
+def changed_record(**changes: Any) -> Fault:
+    def change(cluster: Cluster) -> None:
+        own = cluster.records[READ][KEY]
+        own[700] = own[700]._replace(**changes)
+
+    return change
+
+
+def changed_offsets(**changes: int | None) -> Fault:
+    return lambda cluster: cluster.offsets.update({KEY: replace(cluster.offsets[KEY], **changes)})
+
+
+def next_one(record: ServedRecord | None) -> ServedRecord | None:
+    return record if record is None or record.offset % 7 else record._replace(offset=record.offset + 1)
+
+
+FAULTS: dict[str, tuple[Fault, str, str]] = {
+    "log start raised": (changed_offsets(log_start_offset=400), "offsets", "earliest is 400, expected 0"),
+    "tier not known": (
+        changed_offsets(latest_tiered_offset=None),
+        "offsets",
+        "latest-tiered is not",
+    ),
+    "tier known in part": (
+        changed_offsets(latest_tiered_offset=5),
+        "offsets",
+        "latest-tiered is 5, ",
+    ),
+    "log too short": (
+        changed_offsets(high_watermark=1, local_log_start_offset=0),
+        "offsets",
+        "latest is 1, expected",
+    ),
+    "gap": (changed_offsets(local_log_start_offset=9000), "offsets", "earliest-local is 9000, expected"),
+    "epoch missing": (
+        lambda cluster: cluster.epochs.update({KEY: cluster.epochs[KEY][1:]}),
+        "leader_epochs",
+        "its leader has epoch 2 from",
+    ),
+    "one epoch": (
+        lambda cluster: cluster.epochs.update({KEY: (EpochEntry(0, 0),)}),
+        "leader_epochs",
+        "the tier's log has epoch 0 from 0, epoch 2 from",
+    ),
+    "another value": (changed_record(value=b"other"), "records", "at offset 700 has another value"),
+    "another key": (changed_record(key=b"other"), "records", "at offset 700 has another key"),
+    "another time": (changed_record(timestamp_ms=1), "records", "at offset 700 has another timestamp"),
+    "another header": (changed_record(headers=(("a", b"b"),)), "records", "has another header"),
+    "another epoch": (changed_record(leader_epoch=9), "records", "has another leader epoch"),
+    "not served": (
+        lambda cluster: cluster.records[IsolationLevel.READ_COMMITTED][KEY].pop(700),
+        "records",
+        "read_committed: offset 700 is in the tier, and is not served",
+    ),
+    "not in the tier": (
+        lambda cluster: cluster.records[READ][KEY].insert(1, cluster.records[READ][KEY][0]),
+        "records",
+        "read_uncommitted: offset 0 is served, and is not in the tier",
+    ),
+    "seek by time": (lambda cluster: setattr(cluster, "time_shift", 1), "seeks", "the first record at "),
+    "seek": (lambda cluster: setattr(cluster, "found_by_seek", next_one), "seeks", "a seek to 0 found 1, "),
+    "truncation": (
+        lambda cluster: setattr(cluster, "truncates", True),
+        "election",
+        "Partition log truncation detected",
+    ),
+    "jump": (
+        lambda cluster: setattr(cluster, "jumps", 5),
+        "election",
+        "offset 6 came, expected 1, after the election, from position 1 on",
+    ),
+    "producer fenced": (
+        lambda cluster: setattr(cluster, "refuses_producers", True),
+        "producers",
+        "a transaction: INVALID_PRODUCER_EPOCH",
+    ),
+}
+
+
+def check(monkeypatch: pytest.MonkeyPatch, cluster: Cluster | None, *args: object) -> tuple[Ran, list[Any]]:
+    monkeypatch.setattr(Resources, "cluster", cluster)
+    ran = tierctl("restore", "check", *args, "--output", "jsonl")
+    return ran, [json.loads(line) for line in ran.lines]
+
+
+def test_a_cluster_that_serves_the_tier_is_clean(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    cluster = deepcopy(served)
+    root = capture("tiered-cluster")
+    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, *OPTIONS)
+    assert ran.code == 0, ran.out
+    ok = {(row["check"], row["subject"]) for row in rows if row["severity"] == "ok"}
+    names = ("offsets", "leader_epochs", "records", "seeks", "election", "producers")
+    assert ok == {(name, f"orders-{n}") for name in names for n in range(3)} | {("objects", "")}
+    assert "error" not in {row["severity"] for row in rows}
+    assert cluster.closed == 0
+
+
+@pytest.mark.parametrize("log_start", [405, 1000])
+def test_delete_records_inside_a_batch_or_segment_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path], log_start: int
+) -> None:
+    cluster = deepcopy(served)
+    changed_offsets(log_start_offset=log_start)(cluster)
+    first, *others = cluster.epochs[KEY]
+    cluster.epochs[KEY] = (first._replace(start_offset=log_start), *others)
+    for own in cluster.records.values():
+        own[KEY] = [record for record in own[KEY] if record.offset >= log_start]
+    root = capture("tiered-cluster")
+    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    assert [row for row in rows if row["severity"] == "error"] == []
+    assert ran.code != 3
+    # At the border of a segment, a leader that knew no segments may have raised it.
+    changed_offsets(log_start_offset=600)(cluster)
+    cluster.epochs[KEY] = (first._replace(start_offset=600), *others)
+    _, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    assert any("earliest is 600, expected 0" in row["found"] for row in rows if row["severity"] == "error")
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_fault_is_found_by_its_check(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path], case: str
+) -> None:
+    fault, name, text = FAULTS[case]
+    cluster = deepcopy(served)
+    fault(cluster)
+    root = capture("tiered-cluster")
+    where = ("--remote", root / "before-remote", "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, *OPTIONS)
+    assert ran.code == 3
+    failed = [row for row in rows if row["severity"] == "error"]
+    assert failed[0] == rows[0]
+    assert any(row["check"] == name and text in row["found"] for row in failed), failed
+    # A seek may also find the changed record that a scan finds.
+    assert {row["check"] for row in failed} <= {name, "seeks", *(["election"] if name == "records" else [])}
+    assert all(row["why"] and row["fix"] for row in failed)
+
+
+def test_no_election_is_no_clean_answer(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    cluster = deepcopy(served)
+    cluster.elects = False
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders", "--election-timeout", "10ms")
+    found = [row for row in rows if row["check"] == "election"]
+    assert (ran.code, {row["severity"] for row in found}) == (3, {"not_checked"})
+    assert "no new leader was elected" in found[0]["found"]
+
+
+def test_copying_disabled_hides_the_tiered_offset(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    cluster = deepcopy(served)
+    changed_offsets(latest_tiered_offset=None)(cluster)
+    cluster.is_copy_disabled = True
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
+    assert check(monkeypatch, cluster, *where, "--topic", "orders")[0].code == 0
+
+
+RESTARTS: dict[str, tuple[tuple[EpochEntry, ...], str, str]] = {
+    "not restarted": ((EpochEntry(0, 0),), "error", "brokers [1] were not restarted since tierctl filled"),
+    "restarted": ((EpochEntry(0, 0), EpochEntry(1, 99)), "ok", "have a new leader epoch since tierctl"),
+    "epochs not known": ((EpochEntry(1, 99),), "not_checked", "it does not know their leader epochs"),
+}
+
+
+@pytest.mark.parametrize("case", RESTARTS)
+def test_brokers_that_skip_the_events_of_a_topic_created_again_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+    served: Cluster,
+    capture: Callable[[str], Path],
+    tmp_path: Path,
+    case: str,
+) -> None:
+    """Everything is served until brokers copy: only the leader epochs of the metadata topic show it."""
+    epochs, verdict, text = RESTARTS[case]
+    metadata, remote = tmp_path / "metadata", capture("tiered-cluster") / "before-remote"
+    made = ("rebuild", "--metadata", metadata, "--remote", remote, "--metadata-partitions", 3)
+    ran = tierctl(*made, "--apply")
+    assert ran.code == 0, ran.err
+    cluster = deepcopy(served)
+    cluster.ids[METADATA_TOPIC] = metadata_topic_id(metadata)
+    cluster.partitions[METADATA_TOPIC] = 3
+    cluster.epochs.update({(METADATA_TOPIC, number): epochs for number in range(3)})
+    where = ("--remote", remote, "--metadata", metadata, "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where, "--topic", "orders")
+    (found,) = [row for row in rows if row["check"] == "restarts"]
+    assert (found["severity"], text in found["found"]) == (verdict, True), found
+    assert ran.code == (3 if verdict == "error" else 0), rows
+    if verdict == "error":
+        assert rows[0] == found
+        assert "restart the brokers" in found["fix"]
+        assert "skip new events" in found["why"]
+
+
+def test_a_metadata_topic_that_brokers_began_says_nothing_about_restarts(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    root, cluster = capture("tiered-cluster"), deepcopy(served)
+    where = ("--remote", root / "before-remote", "--metadata", root / "before")
+    server = ("--bootstrap-server", "broker:9092")
+    _, rows = check(monkeypatch, cluster, *where, *server)
+    (found,) = [row for row in rows if row["check"] == "restarts"]
+    assert "the cluster has not the metadata topic" in found["found"]
+    cluster.ids[METADATA_TOPIC] = metadata_topic_id(root / "before")
+    cluster.partitions[METADATA_TOPIC] = 5
+    _, rows = check(monkeypatch, cluster, *where, *server)
+    (found,) = [row for row in rows if row["check"] == "restarts"]
+    assert (found["severity"], "begins with an event of tierctl" in found["found"]) == ("not_checked", True)
+
+
+def metadata_topic_id(folder: Path) -> Uuid:
+    text = next(folder.glob(f"{METADATA_TOPIC}-*/partition.metadata")).read_text()
+    return Uuid(text.split("topic_id:")[1].strip())
+
+
+@pytest.mark.parametrize("part", [".log", ".index", ".leader_epoch_checkpoint"])
+def test_a_deleted_or_changed_object_is_found(
+    monkeypatch: pytest.MonkeyPatch, writable: Callable[[str], Path], part: str
+) -> None:
+    remote = writable("tiered-cluster/before-remote")
+    before = remote.parent / "before.listing"
+    ran, _ = check(monkeypatch, None, "--remote", remote, "--listing-out", before)
+    assert ran.code == 0
+    assert check(monkeypatch, None, "--remote", remote, "--before", before)[0].code == 0
+    victim = next(path for path in sorted(remote.rglob("*")) if path.name.endswith(part))
+    data = victim.read_bytes()
+    victim.write_bytes(data[:-1])
+    ran, rows = check(monkeypatch, None, "--remote", remote, "--before", before)
+    assert (ran.code, rows[0]["check"]) == (3, "objects")
+    assert "objects of 1 segments have another size: " in rows[0]["found"]
+    victim.unlink()
+    ran, rows = check(monkeypatch, None, "--remote", remote, "--before", before)
+    assert (ran.code, rows[0]["check"]) == (3, "objects")
+    assert "objects of 1 segments were deleted: " in rows[0]["found"]
+
+
+def test_what_the_tier_can_not_serve_any_more_is_found(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, writable: Callable[[str], Path]
+) -> None:
+    """Without the objects of a segment, the tier's log begins after a hole, and that of brokers does not."""
+    remote = writable("tiered-cluster/before-remote")
+    folder = next(remote.rglob("orders-1-*"))
+    start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
+    for path in folder.glob(f"{start}-*"):
+        path.unlink()
+    where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
+    ran, rows = check(monkeypatch, deepcopy(served), *where)
+    assert ran.code == 7, "as for every other command that misses these records"
+    failed = {(row["check"], row["subject"]) for row in rows if row["severity"] == "error"}
+    assert ("offsets", "orders-1") in failed
+    assert {subject for _, subject in failed} == {"orders-1"}
+    assert any("no set of objects has offsets" in row["found"] for row in rows)
+
+
+@pytest.mark.parametrize("has_twin", [False, True])
+def test_sets_that_are_not_understood_end_the_check_with_7(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, writable: Callable[[str], Path], has_twin: bool
+) -> None:
+    """Also where the log does not need the set: nothing else may fail, and it is not known what it has."""
+    remote = writable("tiered-cluster/before-remote")
+    folder = next(remote.rglob("orders-1-*"))
+    start = sorted(path.name for path in folder.glob("*.log"))[1][:20]
+    for path in folder.glob(f"{start}-*") if has_twin else ():
+        shutil.copy(path, path.with_name(path.name.replace(path.name[21:43], "TwinTwinTwinTwinTwinTQ")))
+    [epochs, *_] = folder.glob(f"{start}-*.leader_epoch_checkpoint")
+    epochs.write_bytes(b"7" + epochs.read_bytes()[1:])
+    where = ("--remote", remote, "--bootstrap-server", "broker:9092", "--topic", "orders")
+    ran, rows = check(monkeypatch, deepcopy(served), *where)
+    assert (ran.code, any("not understood" in row["found"] for row in rows)) == (7, True)
+    assert ("error" in {row["severity"] for row in rows}) is not has_twin
+
+
+LOG_LINES = {
+    "": True,
+    "Deleted remote log segment RemoteLogSegmentId{id=AAAAAAAAAAAAAAAAAAAAAQ} due to": False,
+    "About to delete remote log segment AAAAAAAAAAAAAAAAAAAAAQ": False,
+    "New epoch entry EpochEntry(epoch=8) caused truncation of conflicting entries": False,
+}
+
+
+@pytest.mark.parametrize("line", LOG_LINES)
+def test_deletions_in_a_broker_log_are_found(
+    monkeypatch: pytest.MonkeyPatch, capture: Callable[[str], Path], tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(f"[x] INFO started\n[x] INFO {line}\n")
+    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+    ran, rows = check(monkeypatch, None, *remote, "--broker-log", path)
+    assert ran.code == (0 if LOG_LINES[line] else 3)
+    (found,) = [row for row in rows if row["check"] == "broker_logs"]
+    assert (found["severity"] == "ok") is LOG_LINES[line]
+    assert check(monkeypatch, None, *remote, "--broker-log", tmp_path / "none")[0].code == 3
+    path.write_text("")
+    ran, rows = check(monkeypatch, None, *remote, "--broker-log", path)
+    (found,) = [row for row in rows if row["check"] == "broker_logs"]
+    assert (ran.code, found["severity"]) == (3, "not_checked")
+
+
+def test_cut_epochs_in_a_log_directory_are_found(
+    monkeypatch: pytest.MonkeyPatch, writable: Callable[[str], Path]
+) -> None:
+    remote, logs = writable("tiered-cluster/before-remote"), writable("tiered-cluster/before")
+    where = ("--remote", remote, "--log-dir", logs)
+    assert check(monkeypatch, None, *where)[0].code == 0
+    (logs / "orders-1" / "leader-epoch-checkpoint").write_text("0\n1\n2 2000\n")
+    ran, rows = check(monkeypatch, None, *where)
+    failed = [(row["check"], row["subject"]) for row in rows if row["severity"] == "error"]
+    assert (ran.code, failed) == (3, [("leader_epochs", "orders-1")])
+
+
+def test_a_topic_that_the_cluster_has_not_is_never_clean(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    cluster = deepcopy(served)
+    del cluster.ids["metrics"]
+    cluster.partitions["payments"] = 0
+    cluster.ids["clicks"] = cluster.ids["orders"]
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
+    _, rows = check(monkeypatch, cluster, *where)
+    left = {
+        row["subject"].rpartition("-")[0]: row["found"]
+        for row in rows
+        if row["check"] == "offsets" and row["severity"] != "ok"
+    }
+    assert "the cluster has no topic metrics: deleted, or not restored" in left["metrics"]
+    assert "has no partition 0" in left["payments"]
+    assert "has another id" in left["clicks"]
+    ran, rows = check(monkeypatch, cluster, *where, "--topic", "metrics")
+    assert (ran.code, rows[0]["severity"], rows[0]["check"]) == (3, "error", "offsets")
+
+
+def test_a_cluster_that_has_nothing_of_the_tier_is_never_clean(
+    monkeypatch: pytest.MonkeyPatch, served: Cluster, capture: Callable[[str], Path]
+) -> None:
+    cluster = deepcopy(served)
+    cluster.ids.clear()
+    where = ("--remote", capture("tiered-cluster") / "before-remote", "--bootstrap-server", "broker:9092")
+    ran, rows = check(monkeypatch, cluster, *where)
+    assert (ran.code, rows[0]["check"], rows[0]["severity"]) == (3, "offsets", "not_checked")
+    assert "no partition of the tier that can be compared" in rows[0]["found"]
+
+
+REFUSED = {
+    "--apply": "No such option: --apply",
+    "--as-id x": "No such option: --as-id",
+    "--produce x": "--produce needs a cluster",
+    "--election-timeout 1s": "--election-timeout needs a cluster",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_options_that_contradict_each_other_are_refused(capture: Callable[[str], Path], line: str) -> None:
+    ran = tierctl("restore", "check", "--remote", capture("tiered-cluster") / "before-remote", *line.split())
+    assert (ran.code, REFUSED[line] in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("text", ["", "other\n", "tierctl listing 1\n[]\n", 'tierctl listing 1\n["x", 1]\n'])
+def test_a_file_that_is_no_listing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capture: Callable[[str], Path], tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "before"
+    path.write_text(text)
+    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+    assert check(monkeypatch, None, *remote, "--before", path)[0].code == 7
+    assert check(monkeypatch, None, *remote, "--before", tmp_path / "none")[0].code == 10
+
+
+def test_the_man_page_lists_every_check() -> None:
+    page = (Path(__file__).parents[3] / "man" / "tierctl-restore-check.1").read_text()
+    assert [check for check in RestoreCheck if f"\\fB{check}\\fR" not in page.replace("\\-", "-")] == []

@@ -1,0 +1,60 @@
+"""A tier in S3 and nothing else: it is read, rebuilt and materialised as the folder that it is a copy of."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.storage.stores import open_store
+from tierctl.storage.stores.base import hashed_file
+
+from tests.cli.shell import tierctl
+from tests.commands.restore.test_materialise import ISOLATIONS, new_id, records, restored
+from tests.support.servers import S3Server
+
+TIERS = {
+    "tiered-cluster": ("before", "before-remote"),
+    "aiven-encrypted": ("broker-logs", "bucket"),
+}
+
+
+def uploaded(folder: Path, server: S3Server) -> str:
+    """The URI of a copy of the tier, below a prefix of a new bucket."""
+    uri = f"s3://{server.bucket()}/some/tier"
+    store = open_store(uri)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    store.put_all({path.relative_to(folder).as_posix(): hashed_file(path) for path in files})
+    store.close()
+    return uri
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_every_record_comes_from_the_bucket(
+    capture: Callable[[str], Path], s3_server: S3Server, tmp_path: Path, name: str
+) -> None:
+    metadata, remote = (capture(name) / folder for folder in TIERS[name])
+    keys = [word for key in capture(name).glob("keys/private*") for word in ("--aiven-private-key", key)]
+    tier = ("--remote", uploaded(remote, s3_server), *keys)
+    new = ("--metadata", (tmp_path / "new").as_uri())
+    ran = tierctl("rebuild", *new, *tier, "--apply")
+    assert ran.code == 0, ran.err
+    for isolation in ISOLATIONS:
+        wanted = records("--metadata", metadata, "--remote", remote, *keys, "--isolation", isolation)
+        for source in (("--rebuild",), new):
+            assert records(*source, *tier, "--isolation", isolation) == wanted
+    for command in ("segments", "verify"):
+        ran = tierctl(command, *new, *tier)
+        assert ran.code == 0, ran.err
+
+
+def test_a_topic_is_materialised_from_the_bucket(
+    capture: Callable[[str], Path], s3_server: S3Server, tmp_path: Path
+) -> None:
+    log_dir, remote = tmp_path / "broker", capture("tiered-cluster") / "before-remote"
+    log_dir.mkdir()
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    chosen = ("--topic", "payments", "--as-id", new_id("payments"))
+    tier = ("--remote", uploaded(remote, s3_server))
+    ran = tierctl("restore", "log", "--log-dir", log_dir, *tier, *chosen, "--apply")
+    assert ran.code == 0, ran.err
+    wanted = records("--rebuild", "--remote", remote, "--topic", "payments")
+    assert restored(log_dir, "payments", "read_uncommitted") == wanted

@@ -1,0 +1,227 @@
+"""`restore log --without-keys`: the remaining records and batches, and the signed lists."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import tierctl
+from tests.commands.restore.test_materialise import TIERS, log_dir, new_id, records, restore, restored, rows
+from tests.support.amounts import rest_in_matrix
+from tests.support.signing import is_signed, signing_key
+
+__all__ = ["log_dir"]
+
+Capture = Callable[..., Path]
+KEY, VALUE, HEADERS = 4, 5, 6
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return signing_key(tmp_path_factory.mktemp("signing") / "key.pem")
+
+
+def options(key: Path, log_dir: Path, keys: list[str]) -> tuple[object, ...]:
+    """Return the options that erase the records of `keys`, with lists beside the log directory."""
+    file = log_dir.parent / "keys"
+    file.write_text("".join(f"{each}\n" for each in keys))
+    return ("--without-keys", file, "--left-out", log_dir.parent / "lists", "--sign-with", key)
+
+
+def listed(log_dir: Path) -> list[dict[str, Any]]:
+    paths = sorted((log_dir.parent / "lists").glob("*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()[1:]]
+
+
+def batches(data: bytes) -> list[bytes]:
+    """Return the batches of a segment, split by their length fields."""
+    found = []
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
+
+
+def emptied(each: tuple[object, ...], keys: set[object]) -> tuple[object, ...]:
+    """Return the record as it must be in the new log."""
+    return (*each[:KEY], None, None, "[]") if each[KEY] in keys else each
+
+
+@pytest.mark.parametrize("name", rest_in_matrix(TIERS))
+def test_records_are_emptied_at_their_offsets(capture: Capture, log_dir: Path, key: Path, name: str) -> None:
+    metadata, remote = (capture(name) / folder for folder in TIERS[name])
+    secrets = [word for each in capture(name).glob("keys/private*") for word in ("--aiven-private-key", each)]
+    where = ("--remote", remote, *secrets, "--metadata", metadata)
+    for topic in sorted({row["topic"] for row in rows("segments", "--metadata", metadata)}):
+        shutil.rmtree(log_dir.parent / "lists", ignore_errors=True)
+        chosen = ("--topic", topic)
+        everything = records(*where, *chosen, "--isolation", "read_uncommitted")
+        known = list(dict.fromkeys(each[KEY] for each in everything if each[KEY] is not None))
+        if not known:
+            continue
+        keys = {known[0], known[len(known) // 2], known[-1]}
+        more = options(key, log_dir, [f"hex:{each}" for each in keys])
+        arguments = (*where, *chosen, "--as-id", new_id(topic), *more, "--apply")
+        ran = restore(log_dir, *arguments)
+        assert ran.code == 0, ran.err
+        wanted = [emptied(each, keys) for each in everything]
+        assert restored(log_dir, topic, "read_uncommitted") == wanted != everything
+        committed = records(*where, *chosen, "--isolation", "read_committed")
+        assert restored(log_dir, topic, "read_committed") == [emptied(each, keys) for each in committed]
+        # The first batch also has records below the log start.
+        found = {(row["partition"], row["offset"], row["key_sha256"]) for row in listed(log_dir)}
+        assert found >= {
+            (each[0], each[1], hashlib.sha256(bytes.fromhex(str(each[KEY]))).hexdigest())
+            for each in everything
+            if each[KEY] in keys
+        }
+        assert f"left out {len(listed(log_dir))} records with {len(keys)} of {len(keys)} keys" in ran.err
+        assert "not found" not in ran.err
+        again = restore(log_dir, *arguments)
+        assert (again.code, "has the records already" in again.err) == (0, True), again.err
+        assert f"left out {len(listed(log_dir))} records" in again.err
+
+
+def test_only_the_batches_of_the_keys_change(capture: Capture, log_dir: Path, key: Path) -> None:
+    """Other batches, and the other fields of changed batches, equal those of a run without --without-keys."""
+    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+    plain = log_dir.parent / "plain"
+    shutil.copytree(log_dir, plain)
+    before = records(*remote, "--metadata", capture("tiered-cluster") / "before", "--topic", "clicks")
+    chosen = next(each[KEY] for each in before if each[KEY] is not None)
+    arguments = (*remote, "--topic", "clicks", "--as-id", new_id("x"), "--apply")
+    assert restore(plain, *arguments).code == 0
+    ran = restore(log_dir, *arguments, *options(key, log_dir, [f"hex:{chosen}"]))
+    assert ran.code == 0, ran.err
+    changed = same = 0
+    for log in sorted(plain.glob("clicks-*/*.log")):
+        new = batches((log_dir / log.relative_to(plain)).read_bytes())
+        for old, now in zip(batches(log.read_bytes()), new, strict=True):
+            if old == now:
+                same += 1
+                continue
+            changed += 1
+            assert old[:8] == now[:8]
+            assert old[12:17] == now[12:17]
+            assert old[21:61] == now[21:61]
+    assert changed
+    assert same
+
+
+def test_the_lists_are_signed(capture: Capture, log_dir: Path, key: Path) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders", "--partition", 1)
+    found = records(*remote, "--metadata", capture("tiered-cluster") / "before")
+    (chosen, *_) = (each[KEY] for each in found if each[KEY] is not None)
+    more = options(key, log_dir, [f"hex:{chosen}"])
+    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
+    assert ran.code == 0, ran.err
+    path = log_dir.parent / "lists" / "orders-1.jsonl"
+    signature = path.with_name("orders-1.jsonl.sig")
+    assert is_signed(key, path, signature)
+    assert set(listed(log_dir)[0]) == {
+        *("topic", "partition", "offset", "timestamp_ms", "key_sha256", "segment_id", "object")
+    }
+    assert Path(listed(log_dir)[0]["object"]).is_file()
+    data = path.read_bytes()
+    for at in range(0, len(data), len(data) // 20):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert not is_signed(key, path, signature)
+    # The log exists, but no list states that it has none of the keys.
+    again = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
+    assert (again.code, "no signed list says" in again.err) == (4, True), again.err
+    path.write_bytes(data)
+    assert restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply").code == 0
+
+
+def test_a_plain_log_is_not_taken_for_one_without_the_keys(
+    capture: Capture, log_dir: Path, key: Path
+) -> None:
+    arguments = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders", "--apply")
+    ids = ("--as-id", new_id("x"))
+    assert restore(log_dir, *arguments, *ids).code == 0
+    ran = restore(log_dir, *arguments, *ids, *options(key, log_dir, ["any"]))
+    assert (ran.code, "has records, and no signed list" in ran.err) == (4, True), ran.err
+
+
+def test_keys_that_do_not_occur_are_named(capture: Capture, log_dir: Path, key: Path) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+    found = records(*remote, "--metadata", capture("tiered-cluster") / "before")
+    chosen = next(each[KEY] for each in found if each[KEY] is not None)
+    more = options(key, log_dir, ["nobody", f"hex:{chosen}", "hex:ff00", f"hex:{chosen}"])
+    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
+    assert ran.code == 0, ran.err
+    assert "with 1 of 3 keys" in ran.err
+    assert "not found: 2 keys" in ran.err
+    assert "those of lines 1, 3" in ran.err
+
+
+def test_a_saved_plan_is_of_its_keys(capture: Capture, log_dir: Path, key: Path) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote")
+    saved = log_dir.parent / "plan.json"
+    more = options(key, log_dir, ["nobody"])
+    ran = restore(log_dir, *remote, "--topic", "orders", "--as-id", new_id("x"), *more, "--plan-out", saved)
+    assert ran.code == 0, ran.err
+    assert "nobody" not in saved.read_text()
+    apply = ("apply", saved, *remote, "--log-dir", log_dir, "--apply")
+    options(key, log_dir, ["somebody"])
+    changed = tierctl(*apply)
+    assert (changed.code, "does not decide it now" in changed.err) == (4, True), changed.err
+    options(key, log_dir, ["nobody"])
+    done = tierctl(*apply)
+    assert done.code == 0, done.err
+    assert "not found: 1 keys" in done.err
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "has no keys"),
+        (b"a\n\nb\n", "line 2: expected a key, found nothing"),
+        (b"\n", "line 1: expected a key, found nothing"),
+        (b"a\nhex:0\n", "line 2: hex:... is no key"),
+        (b"base64:*\n", "line 1: base64:... is no key"),
+        (b"a\r\n", "line 1: expected a key, found one with a carriage return"),
+        (b"a\n\xff\n", "expected UTF-8, found byte 0xff at byte 2"),
+        (None, "can't be read: No such file or directory"),
+    ],
+)
+def test_malformed_files_of_keys(
+    capture: Capture, log_dir: Path, key: Path, content: bytes | None, why: str
+) -> None:
+    more = options(key, log_dir, [])
+    file = log_dir.parent / "keys"
+    file.unlink() if content is None else file.write_bytes(content)
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *more, "--apply")
+    assert (ran.code, why in ran.err) == (2, True), ran.err
+    assert [path.name for path in log_dir.iterdir()] == ["meta.properties"]
+
+
+def test_a_file_is_no_folder_of_lists(capture: Capture, log_dir: Path, key: Path) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+    (log_dir.parent / "lists").write_text("not a folder")
+    ran = restore(log_dir, *remote, "--as-id", new_id("x"), *options(key, log_dir, ["k"]), "--apply")
+    assert (ran.code, "lists is not a folder" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("what", ["missing", "text", "other", "alone"])
+def test_keys_that_sign_nothing(capture: Capture, log_dir: Path, tmp_path: Path, what: str) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+    path = tmp_path / "other.pem"
+    if what == "text":
+        path.write_text("no key")
+    if what == "other":
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        path.write_bytes(generate_private_key(SECP256R1()).private_bytes(*form, serialization.NoEncryption()))
+    more = options(path, log_dir, ["k"])[: 2 if what == "alone" else None]
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "orders")
+    ran = restore(log_dir, *remote, *more)
+    why = {"missing": "can't be read", "text": "expected an unencrypted", "other": "expected an Ed25519 key"}
+    assert (ran.code, why.get(what, "must be given together") in ran.err) == (2, True), ran.err

@@ -1,0 +1,5 @@
+"""Recovery: the sets of objects of a tier (`inventory`), and the targets that get what was chosen of them.
+
+`plan.choose_sets` and `plan.partition_choice` choose the sets, for every target alike: `to_metadata`
+(rebuild), `to_node`, `to_ids` and `to_log` (restore). Exports nothing: import from the module.
+"""

@@ -1,0 +1,537 @@
+"""The logs that partitions get in log directories of stopped brokers.
+
+Until a new folder is renamed, it is in a folder with a name that a broker deletes (LogManager,
+DeleteDirSuffix): a broker that starts before that does not load it, and removes it.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import groupby
+from pathlib import Path
+from typing import Self, TypeVar
+
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.publication import publish_segments
+from tierctl.apply.run import Run
+from tierctl.apply.side_effects import effect
+from tierctl.commands.restore.inventory import TierSets, inputs_of
+from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
+from tierctl.files import PLAIN, make_like, read_regular, replace_durably
+from tierctl.locallog.folders import list_segments, read_if_exists
+from tierctl.model import EpochEntry, ListedSet, TopicIdPartition, TopicPartition, Uuid
+from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.steps import LOG_DIR, Action, Step
+from tierctl.state.tier_state import TierState
+from tierctl.storage.object_sets import by_partition
+from tierctl.wire.batches.record_batch import encode_abort_marker
+from tierctl.wire.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
+    META_PROPERTIES,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINTS_FILE,
+    ProducerEntry,
+    decode_producer_snapshot,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_partition_metadata,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+    write_partition_metadata,
+)
+
+T = TypeVar("T")
+
+_SHOWN_MAX = 5
+
+
+def refusal_of(reasons: Iterable[tuple[TopicIdPartition, str]], hint: str) -> SafetyRefusal:
+    """Return a SafetyRefusal that names the first partitions with their reasons, and counts the others."""
+    shown = [f"{partition.topic_partition}: {reason}" for partition, reason in reasons]
+    more = len(shown) - _SHOWN_MAX
+    text = "; ".join(shown[:_SHOWN_MAX])
+    return SafetyRefusal(f"{text}{f'; and {more} more partitions' if more > 0 else ''}", hint=hint)
+
+
+_SMALL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFolder:
+    """The folder of partition `name` in a log directory of a stopped broker, before a log is written.
+
+    `topic_id` is None if there is no folder, or none in it. `segments` has the base offset and the size in
+    bytes of each local segment. `files` maps the names of the folder's files to their content; it is empty if
+    the folder has many records.
+    """
+
+    log_dir: Path
+    name: TopicPartition
+    topic_id: Uuid | None = None
+    segments: Sequence[tuple[int, int]] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the folder."""
+        return self.log_dir / str(self.name)
+
+    @property
+    def partition(self) -> TopicIdPartition | None:
+        """Return the partition; None without a topic id."""
+        if self.topic_id is None:
+            return None
+        return TopicIdPartition(self.topic_id, self.name.topic, self.name.partition)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """Return the last leader epoch of the folder; None if its files state none."""
+        data = self.files.get(LEADER_EPOCHS_FILE)
+        if data is None:
+            return None
+        entries = _decoded(self.path / LEADER_EPOCHS_FILE, data, read_leader_epoch_checkpoint)
+        return entries[-1].epoch if entries else None
+
+
+def target_folders(log_dirs: Iterable[Path], name: TopicPartition) -> list[TargetFolder]:
+    """Return the folders of partition `name`; raise CorruptInputError, with the path, for a damaged file."""
+    folders = ((each, former_folder(each, str(name))) for each in log_dirs)
+    return [_target_folder(log_dir, name, folder) for log_dir, folder in folders if folder.is_dir()]
+
+
+def _target_folder(log_dir: Path, name: TopicPartition, folder: Path) -> TargetFolder:
+    path = folder / PARTITION_METADATA_FILE
+    data = read_if_exists(path)
+    segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
+    # Only an empty log, whose files are small, can be replaced: larger files are not read.
+    is_small = sum(size for _, size in segments) <= _SMALL_BYTES
+    return TargetFolder(
+        log_dir=log_dir,
+        name=name,
+        topic_id=None if data is None else _decoded(path, data, read_partition_metadata),
+        segments=segments,
+        files={each.name: read_regular(each) for each in sorted(folder.iterdir())} if is_small else {},
+    )
+
+
+def _decoded(path: Path, data: bytes, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decode(data)
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSource:
+    """A partition with objects in the tier, and its folders in the log directories that are restored into.
+
+    `decision` states which of its segments are restored. `snapshot` is the producer snapshot of the last one.
+    """
+
+    inputs: PartitionInputs
+    decision: PartitionDecision
+    snapshot: bytes | None = None
+    targets: Sequence[TargetFolder] = ()
+
+    def new_log(self, partition: TopicIdPartition, log_dir: Path, *, has_producers: bool) -> "NewLog | None":
+        """Return the log that continues the chain of segments as `partition`; None without a segment."""
+        chain, lineage = self.decision.choice.chain, self.decision.lineage
+        if not chain:
+            return None
+        start, tier_end = max(self.decision.start_offset, chain[0].start_offset), chain[-1].end_offset + 1
+        return NewLog(
+            partition=partition,
+            log_dir=log_dir,
+            start_offset=start,
+            tier_end=tier_end,
+            leader_epochs=lineage.truncate_from_start(start).truncate_from_end(tier_end).entries,
+            latest_epoch=lineage.entries[-1].epoch,
+            snapshot=self.snapshot,
+            timestamp_ms=max(segment.max_timestamp_ms for segment in chain),
+            has_producers=has_producers,
+        )
+
+
+def partition_sources(
+    tier: TierSets, listed: Sequence[ListedSet], log_dirs: Sequence[Path], state: TierState | None = None
+) -> list[PartitionSource]:
+    """Return the partitions of the sets `listed`; no log judges them, and `state` are the known metadata."""
+    all_inputs = [
+        inputs_of(partition, own, state) for partition, own in by_partition(tier.derived(listed)).items()
+    ]
+    decided = [(inputs, decide_partition(inputs)) for inputs in all_inputs]
+    last = [decision.choice.chain[-1] for _, decision in decided if decision.choice.chain]
+    snapshots = tier.producer_snapshots(last)
+    return [
+        PartitionSource(
+            inputs=inputs,
+            decision=decision,
+            snapshot=snapshots.get(inputs.partition),
+            targets=target_folders(log_dirs, inputs.partition.topic_partition),
+        )
+        for inputs, decision in decided
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewLog:
+    """A partition's log in `log_dir` from `start_offset` on; the tier has the offsets below `tier_end`.
+
+    `leader_epochs` are the epochs from `start_offset` on; `latest_epoch` is the highest epoch of any leader
+    of the partition. `snapshot` is the producer snapshot at `tier_end`; None if the tier has no readable one.
+    The snapshot is written only if `has_producers` is set: an existing cluster may have assigned the producer
+    ids in it to other producers. `timestamp_ms` is the timestamp of the newest record.
+    """
+
+    partition: TopicIdPartition
+    log_dir: Path
+    start_offset: int
+    tier_end: int
+    leader_epochs: Sequence[EpochEntry]
+    latest_epoch: int
+    snapshot: bytes | None
+    timestamp_ms: int
+    has_producers: bool = True
+
+    @cached_property
+    def producers(self) -> Sequence[ProducerEntry]:
+        """Return the producers in the snapshot; raise CorruptInputError if the snapshot is damaged."""
+        return () if self.snapshot is None else decode_producer_snapshot(self.snapshot)
+
+    @property
+    def open_transactions(self) -> list[ProducerEntry]:
+        """Return the producers with an open transaction at the tier's end, sorted by its first offset."""
+        found = [each for each in self.producers if each.current_txn_first_offset >= 0]
+        return sorted(found, key=lambda each: each.current_txn_first_offset)
+
+    def why_damaged(self) -> str | None:
+        """Return why the log can't be made from the tier's objects; None if it can."""
+        try:
+            _ = self.producers
+        except CorruptInputError as e:
+            return f"the producer snapshot of its last segment is damaged: {e.message}"
+        return None
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Return the content of each file in the partition's folder, by file name.
+
+        The log file is named by the end of the tier. It has an abort marker for each open transaction:
+        without a marker, read_committed consumers would wait forever, since no transaction coordinator knows
+        the transaction.
+        """
+        found = {
+            f"{self.tier_end:020d}.log": b"".join(self._markers()),
+            LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint(self.leader_epochs),
+            PARTITION_METADATA_FILE: write_partition_metadata(self.partition.topic_id),
+        }
+        if self.snapshot is not None and self.has_producers:
+            found[f"{self.tier_end:020d}.snapshot"] = self.snapshot
+        return found
+
+    def _markers(self) -> list[bytes]:
+        return [
+            encode_abort_marker(
+                self.tier_end + number,
+                self.timestamp_ms,
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                coordinator_epoch=max(each.coordinator_epoch, 0),
+                partition_leader_epoch=self.leader_epochs[-1].epoch,
+            )
+            for number, each in enumerate(self.open_transactions)
+        ]
+
+
+def restore_step(log: NewLog, segments: int) -> Step:
+    """Return the step that writes the log; `segments` is the number of its segments in the tier."""
+    return Step(
+        action=Action.RESTORE_PARTITION,
+        reason=f"an empty log at offset {log.tier_end}, behind {segments} segments in the tier",
+        topic=log.partition.topic,
+        topic_id=log.partition.topic_id,
+        partition=log.partition.partition,
+        start_offset=log.start_offset,
+        end_offset=log.tier_end - 1,
+        details={
+            LOG_DIR: str(log.log_dir),
+            "leader_epoch_checkpoint": [list(entry) for entry in log.leader_epochs],
+            "leader_epoch": epoch_after(log),
+            "producers": len(log.producers),
+            "aborted_transactions": len(log.open_transactions),
+            "has_producer_snapshot": log.snapshot is not None and log.has_producers,
+        },
+    )
+
+
+def epoch_after(log: NewLog | None) -> int:
+    """Return a leader epoch above those of the log's records."""
+    return 0 if log is None else log.latest_epoch + 1
+
+
+_MARK = "tierctl-materialise"
+"""File in a staging folder with the name of the folder that is being made."""
+_NEW, _OLD = "new", "old"
+_NAME_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class NewFolder:
+    """The folder of partition `name` in a log directory, in the making; `staging` is the folder around it."""
+
+    log_dir: Path
+    name: str
+    staging: Path
+    files: str = _NEW
+    """Name, in `staging`, of the folder that new files are written to."""
+
+    @classmethod
+    def make(cls, log_dir: Path, name: str) -> Self:
+        """Create the folder; remove the folders that killed runs left of the same partition."""
+        remove_left(log_dir, name)
+        suffix = f".{uuid.uuid4().hex}-delete"
+        topic, _, partition = name.rpartition("-")
+        # As UnifiedLog.logDirNameWithSuffixCappedLength.
+        capped = topic[: _NAME_MAX - len(suffix) - len(partition) - 1]
+        made = cls(log_dir, name, log_dir / f"{capped}-{partition}{suffix}")
+        made._make(made.staging)
+        made._write(made.staging / _MARK, name.encode())
+        made._make(made.path)
+        return made
+
+    @property
+    def path(self) -> Path:
+        """The folder of the new files; that of the partition until `commit`."""
+        return self.staging / self.files
+
+    @property
+    def target(self) -> Path:
+        """The path of the partition's folder."""
+        return self.log_dir / self.name
+
+    def make_part(self) -> Self:
+        """Make a folder for the files of one segment, which no other attempt to write them uses.
+
+        Raise SpoolError if the staging folder is not there, as on an executor with another file system.
+        """
+        part = replace(self, files=f"part-{uuid.uuid4().hex}")
+        if not self.staging.is_dir():
+            raise SpoolError(
+                f"{self.staging} is not there",
+                hint="--engine spark needs log directories on a shared file system, under the same path on "
+                "every executor; otherwise leave --engine out and run tierctl on the broker's machine",
+            )
+        part.path.mkdir()
+        return part
+
+    def take(self, part: str, names: Iterable[str], *, keep: bool = True) -> None:
+        """Move the files with these names out of the folder `part` of `make_part`, and remove that.
+
+        Unless `keep`, remove the files, too.
+        """
+        for name in names:
+            if keep:
+                PLAIN.rename(self.staging / part / name, self.path / name)
+            else:
+                PLAIN.unlink(self.staging / part / name)
+        PLAIN.rmdir(self.staging / part)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Callable[[bytes], None]]:
+        """Yield the function that writes to a new file; the file is durable at the end."""
+        path = self.path / name
+        fd = PLAIN.create(path)
+        try:
+            make_like(fd, self._pattern)
+            yield lambda data: PLAIN.write(fd, data, path)
+            PLAIN.sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a new file durably."""
+        with self.opened(name) as write:
+            write(data)
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Rename a file of the folder."""
+        PLAIN.rename(self.path / name, self.path / new_name)
+
+    def sync(self) -> None:
+        """Make the names of the files durable."""
+        PLAIN.sync_folder(self.path)
+        PLAIN.sync_folder(self.staging)
+
+    def set_old_aside(self) -> None:
+        """Move the partition's present folder into the staging folder."""
+        PLAIN.rename(self.target, self.staging / _OLD)
+        PLAIN.sync_folder(self.staging)
+        PLAIN.sync_folder(self.log_dir)
+
+    def commit(self) -> None:
+        """Rename the folder to the partition's: from now on a broker loads it."""
+        PLAIN.rename(self.path, self.target)
+        PLAIN.sync_folder(self.log_dir)
+
+    def discard(self) -> None:
+        """Remove the staging folder and its content."""
+        shutil.rmtree(self.staging)
+
+    @property
+    def _pattern(self) -> Path:
+        """A file whose owner and mode the new files get: one that the broker can read."""
+        return self.log_dir / META_PROPERTIES
+
+    def _make(self, path: Path) -> None:
+        PLAIN.make_folder(path)
+        if os.geteuid() == 0:
+            owner = self.log_dir.stat()
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data)
+            os.fsync(file.fileno())
+
+
+def disk_error(error: OSError, folder: Path) -> SpoolError:
+    """Return the error of a log that could not be written into `folder`."""
+    return SpoolError(
+        f"writing {error.filename or folder}: {error.strerror or error}",
+        hint="the partition was not changed: free disk space, then run again",
+    )
+
+
+def remove_left(log_dir: Path, name: str) -> None:
+    """Remove the staging folders that killed runs left of partition `name`."""
+    for left in _left(log_dir, name):
+        shutil.rmtree(left)
+
+
+def former_folder(log_dir: Path, name: str) -> Path:
+    """Return the folder of partition `name`, also if a run was killed after it had set the folder aside."""
+    folder = log_dir / name
+    aside = (left / _OLD for left in _left(log_dir, name) if (left / _OLD).is_dir())
+    return folder if folder.is_dir() else next(aside, folder)
+
+
+def _left(log_dir: Path, name: str) -> Iterator[Path]:
+    for left in log_dir.glob("*-delete"):
+        mark = left / _MARK
+        if mark.is_file() and mark.read_text() == name:
+            yield left
+
+
+def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file."""
+    present = read_offset_checkpoint(read_regular(path)) if path.exists() else {}
+    _replace(path, write_offset_checkpoint({**present, **offsets}))
+
+
+def _replace(path: Path, data: bytes) -> None:
+    # A run that continues an interrupted one must not overwrite the backup that the first one made.
+    if not path.exists() or read_regular(path) != data:
+        replace_durably(path, data, backup=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLogs:
+    """The logs to write, by partition; each replaces the folder of an empty log, if there is one."""
+
+    logs: Mapping[TopicIdPartition, NewLog]
+
+    def write_all(self, run: Run, steps: Sequence[Step]) -> None:
+        """Write the logs of all steps; the act of RESTORE_PARTITION."""
+        run.attempt(steps, self.write_logs)
+
+    def write_logs(self, steps: Sequence[Step]) -> list[Outcome]:
+        """Write the folder of each step's partition, then the checkpoints of each log directory.
+
+        A folder that has exactly the files of the log was written by a killed run, and is kept. Any other
+        existing folder has an empty log, and is replaced: the planner refuses partitions whose folder has
+        records.
+        """
+        outcomes: list[Outcome] = []
+        for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
+            own = list(group)
+            outcomes += attempted(own, partial(self._write_dir, Path(log_dir), own))
+        return outcomes
+
+    def _write_dir(self, log_dir: Path, steps: Sequence[Step]) -> None:
+        logs = [self.logs[step.topic_id_partition] for step in steps]
+        for log in logs:
+            _write_folder(log_dir, log)
+        starts = {_name(log): log.start_offset for log in logs}
+        ends = {_name(log): log.tier_end for log in logs}
+        with effect("restore.checkpoints.write"):
+            merge_offsets(log_dir / LOG_STARTS_FILE, starts)
+            merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
+            merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
+
+
+def _log_dir(step: Step) -> str:
+    return str(step.details[LOG_DIR])
+
+
+def _name(log: NewLog) -> TopicPartition:
+    return log.partition.topic_partition
+
+
+def _write_folder(log_dir: Path, log: NewLog) -> None:
+    """Write the folder under a temporary name and rename it; do nothing if it has these files already."""
+    name = str(_name(log))
+    if _has_files(log_dir / name, log.files):
+        remove_left(log_dir, name)
+        return
+    with effect("restore.staging.create"):
+        made = NewFolder.make(log_dir, name)
+    for file, data in log.files.items():
+        made.write(file, data)
+    made.sync()
+    if made.target.exists():
+        with effect("restore.old_folder.rename"):
+            made.set_old_aside()
+    with effect("restore.partition.rename"):
+        made.commit()
+    with effect("restore.staging.delete"):
+        made.discard()
+
+
+def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Return whether the folder exists and has exactly these files with this content."""
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} != files.keys():
+        return False
+    return all(read_regular(folder / name) == data for name, data in files.items())
+
+
+def attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
+    """Call `do` once for all of `steps`; return one outcome per step, all with the same status."""
+    error: TierctlError | None = None
+    try:
+        do()
+    except TierctlError as e:
+        error = e
+    except OSError as e:
+        error = SpoolError(f"writing {e.filename or 'the node'}: {e.strerror or e}", hint="run again")
+    status = Status.DONE if error is None else Status.FAILED
+    return [Outcome(step=step, status=status, error=error) for step in steps]
+
+
+def publish_behind_logs(run: Run, steps: Sequence[Step]) -> None:
+    """Publish the events of valid steps, only while all steps before were done.
+
+    The act of PUBLISH_SEGMENT and DISCARD_SEGMENT where a log is written first.
+    """
+    for wave in run.context.delete_waves(steps):
+        run.require_all_done()
+        run.attempt(
+            wave,
+            lambda kept: publish_segments(kept, run.context, "restore.segments.publish"),
+            rechecked=True,
+        )

@@ -1,0 +1,451 @@
+"""`rebuild`: publish the metadata of segments whose objects are in the tier, after the metadata were lost."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.run import Acts
+from tierctl.commands.change import Change, MutationResult
+from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.commands.restore.hosts import plan_for_hosts, rebuild_acts, recipe
+from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of, require_read_logs
+from tierctl.commands.restore.new_logs import refusal_of
+from tierctl.commands.running_cluster import RunningCluster
+from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
+from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
+from tierctl.model.progress import Progress
+from tierctl.model.settings import topic
+from tierctl.plan.partition_choice import AskedLogStart
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.rebuild import RebuildPlan, Refused, plan_rebuild
+from tierctl.plan.saved import HostsPlan
+from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
+from tierctl.state.tier_state import TierState
+from tierctl.storage.object_sets import by_partition
+
+SETTINGS = (
+    f"{topic.COPY_DISABLE.name}=true",
+    f"{topic.LOCAL_RETENTION_MS.name}=-2",
+    f"{topic.LOCAL_RETENTION_BYTES.name}=-2",
+)
+"""Topic settings that stop brokers from copying segments and from raising the log start (KIP-950)."""
+
+
+def require_copying_disabled(cluster: RunningCluster, topics: Collection[str]) -> None:
+    """Raise SafetyRefusal if brokers copy segments of one of `topics`."""
+    configs = cluster.cluster.topic_configs(topics)
+    copying = sorted(name for name in topics if not configs[name].is_copy_disabled)
+    if copying:
+        raise SafetyRefusal(
+            f"brokers copy segments of {', '.join(copying)}: while copying is enabled, a leader that does "
+            "not know the segments of the tier raises the log start offset, and deletes the segments once "
+            "they are published",
+            hint=f"set {', '.join(SETTINGS)} on these topics first (Kafka 3.9 and later), and restore the "
+            "previous values after the rebuild; with older brokers, stop them and use --metadata file://…",
+        )
+
+
+_WAIT_S = 60
+_PAUSE_S = 0.5
+_RESTART = (
+    "the brokers' consumer skips events at offsets that it remembers of an older metadata topic: restart the "
+    "brokers with copying still disabled, then run this command again"
+)
+RESTART_FIRST = "published; restart the brokers before copying is enabled again"
+
+
+def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> str | None:
+    """Check the published segments with their leaders, if the topic is on a cluster; print the next steps.
+
+    Return what must be done first on a cluster.
+
+    Raise the errors of `require_served`.
+    """
+    steps = [outcome.step for outcome in outcomes if outcome.status is Status.DONE]
+    if not steps or len(steps) < len(outcomes):
+        return None
+    if run.cluster is None or not run.resources.is_on_cluster:
+        if run.request.log_dir:
+            run.progress.say(
+                "start the brokers, then compare what they serve with the tier: tierctl restore check "
+                "--metadata kafka://..."
+            )
+        return None
+    count = require_served(run.cluster, steps)
+    topics = ", ".join(sorted({step.topic for step in steps}))
+    run.progress.say(f"leaders serve the first published segment of each of {count} partitions")
+    # Whether the topic was deleted under the brokers is not visible from outside: the check of the first
+    # segments may pass although events in other metadata partitions are skipped.
+    run.progress.say(
+        "if the metadata topic was deleted while the brokers ran, they skip new events until they are "
+        "restarted, and segments that they copy become unreadable once these are deleted locally"
+    )
+    run.progress.say(
+        f"after that, set on {topics}: {topic.COPY_DISABLE.name}=false, and the previous "
+        f"{topic.LOCAL_RETENTION_MS.name} and {topic.LOCAL_RETENTION_BYTES.name}"
+    )
+    return RESTART_FIRST
+
+
+def _first_published(steps: Sequence[Step]) -> dict[TopicIdPartition, Step]:
+    found: dict[TopicIdPartition, Step] = {}
+    for step in steps:
+        if step.action is Action.PUBLISH_SEGMENT:
+            found.setdefault(step.topic_id_partition, step)
+    return found
+
+
+def require_served(cluster: RunningCluster, steps: Sequence[Step]) -> int:
+    """Wait until each leader serves its first published segment; return the number of partitions.
+
+    Brokers read the events with a delay. Raise MetadataError if a leader serves no record of the segment
+    within a minute, and immediately if its log start is above the segment: then the leader deletes the
+    segment.
+    """
+    deadline = time.monotonic() + _WAIT_S
+    waiting = _first_published(steps)
+    count = len(waiting)
+    problem = ""
+    while waiting:
+        for partition, step in list(waiting.items()):
+            log_start: int | None = None
+            try:
+                log_start = _log_start(cluster, partition)
+                if log_start is not None and _serves(cluster, step, log_start):
+                    del waiting[partition]
+            except TierctlError as e:
+                problem = e.message
+            _require_not_above(step, log_start)
+        if waiting and time.monotonic() > deadline:
+            names = ", ".join(str(each.topic_partition) for each in waiting)
+            raise MetadataError(
+                f"the events are published, but the leaders of {names} do not serve them yet"
+                f"{f' ({problem})' if problem else ''}",
+                hint=_RESTART,
+            )
+        if waiting:
+            time.sleep(_PAUSE_S)
+    return count
+
+
+def _log_start(cluster: RunningCluster, partition: TopicIdPartition) -> int | None:
+    """Return the log start offset that the leader reports; None without a leader."""
+    return next((log.log_start_offset for log in cluster.cluster.logs([partition])), None)
+
+
+def _serves(cluster: RunningCluster, step: Step, log_start: int) -> bool:
+    # The log may start within the segment, after a DeleteRecords.
+    at = max(step.start_offset or 0, log_start)
+    if at > (step.end_offset or 0):
+        return False
+    partition = step.topic_id_partition.topic_partition
+    return cluster.cluster.batch_bytes(partition, at, at + 1, bytes_max=0) > 0
+
+
+def _require_not_above(step: Step, log_start: int | None) -> None:
+    """Raise MetadataError if the log starts above the segment: the log start rose after the publication."""
+    if log_start is not None and log_start > (step.end_offset or 0):
+        partition = step.topic_id_partition.topic_partition
+        raise MetadataError(
+            f"the log start of {partition} rose to {log_start}, above its first "
+            f"published segment ({step.start_offset} to {step.end_offset}): its leader deletes that segment",
+            hint="keep copying disabled, and look for deletions: 'Deleted remote log segment' and "
+            "'Incremented log start offset' in the log of the leader, and DELETE_SEGMENT_STARTED in tierctl "
+            "segments; retention or DeleteRecords may have done it, too",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingFence:
+    """Refuse to publish segments that a leader would delete; `log_starts` are those the plan was made with.
+
+    Deriving the metadata may take hours. Meanwhile an operator may enable copying, or a leader may raise its
+    log start; a leader deletes segments that are published below its log start.
+    """
+
+    cluster: RunningCluster
+    log_starts: Mapping[TopicIdPartition, int]
+
+    def __call__(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if brokers copy these topics, or if a log start has risen or is unknown."""
+        if not partitions:
+            return
+        require_copying_disabled(self.cluster, {partition.topic for partition in partitions})
+        logs = self.cluster.leaders(partitions).logs
+        for partition in sorted(partitions):
+            name, planned, log = (
+                partition.topic_partition,
+                self.log_starts[partition],
+                logs.get(partition.key),
+            )
+            if log is None:
+                raise SafetyRefusal(
+                    f"{name} has no leader any more, so its log start is unknown",
+                    hint="run again once it has one",
+                )
+            if log.log_start_offset > planned:
+                raise SafetyRefusal(
+                    f"the log start of {name} rose from {planned} to {log.log_start_offset} since the plan "
+                    "was made: its leader would delete segments that are published below it",
+                    hint="find the reason in the log of the leader, then run again",
+                )
+
+
+_LOSES_EVENTS = {ConflictKind.METADATA_RETENTION, ConflictKind.METADATA_COMPACTED}
+_SHOWN_REPLICAS = 1
+"""Conflicts about the number of replicas are not examined here."""
+
+
+def require_lasting_events(cluster: RunningCluster, progress: Progress) -> None:
+    """Raise SafetyRefusal if the metadata topic deletes events or refuses them; it is on a cluster.
+
+    If a topic was deleted while brokers ran, their own consumers create it again with the cluster's defaults:
+    `num.partitions` partitions and `log.retention.ms`, 1 and 7 days. After that time the published events
+    are gone, and brokers raise the log starts. Warn if the topic is on another cluster, which is not asked.
+    """
+    settings = cluster.cluster.topic_settings([METADATA_TOPIC])[METADATA_TOPIC]
+    if isinstance(settings, NotFoundError):
+        progress.warn(f"the settings of {METADATA_TOPIC}, which is on another cluster, were not checked")
+        return
+    if isinstance(settings, TierctlError):
+        raise settings
+    found = [
+        each for each in metadata_topic_conflicts(settings, _SHOWN_REPLICAS) if each.kind in _LOSES_EVENTS
+    ]
+    if found:
+        count = "unknown" if cluster.topic is None else cluster.topic.partition_count
+        raise SafetyRefusal(
+            f"{METADATA_TOPIC} has {found[0].found} (partitions: {count}): brokers would not keep the "
+            "published events. A topic that was created by auto-creation has such settings",
+            hint="add partitions to it until it has remote.log.metadata.topic.num.partitions of the brokers "
+            f"(default {DEFAULT_METADATA_PARTITIONS}), {found[0].kind.row.fix}, and restart the brokers with "
+            "copying disabled",
+        )
+
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildRequest(MutationRequest):
+    """A request to publish the lost metadata again, derived from the objects of the tier."""
+
+    log_start: Annotated[
+        str | None,
+        typer.Option(
+            "--log-start",
+            metavar="tier|disk|OFFSET",
+            help="Log start offset for partitions whose log start offset a broker may have raised because it "
+            "knew no segments. tier: restore the log start offset that the objects of the newest segment "
+            "state. OFFSET: restore this offset, which must lie between the two; choose the partition with "
+            "--topic and --partition. Both write the checkpoint files of every replica. disk: keep the "
+            "raised offset, and leave out the segments below it. Without this option such partitions are "
+            "refused (exit 4).",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = None
+    after_hole: Annotated[
+        bool,
+        typer.Option(
+            "--after-hole",
+            help="Where the objects do not tell what became of the offsets between two segments (compacted, "
+            "cut off, or those of a lost segment), begin the log after them; the segments below are left. "
+            "Without this option such partitions are left out (exit 7).",
+            rich_help_panel=DECIDE,
+        ),
+        TYPED_ONLY,
+    ] = False
+    hosts: HostsPlan | None = None
+    """What a saved plan writes on each of several hosts."""
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Return whether the metadata topic is on a running cluster."""
+        return (self.metadata or "").startswith("kafka:")
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        asked = None if self.log_start is None else AskedLogStart.parse(self.log_start)
+        if self.is_on_cluster and asked is not None and asked.choice != "disk":
+            raise UsageError(
+                "--log-start puts checkpoint files of stopped brokers back, not those of a running cluster",
+                hint="stop the brokers, and name their directories with --log-dir and --metadata file://…",
+            )
+        folder = folder_of(self.metadata)
+        if folder is None or not is_of_a_broker(folder):
+            return
+        if not partitions_in(folder):
+            raise SafetyRefusal(
+                f"{folder} is a broker's log directory and has no partition of {METADATA_TOPIC}",
+                hint="only the broker can make them, with the topic's id: disable copying on the topics, "
+                "start the brokers, and use --metadata kafka://...; to read the tier only, name a new folder",
+            )
+        if not self.log_dir and self.bootstrap_server is None:
+            raise UsageError(
+                f"--log-dir is missing: {folder} is a broker's log directory",
+                hint="name the log directories of all replicas: they show where each log starts, and whether "
+                "a broker has raised a log start since the metadata were lost",
+            )
+
+
+def rebuild(request: RebuildRequest, progress: Progress | None = None) -> MutationResult:
+    """Plan the events that publish the tier's segments again, and with `apply` publish them.
+
+    No object of the tier is written or deleted, and none of tierctl's own. Raises SafetyRefusal if the log
+    start of a partition may have been raised by a broker without metadata, or if a broker runs on a log
+    directory; NotFoundError for a tier without segments; and the errors of the tier and the metadata.
+    """
+    return Rebuild.of(request, progress)
+
+
+class Rebuild(Change[RebuildRequest]):
+    """One run of `rebuild`."""
+
+    command = REBUILD
+    request_type = RebuildRequest
+    saved = ("log_start", "after_hole", "metadata_partitions")
+    logs_decide = True
+    writes_logs = True
+    may_be_new = True
+    changes_tier = False
+
+    @classmethod
+    def folder(cls, request: RebuildRequest, resources: Resources) -> FolderSettings | None:
+        """Implement `Change.folder`."""
+        settings = replace(folder_settings(request, resources), remakes_lost=True)
+        hosts = request.hosts
+        if hosts is None:
+            return replace(settings, has_other_hosts=request.plan_out is not None and not request.apply)
+        return replace(
+            settings,
+            has_other_hosts=True,
+            leader_epochs={number: base.leader_epochs for number, base in hosts.bases.items()},
+            clock_ms=lambda: hosts.timestamp_ms,
+        )
+
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        state = run.metadata.refresh()
+        tier = TierSets.to_change(run)
+        listed = tier.listed()
+        logs = run.read_logs()
+        in_tier = {each.partition for each in listed}
+        if run.cluster is None:
+            require_own_log_dirs(request.log_dir, {partition.topic_id for partition in in_tier}, "the tier")
+        selection = run.resolve_selection(in_tier, (part.topic_id_partition for part in state))
+        chosen = sorted(partition for partition in in_tier if partition in selection)
+        deleted = _deleted(run, chosen)
+        wanted = set(chosen) - deleted.keys()
+        deciding = DecidingLogs.of(run, sorted(wanted), logs)
+        sets = tier.derived(
+            [each for each in listed if each.partition in wanted],
+            finished=list(_finished(state, wanted)) if deciding.leaders else (),
+            with_lineages=True,
+        )
+        found_sets = by_partition(sets).items()
+        inputs = (inputs_of(partition, own, state, deciding) for partition, own in found_sets)
+        inputs = (replace(each, unsound=tier.unsound(each.serving)) for each in inputs)
+        asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
+        found = self._found = plan_rebuild(state, inputs, asked, after_hole=request.after_hole)
+        skipped = (
+            *(Skip.of(partition, reason) for partition, reason in deleted.items()),
+            *found.plan.skipped,
+        )
+        starts = self._starts = {
+            partition: log.log_start_offset for partition, log in deciding.leaders.items()
+        }
+        plan = run.narrowed(replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts)))
+        self.hosts = plan_for_hosts(run, request, plan, found, deleted)
+        if self.hosts is not None:
+            # Other hosts lack what this one was decided from, so that the plan is checked before it is saved.
+            _check(run, request, plan, found)
+        return plan
+
+    def announce(self) -> None:
+        """Implement `Change.announce`."""
+        for line in () if self.hosts is None else recipe(self.hosts, self.run.request):
+            self.run.progress.say(line)
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+        _check(self.run, self.request, plan, self._found)
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: running brokers must not have raised a log start since."""
+        if self.run.cluster is not None and self.request.is_on_cluster:
+            PublishingFence(self.run.cluster, self._starts)(partitions)
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        return rebuild_acts()
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> str | None:
+        """Implement `Change.conclude`."""
+        return conclude_rebuild(self.run, outcomes)
+
+
+def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:
+    """Return the partitions whose topic was deleted, each with the evidence."""
+    if run.cluster is not None:
+        current = run.cluster.current_topics({partition.topic for partition in partitions})
+        reasons = {partition: current.why_not_current(partition) for partition in partitions}
+    elif run.request.log_dir:
+        there = {partition.topic_id for partition in list_partitions(run.request.log_dir)}
+        current = CurrentTopics({})
+        reason = "no log directory has a partition of this topic id: it was deleted, and sweep removes leaks"
+        reasons = {partition: None if partition.topic_id in there else reason for partition in partitions}
+    else:
+        return {}
+    return {partition: reason for partition, reason in reasons.items() if reason is not None}
+
+
+def _finished(
+    state: TierState, partitions: Collection[TopicIdPartition]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    for part in state:
+        if part.topic_id_partition in partitions:
+            yield from (s for s in part.cache.list_remote_log_segments() if s.state is _FINISHED)
+
+
+def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPlan) -> None:
+    """Raise SafetyRefusal if the plan may not be applied."""
+    refused = [each for each in found.refused if each.partition in run.resources.selection]
+    if refused:
+        raise _refusal(refused)
+    require_read_logs(run)
+    if request.is_on_cluster and run.cluster is not None:
+        require_lasting_events(run.cluster, run.progress)
+        require_copying_disabled(run.cluster, {step.topic for step in plan.steps})
+    for folder in request.log_dir:
+        ensure_stopped(Path(folder))
+
+
+def _refusal(refused: Sequence[Refused]) -> SafetyRefusal:
+    hint = (
+        "if brokers ran since the metadata were lost: --log-start tier puts the log start back; if retention "
+        "or DeleteRecords raised it: --log-start disk leaves the segments below it out"
+        if any(each.is_damaged for each in refused)
+        else "leave these partitions out with --topic and --partition"
+    )
+    return refusal_of(((each.partition, each.reason) for each in refused), hint)

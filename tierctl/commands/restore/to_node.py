@@ -1,0 +1,607 @@
+"""`restore into`: give a formatted node that was never started the topics of a lost cluster."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.run import Acts
+from tierctl.commands.change import Change, MutationResult
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.commands.restore.inventory import TierSets
+from tierctl.commands.restore.new_logs import (
+    NewLog,
+    PartitionSource,
+    epoch_after,
+    partition_sources,
+    publish_behind_logs,
+    refusal_of,
+    remove_left,
+    restore_step,
+)
+from tierctl.commands.restore.new_node import (
+    COPYING_DISABLED,
+    NewBroker,
+    NewNode,
+    NewNodeMetadata,
+    NewTopic,
+    require_objects_are_safe,
+)
+from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole
+from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
+from tierctl.files import exclusive
+from tierctl.locallog import FormattedNode, ensure_stopped, list_partitions, read_formatted_node
+from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.local import SavedTopic, SavedTopics
+from tierctl.model.progress import Progress
+from tierctl.model.settings import broker, topic
+from tierctl.model.settings.scopes import SettingSource
+from tierctl.plan.partition_choice import why_refused
+from tierctl.plan.preconditions import INTERNAL_TOPICS
+from tierctl.plan.rebuild import segment_steps, skips_of, unclear_skips, unused_of
+from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
+from tierctl.wire.files.topics_file import read_topics_file
+from tierctl.wire.kraft import next_producer_id, producer_ids_record, topic_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """A topic to restore, with its own settings; `partitions` are those with objects in the tier."""
+
+    topic: str
+    topic_id: Uuid
+    partition_count: int
+    settings: Mapping[str, str]
+    partitions: Mapping[int, PartitionSource]
+
+    @property
+    def is_tiered(self) -> bool:
+        """Return whether the topic has objects in the tier, or has remote.storage.enable=true."""
+        return bool(self.partitions) or self.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
+
+    def partition(self, number: int) -> TopicIdPartition:
+        """Return the topic's partition with this number."""
+        return TopicIdPartition(self.topic_id, self.topic, number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """The plan; per refused partition, the reason; and the logs and the cluster metadata records to write."""
+
+    plan: Plan
+    refused: Mapping[TopicIdPartition, str]
+    logs: Mapping[TopicIdPartition, NewLog]
+    records: Sequence[bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class RestorePlanner:
+    """Make the plan for `broker`; `present` are the records in the controller's bootstrap file.
+
+    If `metadata_topic` is None, the brokers create the metadata topic later, and no event is planned.
+    """
+
+    broker: NewBroker
+    metadata_topic: NewTopic | None
+    present: Sequence[bytes]
+    after_hole: bool = False
+    steps: list[Step] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+    refused: dict[TopicIdPartition, str] = field(default_factory=dict)
+    logs: dict[TopicIdPartition, NewLog] = field(default_factory=dict)
+    records: list[bytes] = field(default_factory=list)
+
+    def plan(self, topics: Sequence[TopicSource], *, read: Mapping[int, int]) -> RestorePlan:
+        """Plan for each partition its log and its events, and then the creation of each topic.
+
+        A topic whose records are in the bootstrap file is restored already, since these records are written
+        last. `read` maps each partition of the node's metadata topic to the offset up to which it was read.
+        """
+        created = [step for each in topics for step in self._topic(each)]
+        if created:
+            if self.metadata_topic is not None:
+                self._add(self.metadata_topic)
+            self.records += self._producer_ids()
+        plan = Plan(
+            command=RESTORE,
+            steps=(*self.steps, *created),
+            read=read,
+            skipped=tuple(self.skipped),
+        )
+        return RestorePlan(plan=plan, refused=self.refused, logs=self.logs, records=self.records)
+
+    def _topic(self, source: TopicSource) -> Iterator[Step]:
+        """Plan the partitions of a topic; yield the step that creates the topic, unless it exists."""
+        logs = {number: self._log(each) for number, each in sorted(source.partitions.items())}
+        settings = dict(source.settings)
+        if source.is_tiered:
+            settings |= {**self.broker.start_settings, topic.REMOTE_STORAGE_ENABLE.name: "true"}
+        new = NewTopic(
+            topic=source.topic,
+            topic_id=source.topic_id,
+            settings=settings,
+            leader_epochs=[epoch_after(logs.get(number)) for number in range(source.partition_count)],
+        )
+        problem = self._conflict(new)
+        if problem is not None:
+            self._refuse(source.partition(0), problem)
+        elif self._is_present(new):
+            self.skipped.append(Skip.of(source.partition(0), "the node has the topic already"))
+        elif not any(source.partition(number) in self.refused for number in source.partitions):
+            for number, log in logs.items():
+                self._partition(source.partitions[number], log)
+            self._add(new)
+            yield _create(source, new)
+
+    def _log(self, source: PartitionSource) -> NewLog | None:
+        """Return the new log of a partition; None without segments to restore, or if it is refused."""
+        partition, choice = source.inputs.partition, source.decision.choice
+        reason = why_refused(source.decision, after_hole=self.after_hole)
+        if reason is not None:
+            self._refuse(partition, reason)
+            self.skipped += unclear_skips(source.inputs, choice)
+            return None
+        log_dir = self.broker.log_dir(partition.topic, partition.partition)
+        log = source.new_log(partition, log_dir, has_producers=True)
+        reason = None if log is None else _why_not_into(source, log)
+        if reason is not None:
+            self._refuse(partition, reason)
+        return log
+
+    def _partition(self, source: PartitionSource, log: NewLog | None) -> None:
+        unused = unused_of if log is None or self.metadata_topic is None else skips_of
+        self.skipped += unused(source.inputs, source.decision.choice)
+        if log is None:
+            return
+        self.logs[log.partition] = log
+        self.steps.append(restore_step(log, len(source.decision.choice.chain)))
+        if self.metadata_topic is not None:
+            self.steps += segment_steps(source.inputs, source.decision)
+
+    def _refuse(self, partition: TopicIdPartition, reason: str) -> None:
+        self.refused[partition] = reason
+        self.skipped.append(Skip.of(partition, reason))
+
+    def _conflict(self, new: NewTopic) -> str | None:
+        """Return how the bootstrap file's topics conflict with the new topic; None without a conflict."""
+        there = [found for found in map(topic_of, self.present) if found is not None]
+        names = [found for found in there if new.topic == found[0] or new.topic_id == found[1]]
+        if names and not self._is_present(new):
+            return (
+                f"the node was prepared with topic {names[0][0]} of id {names[0][1]} and other partitions or "
+                "settings: format it again"
+            )
+        return None
+
+    def _is_present(self, new: NewTopic) -> bool:
+        return set(new.records(self.broker)) <= set(self.present)
+
+    def _add(self, new: NewTopic) -> None:
+        present = set(self.present)
+        self.records += [value for value in new.records(self.broker) if value not in present]
+
+    def _producer_ids(self) -> list[bytes]:
+        """Return the record that stops the controller from assigning the producer ids of restored producers.
+
+        Producers that are in no restored snapshot are unknown to the brokers, so their ids may be assigned
+        again.
+        """
+        known = [each.producer_id for log in self.logs.values() for each in log.producers]
+        stated = [found for found in map(next_producer_id, self.present) if found is not None]
+        following = max(known, default=-1) + 1
+        return [producer_ids_record(following)] if following > max(stated, default=0) else []
+
+
+def _why_not_into(source: PartitionSource, log: NewLog) -> str | None:
+    """Return why `log` can't be written; None if it can, or if a killed run wrote it already."""
+    damage = log.why_damaged()
+    if damage is not None:
+        return damage
+    for target in source.targets:
+        if target.log_dir != log.log_dir or target.files != log.files:
+            return f"{target.path} has other files than the log that is restored"
+    return None
+
+
+def _create(source: TopicSource, new: NewTopic) -> Step:
+    return Step(
+        action=Action.CREATE_TOPIC,
+        reason=f"{source.partition_count} partitions under the old id, {len(source.partitions)} in the tier",
+        topic=source.topic,
+        topic_id=source.topic_id,
+        partition=0,
+        details={
+            "partitions": source.partition_count,
+            "settings": [{"name": name, "value": value} for name, value in sorted(new.settings.items())],
+        },
+    )
+
+
+_NO_SETTINGS = (
+    "name the file that tierctl backup-config wrote (--topics-file), or a file of settings (--topic-configs)"
+)
+
+
+@dataclass(kw_only=True)
+class TopicFinder:
+    """Find the selected topics; `saved` is the file of `backup-config`, `configs` that of --topic-configs."""
+
+    run: Mutation
+    log_dirs: Sequence[Path]
+    saved: SavedTopics
+    configs: Mapping[str, TopicConfig]
+
+    def find(self) -> list[TopicSource]:
+        """Return the selected topics by name: those with objects in the tier, and those saved as tiered.
+
+        Raise SafetyRefusal if the id or the settings of a topic are unknown, NotFoundError for a selected
+        topic that is neither in the tier nor saved, and the errors of the tier.
+        """
+        tier = TierSets.to_change(self.run)
+        listed = tier.listed()
+        in_tier = {each.partition for each in listed}
+        self.run.resources.resolve_selection(in_tier, self._in_file())
+        chosen = self._chosen(in_tier)
+        ids = set(chosen.values())
+        wanted = [each for each in listed if each.partition.topic_id in ids]
+        found = partition_sources(tier, wanted, self.log_dirs, self.run.metadata.refresh())
+        sources = {each.inputs.partition: each for each in found}
+        return [self._topic(name, topic_id, sources) for name, topic_id in sorted(chosen.items())]
+
+    def _in_file(self) -> Iterator[TopicIdPartition]:
+        for saved in self.saved.topics.values():
+            yield from (TopicIdPartition(saved.topic_id, saved.topic, n) for n in range(saved.partitions))
+
+    def _chosen(self, in_tier: set[TopicIdPartition]) -> dict[str, Uuid]:
+        """Return the ids of the selected topics by name."""
+        resources = self.run.resources
+        ids: dict[str, set[Uuid]] = {}
+        for partition in in_tier:
+            if partition in resources.selection and partition.topic not in INTERNAL_TOPICS:
+                ids.setdefault(partition.topic, set()).add(partition.topic_id)
+        for saved in self.saved.topics.values():
+            is_named = saved.topic in resources.selection_request.topics
+            is_tiered = saved.settings.get(topic.REMOTE_STORAGE_ENABLE.name) == "true"
+            if TopicIdPartition(saved.topic_id, saved.topic, 0) in resources.selection and (
+                is_named or is_tiered or saved.topic in ids
+            ):
+                others = ids.get(saved.topic, set()) - {saved.topic_id}
+                if others and saved.topic_id not in ids[saved.topic]:
+                    raise SafetyRefusal(
+                        f"{saved.topic} has id {saved.topic_id} in --topics-file, the tier has objects of "
+                        f"{', '.join(sorted(others))} only",
+                        hint="the topic was created again after the file was written: correct its id",
+                    )
+                ids[saved.topic] = {saved.topic_id}
+        several = sorted(name for name, found in ids.items() if len(found) > 1)
+        if several:
+            raise SafetyRefusal(
+                f"the tier has objects of {len(ids[several[0]])} topics named {several[0]}",
+                hint="a topic that was deleted and created again has another id: name the one to restore "
+                "with --topic-id, or in the file of --topics-file",
+            )
+        if not ids:
+            raise NotFoundError("no selected topic is tiered")
+        return {name: next(iter(found)) for name, found in ids.items()}
+
+    def _topic(
+        self, name: str, topic_id: Uuid, sources: Mapping[TopicIdPartition, PartitionSource]
+    ) -> TopicSource:
+        own = {key.partition: each for key, each in sources.items() if key.topic_id == topic_id}
+        saved, config = self.saved.topics.get(name), self.configs.get(name)
+        if saved is None and config is None:
+            raise SafetyRefusal(f"the settings of {name} are unknown", hint=_NO_SETTINGS)
+        settings = dict(saved.settings) if saved is not None else {}
+        stated = () if config is None else config.stated.values()
+        settings |= {each.name: each.value for each in stated if each.source is SettingSource.FILE}
+        return TopicSource(
+            topic=name,
+            topic_id=topic_id,
+            partition_count=self._partition_count(name, saved, own),
+            settings=settings,
+            partitions=own,
+        )
+
+    def _partition_count(self, name: str, saved: SavedTopic | None, own: Mapping[int, object]) -> int:
+        in_tier = max(own, default=-1) + 1
+        if saved is None:
+            self.run.progress.warn(
+                f"{name} gets {in_tier} partitions, those with objects in the tier: a partition that was "
+                "never tiered leaves no trace, and --topic-configs has no number of partitions"
+            )
+            return in_tier
+        if in_tier > saved.partitions:
+            raise SafetyRefusal(
+                f"{name} has {saved.partitions} partitions in --topics-file, the tier has segments of "
+                f"{name}-{in_tier - 1}",
+                hint="partitions were added after the file was written: correct its number",
+            )
+        return saved.partitions
+
+
+def read_saved_topics(path: str | None) -> SavedTopics:
+    """Return the topics in the `backup-config` file at `path`; None if `path` is None."""
+    if path is None:
+        return SavedTopics(topics={})
+    try:
+        data = Path(path).read_bytes()
+    except OSError as e:
+        raise UsageError(f"--topics-file {path}: {e.strerror}") from e
+    return read_topics_file(data, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreIntoRequest(MutationRequest):
+    """A request to restore topics of a tier, under their old ids, into a node that was formatted only.
+
+    `log_dir` names the broker's log directories; the metadata topic is created in the first one.
+    """
+
+    into: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR",
+            help="The metadata log directory (metadata.log.dir) of the controller of the node; --log-dir "
+            "names the log directories of its broker. If the server.properties in --broker-config names "
+            "several controllers, the output states which file each of them needs.",
+            show_default=False,
+        ),
+    ]
+    topics_file: Annotated[
+        str | None,
+        typer.Option(
+            "--topics-file",
+            metavar="FILE",
+            help="The YAML file that backup-config wrote, with topic ids, numbers of partitions "
+            "and settings. Settings in --topic-configs take precedence.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = None
+    deletes_are_denied: Annotated[
+        bool,
+        typer.Option(
+            "--deletes-are-denied",
+            help="Assume that nobody, brokers included, can delete objects of the tier now. "
+            "Without this option tierctl requires that the bucket has versioning, or that it denies the "
+            "deletion of a test object that tierctl writes.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = False
+    copy_of_objects: Annotated[
+        str | None,
+        typer.Option(
+            "--copy-of-objects",
+            metavar="URI",
+            help="A copy of the tier. tierctl requires that it has every object, with the same size.",
+            rich_help_panel=APPLY,
+        ),
+        TYPED_ONLY,
+    ] = None
+    publish_later: Annotated[
+        bool,
+        typer.Option(
+            "--publish-later",
+            help="From Kafka 3.9 on: do not write the metadata topic. Publish the events with "
+            "rebuild --metadata kafka://... once the brokers run. Copying stays disabled until then.",
+            rich_help_panel=DECIDE,
+        ),
+    ] = False
+    after_hole: RestoreAfterHole = False
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        if not self.log_dir:
+            raise UsageError("--log-dir is missing", hint="name the log directories of the formatted broker")
+        if self.partition:
+            raise UsageError(
+                "--partition can't be used with restore into: a topic is created with all its partitions",
+                hint="name topics with --topic",
+            )
+        if self.topics_file is None and self.topic_configs is None:
+            raise UsageError(
+                "--topics-file is missing: the tier does not contain topic settings and numbers of "
+                "partitions",
+                hint="name the file that tierctl backup-config wrote, or --topic-configs",
+            )
+
+
+def restore_into(request: RestoreIntoRequest, progress: Progress | None = None) -> MutationResult:
+    """Plan logs, checkpoints, metadata events and topics of the node; with `apply`, write them.
+
+    No object of the tier is changed. Raise SafetyRefusal if the node was started or is not formatted, if
+    offsets are missing, if the settings of a topic are unknown, or if nothing proves that the objects
+    survive; NotFoundError for a selected topic that does not exist; and the errors of the tier.
+    """
+    return Restore.of(request, progress)
+
+
+class Restore(Change[RestoreIntoRequest]):
+    """One run of the command that restores topics into a formatted node."""
+
+    command = RESTORE
+    request_type = RestoreIntoRequest
+    saved = ("into", "topics_file", "deletes_are_denied", "copy_of_objects", "publish_later", "after_hole")
+    writes_logs = True
+    changes_tier = False
+
+    @classmethod
+    def reader(cls, resources: Resources) -> RemoteLogMetadataManager | None:
+        """Implement `Change.reader`."""
+        return resources.enter(closing(NewNodeMetadata(resources)))
+
+    def decide(self) -> Plan:
+        """Implement `Change.decide`."""
+        run, request = self.run, self.request
+        saved, configs = read_saved_topics(request.topics_file), run.resources.topic_configs()
+        for folder in request.log_dir:
+            ensure_stopped(Path(folder))
+        node = self._node = read_formatted_node(Path(request.into), request.log_dir)
+        if request.apply:
+            run.resources.enter(exclusive(Path(request.into)))
+        if not isinstance(run.metadata, NewNodeMetadata):
+            raise TypeError("the metadata of a restore are those of a new node")
+        metadata_topic = None if request.publish_later else run.metadata.topic(node, run.remote)
+        finder = TopicFinder(
+            run=run,
+            log_dirs=list(node.directories),
+            saved=saved,
+            configs=configs,
+        )
+        self._topics = finder.find()
+        planner = RestorePlanner(
+            broker=self._broker,
+            metadata_topic=metadata_topic,
+            present=node.bootstrap.values,
+            after_hole=request.after_hole,
+        )
+        self._found = planner.plan(self._topics, read=run.metadata.state.read)
+        self._warn()
+        return self._found.plan
+
+    def fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Implement `Change.fence`: raise SafetyRefusal if the node was started meanwhile."""
+        del partitions
+        read_formatted_node(Path(self.request.into), self.request.log_dir)
+
+    def acts(self) -> Acts:
+        """Implement `Change.acts`."""
+        former = self._node.bootstrap
+        new = NewNode(
+            logs=self._found.logs,
+            bootstrap_path=self._node.bootstrap_path,
+            former=former.data,
+            content=former.extended(self._found.records),
+            has_metadata_topic=not self.request.publish_later,
+        )
+        return {
+            Action.RESTORE_PARTITION: new.write_all,
+            Action.PUBLISH_SEGMENT: publish_behind_logs,
+            Action.DISCARD_SEGMENT: publish_behind_logs,
+            Action.CREATE_TOPIC: new.create_topics,
+        }
+
+    def check(self, plan: Plan) -> None:
+        """Implement `Change.check`."""
+        if self._found.refused:
+            hint = "leave these topics out with --topic, or do what the reason says"
+            raise refusal_of(sorted(self._found.refused.items()), hint)
+        if self.request.publish_later and not self._broker.start_settings:
+            raise SafetyRefusal(
+                "the node has a Kafka before 3.9, whose topics can't start with copying disabled: a leader "
+                "that knows no segment raises the log start, and then deletes what is published",
+                hint="leave --publish-later out: the events are written before the node starts",
+            )
+        self._require_owner()
+        self._require_no_other_folders()
+        if len(plan.steps) != len(self._found.plan.steps):
+            raise SafetyRefusal(
+                "the saved plan differs from a new one, and a topic must be restored as a whole",
+                hint="make the plan again",
+            )
+        if plan.steps and not self.request.deletes_are_denied:
+            require_objects_are_safe(
+                self.run, copy=self.request.copy_of_objects, writes_probe=self.request.apply
+            )
+
+    def _require_owner(self) -> None:
+        """Raise SafetyRefusal if a folder has another owner: the broker could not write the new files."""
+        for folder in (Path(self.request.into), *self.request.log_dir):
+            owner = folder.stat().st_uid
+            if owner != os.geteuid():
+                raise SafetyRefusal(
+                    f"{folder} belongs to user {owner}, this is user {os.geteuid()}",
+                    hint="run as the user of the broker, who must be able to write the new files",
+                )
+
+    def _require_no_other_folders(self) -> None:
+        """Raise SafetyRefusal if a log directory has a partition of a topic that no restore created."""
+        restored = {found[1] for found in map(topic_of, self._node.bootstrap.values) if found is not None}
+        restored |= {source.topic_id for source in self._topics}
+        others = [each for each in list_partitions(self.request.log_dir) if each.topic_id not in restored]
+        if others:
+            raise SafetyRefusal(
+                f"a log directory has a folder of {others[0]} already",
+                hint="the node must have no partition: format new directories",
+            )
+
+    def _warn(self) -> None:
+        """Warn of segments that retention will delete as soon as the node runs."""
+        now_ms = self.run.resources.now_ms
+        for source in self._topics:
+            retention_ms = topic.RETENTION_MS.kafka_value(source.settings)
+            chains = [each.decision.choice.chain for each in source.partitions.values()]
+            segments = [segment for chain in chains for segment in chain]
+            expired = [each for each in segments if 0 < each.max_timestamp_ms < now_ms - retention_ms]
+            if expired and retention_ms >= 0:
+                self.run.progress.warn(
+                    f"{source.topic}: {len(expired)} of {len(segments)} segments are older than "
+                    f"{topic.RETENTION_MS.name}={retention_ms}: the broker deletes their objects as soon as "
+                    f"it runs, unless you set {topic.RETENTION_MS.name} to -1 in the file"
+                )
+            retention_bytes = topic.RETENTION_BYTES.given(source.settings)
+            limit = -1 if retention_bytes is None else retention_bytes
+            larger = [chain for chain in chains if sum(s.segment_size_in_bytes for s in chain) > limit >= 0]
+            if larger:
+                self.run.progress.warn(
+                    f"{source.topic}: {len(larger)} of {len(chains)} partitions are larger than "
+                    f"{topic.RETENTION_BYTES.name}={limit}: the broker deletes their oldest objects as soon "
+                    f"as it runs, unless you set {topic.RETENTION_BYTES.name} to -1 in the file"
+                )
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> None:
+        """Implement `Change.conclude`: remove folders of killed runs, print the operator's next steps."""
+        for log in self._found.logs.values():
+            remove_left(log.log_dir, str(log.partition.topic_partition))
+        if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
+            return
+        publish = (
+            "keep consumers away, publish the metadata of the tier with tierctl rebuild --metadata "
+            "kafka://HOST:PORT while copying is disabled, "
+            if self.request.publish_later
+            else ""
+        )
+        others = self._other_controllers
+        if others:
+            self.run.progress.say(
+                f"{self._node.bootstrap_path} has the topics: copy it to each of the other {others} "
+                "controllers, in the place of the file of the same name, and start these first: a broker "
+                "that starts before a controller knows the topics sets their logs aside as strays"
+            )
+        self.run.progress.say(
+            f"now start the node, {publish}and check it with tierctl restore check. Each partition has one "
+            "replica; add others by reassignment"
+        )
+        for source in self._topics if self._broker.start_settings else ():
+            if not source.is_tiered:
+                continue
+            former = [f"{name} {source.settings.get(name, 'unset')}" for name in COPYING_DISABLED]
+            self.run.progress.say(
+                f"{source.topic}: once the restore is checked, restore the previous values of "
+                f"{', '.join(former)}"
+            )
+
+    @property
+    def _broker(self) -> NewBroker:
+        return _broker_of(self._node)
+
+    @property
+    def _other_controllers(self) -> int:
+        """The number of further controllers that the broker's settings name."""
+        given = self.run.resources.broker_settings
+        quorum = (broker.CONTROLLER_QUORUM_VOTERS, broker.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
+        return max(1, *(len(each.value(given)) for each in quorum)) - 1
+
+
+def _broker_of(node: FormattedNode) -> NewBroker:
+    return NewBroker(
+        node_id=node.node_id, directories=node.directories, metadata_version=node.metadata_version
+    )

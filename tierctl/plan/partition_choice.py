@@ -1,0 +1,516 @@
+"""Decide what is published about one partition: its lineage, its log start, and the choice of its sets."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Self, TypeGuard
+
+from tierctl.errors import UsageError
+from tierctl.model import (
+    LocalLog,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.model.tier import LARGEST_OFFSET
+from tierctl.plan.choose_sets import (
+    Choice,
+    LocalHole,
+    LocalOffsets,
+    agrees,
+    chains,
+    choose,
+    lineage_of_sets,
+    set_key,
+    with_ends,
+)
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.state.cut_epochs import cut_among, is_uncovered
+from tierctl.state.lineage import Lineage
+from tierctl.state.log_start import DerivedSets, Log, LogStart, log_start_in_force
+
+# Which log start is published where brokers may have raised it: the one that the operator asked for.
+#
+# `tierctl.state.log_start` finds the log start, and whether a broker may have raised it.
+
+TIER, DISK = "tier", "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLogStart:
+    """The log start to use where brokers raised it: `tier`, `disk`, or an offset."""
+
+    choice: str | int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the value of --log-start; raise UsageError for an unknown word or a negative offset."""
+        if text in {TIER, DISK}:
+            return cls(text)
+        if text.isascii() and text.isdigit() and int(text) < 1 << 63:
+            return cls(int(text))
+        raise UsageError(
+            f"--log-start {text}: expected {TIER}, {DISK} or an offset",
+            hint=f"{TIER}: as the newest segment's objects say; {DISK}: as the checkpoint files say",
+        )
+
+
+def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:
+    """Return the log start with which to publish; None if it may be damaged and no choice was given.
+
+    An offset that was asked for must be possible (`why_impossible`).
+    """
+    if found.raised_from is None:
+        return found.offset
+    if asked is None:
+        return None
+    if asked.choice == TIER:
+        return found.raised_from
+    return asked.choice if isinstance(asked.choice, int) else found.offset
+
+
+def why_impossible(found: LogStart, asked: AskedLogStart | None) -> str | None:
+    """Return why a log can't start at the offset that was asked for; None if it can, or none was asked."""
+    if asked is None or not isinstance(asked.choice, int) or asked.choice == found.offset:
+        return None
+    wanted = f"--log-start {asked.choice} is not possible"
+    if found.raised_from is None:
+        return (
+            f"{wanted}: the log start is {found.offset}, and no complete segments that join it are below it, "
+            "so nothing was damaged and it stays"
+        )
+    if asked.choice < found.raised_from:
+        return (
+            f"{wanted}: expected an offset from {found.raised_from} to {found.offset}, because the complete "
+            f"segments that join the log begin at {found.raised_from}"
+        )
+    if asked.choice > found.offset:
+        return (
+            f"{wanted}: expected an offset from {found.raised_from} to {found.offset}, because the log start "
+            f"is {found.offset}; DeleteRecords raises it once the brokers run"
+        )
+    return None
+
+
+_SHOWN_MAX = 3
+_BESIDE = "it is not given up beside sets that are not understood: {reason}{unsound}"
+_SEALED = (
+    "its manifest has other leader epochs than the log, and its leader-epoch index is encrypted: "
+    "--aiven-private-key lets them be compared"
+)
+_NEEDED = (
+    "{sets}: whether the log needs them is unknown, and no log start or end is derived from their absence; "
+    "make them readable, or set their objects aside outside of the tier"
+)
+
+
+def is_not_understood(reason: str | None) -> TypeGuard[Reason]:
+    """Return whether `reason` is that something could not be interpreted or read."""
+    return isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_UNDERSTOOD
+
+
+def reason_of(each: ObjectSet) -> Reason:
+    """Return why nothing is decided about a set that is not understood."""
+    detail = f"{each.why_not_understood}; it may be the only copy, so nothing is published about it"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+
+
+def without_sealed(sets: Sequence[ObjectSet], lineage: Lineage) -> tuple[list[ObjectSet], list[ObjectSet]]:
+    """Return the sets without those whose key is missing and whose manifest contradicts the lineage.
+
+    These come second, as not understood: their manifest alone is no proof that they are off the lineage.
+    """
+    other = [s for s in sets if s.is_sealed and s.segment is not None and not agrees(s.segment, lineage)]
+    kept = [each for each in sets if each not in other]
+    return kept, [replace(each, segment=None, why_not_understood=_SEALED) for each in other]
+
+
+def beside(reason: str, unsound: Mapping[Uuid, str]) -> Reason:
+    """Return why a set that would be given up for `reason` is not, beside one that is not understood.
+
+    `unsound` has, by segment id, why the bytes of segments that may serve its offsets are not sound.
+    """
+    shown = [f"; segment {key}: {why}" for key, why in list(unsound.items())[:_SHOWN_MAX]]
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=_BESIDE.format(reason=reason, unsound="".join(shown)))
+
+
+def with_all_sets(
+    choice: Choice, unclear: Sequence[ObjectSet], own: Sequence[ObjectSet], unsound: Mapping[Uuid, str]
+) -> Choice:
+    """Return `choice`, made among the sets `own`, with the `unclear` sets of the partition; they are left.
+
+    No set is discarded beside them, or beside `unsound` segments: which sets serve its offsets, and which
+    lineage is the log's, may be known from the unclear sets alone, and it may be the only sound copy.
+    """
+    if not unclear and not unsound:
+        return choice
+    sets = {set_key(each): each for each in own}
+    kept = tuple(
+        (each, beside(reason, unsound))
+        for segment, reason in choice.discarded
+        if (each := sets.get((segment.segment_id, segment.start_offset))) is not None
+    )
+    left = (*choice.left, *kept, *((each, reason_of(each)) for each in unclear))
+    return replace(choice, discarded=(), left=left)
+
+
+def without(sets: Iterable[ObjectSet], others: Iterable[ObjectSet]) -> list[ObjectSet]:
+    """Return the `sets` that are not among `others`."""
+    keys = {set_key(each) for each in others}
+    return [each for each in sets if set_key(each) not in keys]
+
+
+def needless_halves(
+    choice: Choice,
+    unclear: Sequence[ObjectSet],
+    own: Sequence[ObjectSet],
+    *,
+    start_offset: int,
+    local: LocalOffsets | None,
+) -> list[ObjectSet]:
+    """Return those of the `unclear` sets that lack an object, and that no reader needs, as incomplete sets.
+
+    Their logs are whole, and the chain and the `local` log serve all offsets that these have, or they end
+    below the log start of a local log. `own` are the other sets. Offsets beyond the end of the local log are
+    not this log's.
+    """
+    log_end = LARGEST_OFFSET if local is None else local.end
+    spans = [*_spans(choice, own), *([] if local is None else [(local.start, local.end - 1)])]
+    return [
+        replace(each, why_not_understood=None, why_incomplete=each.why_not_understood)
+        for each in unclear
+        if (end := each.log_end) is not None
+        and (
+            (
+                each.listed.start_offset < log_end
+                and not is_uncovered(each.listed.start_offset, min(end.offset + 1, log_end), spans)
+            )
+            or (local is not None and end.offset < start_offset)
+        )
+    ]
+
+
+def why_needed(
+    choice: Choice,
+    unclear: Sequence[ObjectSet],
+    own: Sequence[ObjectSet],
+    *,
+    start_offset: int,
+    local: LocalOffsets | None,
+) -> Reason | None:
+    """Return why the partition can't be decided without the `unclear` sets; None if it can.
+
+    `own` are the other sets. The log begins at `start_offset`, which is known only with a `local` log.
+    """
+    spans = _spans(choice, own)
+    needed = [each for each in unclear if _is_needed(each.listed.start_offset, spans, start_offset, local)]
+    if not needed:
+        return None
+    texts = list(_texts(needed[:_SHOWN_MAX]))
+    if len(needed) > _SHOWN_MAX:
+        texts.append(f"and {len(needed) - _SHOWN_MAX} more sets")
+    detail = _NEEDED.format(sets="; ".join(texts))
+    if choice.hole is not None:
+        detail += f"; no set has offsets {choice.hole.first} to {choice.hole.last} that is understood"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
+
+
+def joined(needed: Reason | None, other: str | None) -> str | None:
+    """Return both reasons to refuse a partition as one, which is that of sets that are not understood."""
+    if needed is None or other is None:
+        return needed or other
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{needed.facts['detail']}; {other}")
+
+
+def why_end_unknown(choice: Choice) -> Reason | None:
+    """Return which set that is not understood may have records where a new log would continue the chain."""
+    last = choice.chain[-1].start_offset if choice.chain else -1
+    above = [each for each, _ in choice.left if each.why_not_understood and each.listed.start_offset >= last]
+    if not above:
+        return None
+    return Reason(
+        ReasonKind.NOT_UNDERSTOOD, detail=_NEEDED.format(sets="; ".join(_texts(above[:_SHOWN_MAX])))
+    )
+
+
+def _is_needed(
+    start: int, spans: Sequence[tuple[int, int]], log_start: int, local: LocalOffsets | None
+) -> bool:
+    """Return whether the log may need the records of an unclear set that begins at `start`.
+
+    Its end is unknown.
+    """
+    if local is not None and not spans:
+        return max(start, log_start) < local.start
+    if not spans:
+        return True
+    first, end = spans[0][0], spans[-1][1]
+    if start < first:
+        return local is None or log_start < first
+    if start > end:
+        # Without a local log only a restore decides where the log ends.
+        return local is not None and not local.start <= start < local.end
+    return not any(a <= start <= b for a, b in spans)
+
+
+def _spans(choice: Choice, own: Sequence[ObjectSet]) -> list[tuple[int, int]]:
+    """Return the offsets of the records in each segment of the chain; both inclusive."""
+    ends = {set_key(each): each.segment.end_offset for each in own if each.segment}
+    # The choice may raise an end to the next segment's start, over the offsets of an unclear set.
+    return [
+        (s.start_offset, min(s.end_offset, ends.get((s.segment_id, s.start_offset), s.end_offset)))
+        for s in choice.chain
+    ]
+
+
+def _texts(sets: Sequence[ObjectSet]) -> Iterator[str]:
+    for each in sets:
+        listed = each.listed
+        yield f"segment {listed.segment_id} from offset {listed.start_offset}: {each.why_not_understood}"
+
+
+_S = RemoteLogSegmentState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInputs:
+    """The inputs of the decision about one partition.
+
+    `sets` are its sets of objects, `known` the states of its segments in the remaining metadata. `leader` is
+    the log that decides: the newest replica's, or the leader's on a cluster; None without brokers. `replicas`
+    are the logs of all replicas in log directories. `why_no_log` is the reason if there are brokers and the
+    log that decides is missing: then no event may be published. `unsound` has, by segment id, why the bytes
+    of a segment in `serving` are damaged, or can't be read: no set is given up beside one. `local_holes` are
+    those of `LocalOffsets`, if the files of the leader's log can be read.
+    """
+
+    partition: TopicIdPartition
+    sets: Sequence[ObjectSet]
+    known: Mapping[Uuid, RemoteLogSegmentState] = field(default_factory=dict)
+    leader: Log | None = None
+    replicas: Sequence[LocalLog] = ()
+    why_no_log: str | None = None
+    unsound: Mapping[Uuid, str] = field(default_factory=dict)
+    local_holes: Mapping[int, LocalHole] = field(default_factory=dict)
+
+    @property
+    def serving(self) -> list[RemoteLogSegmentMetadata]:
+        """The finished segments with offsets of other sets, which may have the only sound copy of these.
+
+        A set counts up to the last offset that its objects show; one of which no offset is known, as its
+        first offset.
+        """
+        spans: list[tuple[int, int]] = []
+        finished: list[RemoteLogSegmentMetadata] = []
+        for each in self.sets:
+            state = self.known.get(each.listed.segment_id)
+            if state is _S.COPY_SEGMENT_FINISHED:
+                finished += [] if each.segment is None else [each.segment]
+            elif state not in GOING:
+                spans.append((each.listed.start_offset, each.shown_end_offset))
+        return [s for s in finished if any(a <= s.end_offset and s.start_offset <= b for a, b in spans)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDecision:
+    """The events to publish about a partition, or with `refused` the reason to publish none.
+
+    `log_start` is the log start as it was found, `start_offset` the one with which segments are published.
+    `choice` has a place for every set, also if the partition is refused because its log may need a set that
+    is not understood.
+    """
+
+    choice: Choice
+    lineage: Lineage
+    log_start: LogStart
+    start_offset: int
+    refused: str | None = None
+    is_damaged: bool = False
+
+
+def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None) -> PartitionDecision:
+    """Return what is published about one partition.
+
+    A partition is refused if a broker may have raised its log start and `asked` is None, if its log can't
+    start at the offset that was asked for, if the local log does not join the tier, if publishing would make
+    the leader delete records that only it has, if its leader epochs were cut, if the log may need a set that
+    is not understood, and if the log that decides is missing.
+    """
+    going = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in GOING]
+    unclear = [each for each in going if each.why_not_understood is not None]
+    usable = [each for each in going if each.why_not_understood is None]
+    leader = () if inputs.leader is None else inputs.leader.leader_epochs
+    lineage = lineage_of_sets(usable, leader)
+    usable, sealed = without_sealed(usable, lineage)
+    unclear += sealed
+    finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
+    log = inputs.leader
+    local = None
+    if log is not None:
+        local = LocalOffsets(log.local_log_start_offset, log.log_end_offset, inputs.local_holes)
+    ends = with_ends(usable, lineage, known=finished, local=local, unclear=unclear)
+    good = [each for each in ends.sets if each.segment is not None and agrees(each.segment, lineage)]
+    logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
+    found = log_start_in_force(list(logs), DerivedSets(chains(good, finished), good))
+    start = decided_start(found, asked)
+    impossible = why_impossible(found, asked)
+    if start is None or impossible is not None:
+        return PartitionDecision(
+            choice=Choice(left=tuple((each, reason_of(each)) for each in unclear)),
+            lineage=lineage,
+            log_start=found,
+            start_offset=found.offset,
+            refused=impossible or _damage(found),
+            is_damaged=found.raised_from is not None,
+        )
+    unclear += [each for each in ends.unclear if each.log_end is None or each.log_end.offset >= start]
+    usable = without(usable, unclear)
+    choose_among = partial(choose, lineage=lineage, log_start_offset=start, local=local, known=finished)
+    choice = choose_among(usable, unclear=unclear)
+    needless = needless_halves(choice, unclear, usable, start_offset=start, local=local)
+    if needless:
+        usable, unclear = [*usable, *needless], without(unclear, needless)
+        choice = choose_among(usable, unclear=unclear)
+    needed = why_needed(choice, unclear, usable, start_offset=start, local=local)
+    return PartitionDecision(
+        choice=with_all_sets(choice, unclear, usable, inputs.unsound),
+        lineage=lineage,
+        log_start=found,
+        start_offset=start,
+        refused=inputs.why_no_log
+        or _behind(inputs)
+        or _cut(usable, lineage, start, local)
+        or joined(needed, _apart(choice, start, local)),
+        is_damaged=found.raised_from is not None,
+    )
+
+
+GOING = {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
+"""States of segments that no reader uses any more."""
+
+
+def _damage(found: LogStart) -> str:
+    start = f"the log start is {found.offset}"
+    if found.checkpoint is not None:
+        start = f"the log start is {found.checkpoint}, but the leader epochs begin at {found.offset}"
+    return (
+        f"{start}, and complete segments from {found.raised_from} on, which join it, "
+        "are still in the tier: a broker that knew no segments may have raised it, or retention did and the "
+        "objects are not deleted yet"
+    )
+
+
+def _behind(inputs: PartitionInputs) -> str | None:
+    """Return why the leader's log can't judge the sets; None if it can."""
+    if inputs.leader is None:
+        return None
+    latest = inputs.leader.leader_epochs[-1].epoch if inputs.leader.leader_epochs else -1
+    newest = max(
+        (each.segment.segment_leader_epochs[-1][0] for each in inputs.sets if each.segment), default=-1
+    )
+    if newest <= latest:
+        return None
+    return (
+        f"the log is behind: its latest leader epoch is {latest}, the tier has epoch {newest}; name the log "
+        "directories of all replicas"
+    )
+
+
+def _cut(
+    sets: Sequence[ObjectSet], lineage: Lineage, start_offset: int, local: LocalOffsets | None
+) -> str | None:
+    """Return why the lineage can't judge the sets, because it lost entries; None if it did not."""
+    segments = [s for each in sets if (s := each.segment) is not None and s.end_offset >= start_offset]
+    good = [(s.start_offset, s.end_offset) for s in segments if agrees(s, lineage)]
+    cut = cut_among(
+        lineage,
+        segments,
+        good if local is None else [*good, (local.start, local.end - 1)],
+        log_start_offset=start_offset,
+        log_end_offset=max((end + 1 for _, end in good), default=start_offset)
+        if local is None
+        else local.end,
+    )
+    return (
+        None if cut is None else f"{cut}; put back the leader-epoch-checkpoint of another replica or a backup"
+    )
+
+
+def _apart(choice: Choice, start_offset: int, local: LocalOffsets | None) -> str | None:
+    """Return why chain and local log are not one log; None if they are, or without one of them."""
+    first, following = choice.first_offset, choice.next_offset
+    if first is None or following is None or local is None:
+        return None
+    if following < local.start:
+        return (
+            f"a gap: the tier ends at offset {following - 1} and the local log begins at "
+            f"{local.start}, so the records between are lost and readers would stall there"
+        )
+    if local.end < following:
+        return (
+            f"the tier has offsets up to {following - 1} and the local log ends at {local.end}: its log "
+            "directory was replaced, or the log was truncated, so the leader would give offsets of the tier "
+            "to other records"
+        )
+    if max(start_offset, local.start) < first:
+        return (
+            f"the tier begins at offset {first} and the local log has records from "
+            f"{max(start_offset, local.start)} on: a leader that learns of these segments deletes its "
+            "records below them"
+        )
+    return None
+
+
+def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | None:
+    """Return why nothing is decided about a partition; None if it is, or if `after_hole` accepts the hole.
+
+    Sets that are not understood may leave a hole, or be the first of the log: only the option says that the
+    log begins above them. They and the sets below them are left.
+    """
+    refused, choice = decision.refused, decision.choice
+    if not is_not_understood(refused):
+        return refused
+    first = choice.first_offset
+    if first is None or not any(
+        is_not_understood(reason) and each.listed.start_offset < first for each, reason in choice.left
+    ):
+        return refused
+    if after_hole:
+        return None
+    said = f"--after-hole begins the log at {first}"
+    if choice.hole is not None:
+        hole = choice.hole
+        said = f"no set of objects has offsets {hole.first} to {hole.last} and is understood: {said}"
+    return Reason(ReasonKind.NOT_UNDERSTOOD, detail=f"{said}; {refused.facts['detail']}")
+
+
+def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
+    """Return why a partition can't be restored completely; None if it can, or `after_hole` accepts it."""
+    reason = why_undecided(decision, after_hole=after_hole) or why_end_unknown(decision.choice)
+    if reason is not None or after_hole:
+        return reason
+    hole = decision.choice.hole
+    if hole is not None:
+        return (
+            f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log "
+            "after them"
+        )
+    lost = why_incomplete_below(decision)
+    if lost is not None:
+        return f"{lost}: --after-hole begins the log after it"
+    if not decision.choice.chain:
+        return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
+    return None
+
+
+def why_incomplete_below(decision: PartitionDecision) -> str | None:
+    """Return which set below the chain is incomplete, so that the log may begin only above it; else None."""
+    first = decision.choice.first_offset
+    for each, reason in decision.choice.left:
+        start = each.listed.start_offset
+        is_lost = each.segment is None and reason.kind is ReasonKind.NOT_SERVED
+        if first is not None and start < first and is_lost:
+            return f"the set of objects from offset {start} on is not complete ({each.why_incomplete})"
+    return None
