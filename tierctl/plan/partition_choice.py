@@ -489,28 +489,28 @@ def why_undecided(decision: PartitionDecision, *, after_hole: bool) -> str | Non
 def why_refused(decision: PartitionDecision, *, after_hole: bool) -> str | None:
     """Return why a partition can't be restored completely; None if it can, or `after_hole` accepts it."""
     reason = why_undecided(decision, after_hole=after_hole) or why_end_unknown(decision.choice)
-    if reason is not None or after_hole:
-        return reason
-    hole = decision.choice.hole
-    if hole is not None:
-        return (
-            f"no set of objects has offsets {hole.first} to {hole.last}: --after-hole begins the log "
-            "after them"
-        )
-    lost = why_incomplete_below(decision)
-    if lost is not None:
-        return f"{lost}: --after-hole begins the log after it"
-    if not decision.choice.chain:
+    reason = reason or why_holed(decision.choice, after_hole=after_hole)
+    if reason is None and not after_hole and not decision.choice.chain:
         return "the tier has no complete segment of it: --after-hole begins with an empty log at offset 0"
-    return None
+    return reason
 
 
-def why_incomplete_below(decision: PartitionDecision) -> str | None:
-    """Return which set below the chain is incomplete, so that the log may begin only above it; else None."""
-    first = decision.choice.first_offset
-    for each, reason in decision.choice.left:
+def why_holed(choice: Choice, *, after_hole: bool) -> str | None:
+    """Return which offsets below the chain are lost; None if none are, or `after_hole` accepts it."""
+    if after_hole:
+        return None
+    if choice.hole is not None:
+        return (
+            f"no set of objects has offsets {choice.hole.first} to {choice.hole.last}: --after-hole begins "
+            "the log after them"
+        )
+    for each, reason in choice.left:
         start = each.listed.start_offset
         is_lost = each.segment is None and reason.kind is ReasonKind.NOT_SERVED
-        if first is not None and start < first and is_lost:
-            return f"the set of objects from offset {start} on is not complete ({each.why_incomplete})"
+        if choice.first_offset is not None and start < choice.first_offset and is_lost:
+            # The log may begin only above it.
+            return (
+                f"the set of objects from offset {start} on is not complete ({each.why_incomplete}): "
+                "--after-hole begins the log after it"
+            )
     return None

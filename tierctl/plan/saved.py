@@ -7,7 +7,7 @@ that edits the plan can compute the digest, too. Therefore `apply` reads no file
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from tierctl.errors import SafetyRefusal, UsageError
@@ -121,19 +121,9 @@ class PartitionBase:
     sha256: str
     leader_epochs: tuple[EpochEntry, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the base as a JSON object."""
-        return {
-            "begin_offset": self.begin_offset,
-            "end_offset": self.end_offset,
-            "size_bytes": self.size_bytes,
-            "sha256": self.sha256,
-            "leader_epochs": [list(entry) for entry in self.leader_epochs],
-        }
-
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` made `raw` from; KeyError, TypeError or ValueError for others."""
+        """Return the base in `raw`; KeyError, TypeError or ValueError for another object."""
         return cls(
             begin_offset=int(raw["begin_offset"]),
             end_offset=int(raw["end_offset"]),
@@ -154,14 +144,9 @@ class DecidedLog:
     next_offset: int | None
     lineage: tuple[EpochEntry, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the log as a JSON object."""
-        lineage = [list(entry) for entry in self.lineage]
-        return {"start_offset": self.start_offset, "next_offset": self.next_offset, "lineage": lineage}
-
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the object that `to_json` made `raw` from; KeyError, TypeError or ValueError for others."""
+        """Return the log in `raw`; KeyError, TypeError or ValueError for another object."""
         following = raw["next_offset"]
         return cls(
             start_offset=int(raw["start_offset"]),
@@ -188,17 +173,8 @@ class HostsPlan:
     sha256: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan's field `hosts` as a JSON object."""
-        return {
-            "brokers": list(self.brokers),
-            "made_by": self.made_by,
-            "timestamp_ms": self.timestamp_ms,
-            "event_broker_id": self.event_broker_id,
-            "has_txn_index_empty": self.has_txn_index_empty,
-            "bases": [base.to_json() for _, base in sorted(self.bases.items())],
-            "logs": {name: log.to_json() for name, log in self.logs.items()},
-            "sha256": self.sha256,
-        }
+        """Return the plan's field `hosts` as a JSON object; leader epochs are pairs."""
+        return {**asdict(self), "bases": [asdict(base) for _, base in sorted(self.bases.items())]}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tierctl.commands.restore.new_logs import PartitionSource
 from tierctl.commands.restore.new_node import NewBroker, NewTopic
-from tierctl.commands.restore.to_node import RestorePlan, RestorePlanner, TopicSource
+from tierctl.commands.restore.to_node import RestorePlanner, TopicSource
 from tierctl.model import EpochEntry, ObjectSet, Uuid
 from tierctl.plan.partition_choice import PartitionInputs, decide_partition
 from tierctl.wire.batches.record_batch import ControlType, batches, control_record
@@ -38,7 +38,7 @@ def planned(
     directories: tuple[Path, ...] = (FIRST,),
     level: int = 33,
     **more: Any,
-) -> RestorePlan:
+) -> RestorePlanner:
     inputs = PartitionInputs(partition=PARTITION, sets=sets)
     source = PartitionSource(inputs=inputs, decision=decide_partition(inputs), snapshot=taken)
     topic = TopicSource(
@@ -53,9 +53,9 @@ def planned(
     )
     ids = {folder: IDS[folder] for folder in directories}
     broker = NewBroker(node_id=7, directories=ids, metadata_version=level)
-    return RestorePlanner(broker=broker, metadata_topic=metadata, present=present, **more).plan(
-        [topic], read={}
-    )
+    found = RestorePlanner(broker=broker, metadata_topic=metadata, present=present, **more)
+    found.decide([topic], read={})
+    return found
 
 
 def test_the_log_is_empty_and_begins_where_the_tier_ends() -> None:

@@ -11,11 +11,9 @@ the end that the plan states must be the beginning of what the plan writes.
 """
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -30,8 +28,8 @@ from tierctl.commands.metadata_folder import brokers_of_all_hosts, folder_of, no
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.restore.inventory import TierSets, require_read_logs
-from tierctl.commands.restore.new_logs import _replace, merge_offsets, refusal_of
-from tierctl.errors import MetadataError, SafetyRefusal, TierctlError, UsageError
+from tierctl.commands.restore.new_logs import attempted_by_dir, merge_offsets, refusal_of, replace_changed
+from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.files import FileBytes, read_regular
 from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -43,7 +41,7 @@ from tierctl.plan.partition_choice import DISK
 from tierctl.plan.rebuild import RebuildPlan, checkpoint_steps
 from tierctl.plan.retention.expiry import why_diverged
 from tierctl.plan.saved import DecidedLog, HostsPlan, PartitionBase, SavedPlan, refusal
-from tierctl.plan.steps import LOG_DIR, REBUILD, Action, Plan, Step
+from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import replica_start
 from tierctl.wire.batches.batch_head import Record
@@ -58,36 +56,22 @@ from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 
-def write_checkpoints(steps: Iterable[Step]) -> list[Outcome]:
+def write_checkpoints(steps: Sequence[Step]) -> list[Outcome]:
     """Write the leader epochs of each step's replica, then the log starts of each directory.
 
     The caller holds the brokers' locks on the directories.
     Every file is replaced atomically, and keeps its former content as `.bak`. Return one outcome per step.
     """
-    outcomes: list[Outcome] = []
-    for folder, group in groupby(sorted(steps, key=_folder), key=_folder):
-        own = list(group)
-        try:
-            _write(Path(folder), own)
-        except TierctlError as e:
-            outcomes += [Outcome(step=step, status=Status.FAILED, error=e) for step in own]
-        except OSError as e:
-            error = MetadataError(f"writing checkpoints in {folder}: {e.strerror or e}")
-            outcomes += [Outcome(step=step, status=Status.FAILED, error=error) for step in own]
-        else:
-            outcomes += [Outcome(step=step, status=Status.DONE) for step in own]
-    return outcomes
-
-
-def _folder(step: Step) -> str:
-    return str(step.details[LOG_DIR])
+    return attempted_by_dir(
+        steps, _write, lambda at, e: MetadataError(f"writing checkpoints in {at}: {e.strerror or e}")
+    )
 
 
 def _write(folder: Path, steps: Sequence[Step]) -> None:
     for step in steps:
         entries = [EpochEntry(epoch, start) for epoch, start in step.details["leader_epoch_checkpoint"]]
         with effect("rebuild.epochs.write"):
-            _replace(
+            replace_changed(
                 folder / f"{step.topic}-{step.partition}" / LEADER_EPOCHS_FILE,
                 write_leader_epoch_checkpoint(entries),
             )
@@ -107,39 +91,37 @@ class LogContent:
     Raises the damage of a log whose last bytes are neither.
     """
 
-    def __init__(self, log: PartitionLog, held: ExitStack) -> None:
+    def __init__(self, log: PartitionLog) -> None:
         tail = log.tail()
         if tail.damage is not None:
             raise tail.damage
         self.begin_offset = log.beginning_offset()
         self.end_offset = log.end_offset()
-        self.size_bytes = 0
-        self._starts: list[int] = []
-        self._files: list[FileBytes] = []
         self._folder = log.folder
-        for base in log.segments():
-            file = held.enter_context(FileBytes(log.path(base)))
-            self._starts.append(self.size_bytes)
-            self._files.append(file)
-            self.size_bytes += tail.position if base == tail.segment_base else file.size_bytes
+        self._segments = [
+            (path, tail.position if base == tail.segment_base else path.stat().st_size)
+            for base, path in ((base, log.path(base)) for base in log.segments())
+        ]
+        self.size_bytes = sum(size_bytes for _, size_bytes in self._segments)
 
-    def read(self, position: int, size_bytes: int) -> bytes:
-        """Return bytes of one segment from `position` on; fewer than `size_bytes` at the segment's end."""
-        at = bisect_right(self._starts, position) - 1
-        if at < 0:
-            return b""
-        end = self._starts[at + 1] if at + 1 < len(self._starts) else self.size_bytes
-        return self._files[at].read(position - self._starts[at], min(size_bytes, end - position))
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from position `start` to `end`, exclusive, or to the end of the log."""
+        at = 0
+        for path, size_bytes in self._segments:
+            position, stop = max(start - at, 0), min(end - at, size_bytes)
+            at += size_bytes
+            if position >= stop:
+                continue
+            with FileBytes(path) as file:
+                while position < stop and (data := file.read(position, min(_CHUNK_BYTES, stop - position))):
+                    yield data
+                    position += len(data)
 
     def digest(self, size_bytes: int) -> Any:
         """Return SHA-256 of the first `size_bytes` bytes, as an object that takes more bytes."""
-        found, position = hashlib.sha256(), 0
-        while position < size_bytes:
-            data = self.read(position, min(_CHUNK_BYTES, size_bytes - position))
-            if not data:
-                break
+        found = hashlib.sha256()
+        for data in self.chunks(0, size_bytes):
             found.update(data)
-            position += len(data)
         return found
 
     def base(self) -> PartitionBase:
@@ -158,8 +140,8 @@ class LogContent:
 @contextmanager
 def opened_contents(folder: Path, count: int) -> Iterator[Mapping[int, LogContent]]:
     """Open the `count` partitions of the topic in `folder` by number; one without a folder is empty."""
-    with ExitStack() as held, translated(f"reading {folder}"):
-        yield {number: LogContent(log, held) for number, log in logs_in(folder, count).items()}
+    with translated(f"reading {folder}"):
+        yield {number: LogContent(log) for number, log in logs_in(folder, count).items()}
 
 
 _SHOWN_MAX = 5
@@ -276,7 +258,8 @@ class _Log:
         self._offset += 1
         self.digest.update(batch)
         if self._position < self._content.size_bytes:
-            self._is_other |= self._content.read(self._position, len(batch)) != batch
+            here = self._content.chunks(self._position, self._position + len(batch))
+            self._is_other |= b"".join(here) != batch
             self.present += 1
         self._position += len(batch)
 

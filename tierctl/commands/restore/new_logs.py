@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.publication import publish_segments
 from tierctl.apply.run import Run
-from tierctl.apply.side_effects import effect
+from tierctl.apply.side_effects import Label, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably
@@ -281,6 +281,17 @@ _NEW, _OLD = "new", "old"
 _NAME_MAX = 255
 
 
+class ExchangeLabels(NamedTuple):
+    """The labels of the side effects of `NewFolder.exchange`, in their order."""
+
+    old_folder: Label
+    new_folder: Label
+    staging: Label
+
+
+_RESTORE = ExchangeLabels("restore.old_folder.rename", "restore.partition.rename", "restore.staging.delete")
+
+
 @dataclass(frozen=True, slots=True)
 class NewFolder:
     """The folder of partition `name` in a log directory, in the making; `staging` is the folder around it."""
@@ -368,20 +379,18 @@ class NewFolder:
         PLAIN.sync_folder(self.path)
         PLAIN.sync_folder(self.staging)
 
-    def set_old_aside(self) -> None:
-        """Move the partition's present folder into the staging folder."""
-        PLAIN.rename(self.target, self.staging / _OLD)
-        PLAIN.sync_folder(self.staging)
-        PLAIN.sync_folder(self.log_dir)
-
-    def commit(self) -> None:
-        """Rename the folder to the partition's: from now on a broker loads it."""
-        PLAIN.rename(self.path, self.target)
-        PLAIN.sync_folder(self.log_dir)
-
-    def discard(self) -> None:
-        """Remove the staging folder and its content."""
-        shutil.rmtree(self.staging)
+    def exchange(self, labels: ExchangeLabels) -> None:
+        """Put the folder in the place of the partition's: from the rename on, a broker loads it."""
+        if self.target.exists():
+            with effect(labels.old_folder):
+                PLAIN.rename(self.target, self.staging / _OLD)
+                PLAIN.sync_folder(self.staging)
+                PLAIN.sync_folder(self.log_dir)
+        with effect(labels.new_folder):
+            PLAIN.rename(self.path, self.target)
+            PLAIN.sync_folder(self.log_dir)
+        with effect(labels.staging):
+            shutil.rmtree(self.staging)
 
     @property
     def _pattern(self) -> Path:
@@ -428,13 +437,22 @@ def _left(log_dir: Path, name: str) -> Iterator[Path]:
             yield left
 
 
+def merge_checkpoints(log_dir: Path, logs: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    """Write the start and the end of each log into the checkpoints of a log directory."""
+    ends = {name: end for name, (_, end) in logs.items()}
+    merge_offsets(log_dir / LOG_STARTS_FILE, {name: start for name, (start, _) in logs.items()})
+    merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
+    merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
+
+
 def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Write `offsets` into an offset checkpoint durably, keep its other entries, and back up the old file."""
     present = read_offset_checkpoint(read_regular(path)) if path.exists() else {}
-    _replace(path, write_offset_checkpoint({**present, **offsets}))
+    replace_changed(path, write_offset_checkpoint({**present, **offsets}))
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_changed(path: Path, data: bytes) -> None:
+    """Replace a file durably, and back up the old one, unless it has this content."""
     # A run that continues an interrupted one must not overwrite the backup that the first one made.
     if not path.exists() or read_regular(path) != data:
         replace_durably(path, data, backup=True)
@@ -457,35 +475,21 @@ class NewLogs:
         existing folder has an empty log, and is replaced: the planner refuses partitions whose folder has
         records.
         """
-        outcomes: list[Outcome] = []
-        for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
-            own = list(group)
-            outcomes += attempted(own, partial(self._write_dir, Path(log_dir), own))
-        return outcomes
+        return attempted_by_dir(steps, self._write_dir)
 
     def _write_dir(self, log_dir: Path, steps: Sequence[Step]) -> None:
         logs = [self.logs[step.topic_id_partition] for step in steps]
         for log in logs:
             _write_folder(log_dir, log)
-        starts = {_name(log): log.start_offset for log in logs}
-        ends = {_name(log): log.tier_end for log in logs}
         with effect("restore.checkpoints.write"):
-            merge_offsets(log_dir / LOG_STARTS_FILE, starts)
-            merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
-            merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
-
-
-def _log_dir(step: Step) -> str:
-    return str(step.details[LOG_DIR])
-
-
-def _name(log: NewLog) -> TopicPartition:
-    return log.partition.topic_partition
+            merge_checkpoints(
+                log_dir, {log.partition.topic_partition: (log.start_offset, log.tier_end) for log in logs}
+            )
 
 
 def _write_folder(log_dir: Path, log: NewLog) -> None:
     """Write the folder under a temporary name and rename it; do nothing if it has these files already."""
-    name = str(_name(log))
+    name = str(log.partition.topic_partition)
     if _has_files(log_dir / name, log.files):
         remove_left(log_dir, name)
         return
@@ -494,13 +498,7 @@ def _write_folder(log_dir: Path, log: NewLog) -> None:
     for file, data in log.files.items():
         made.write(file, data)
     made.sync()
-    if made.target.exists():
-        with effect("restore.old_folder.rename"):
-            made.set_old_aside()
-    with effect("restore.partition.rename"):
-        made.commit()
-    with effect("restore.staging.delete"):
-        made.discard()
+    made.exchange(_RESTORE)
 
 
 def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
@@ -510,15 +508,47 @@ def _has_files(folder: Path, files: Mapping[str, bytes]) -> bool:
     return all(read_regular(folder / name) == data for name, data in files.items())
 
 
-def attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
-    """Call `do` once for all of `steps`; return one outcome per step, all with the same status."""
+def attempted_by_dir(
+    steps: Sequence[Step],
+    do: Callable[[Path, Sequence[Step]], None],
+    failure: Callable[[Path, OSError], TierctlError] | None = None,
+) -> list[Outcome]:
+    """Call `do` once for each log directory, with its steps; return one outcome per step.
+
+    `failure` returns the error that is reported for an OSError.
+    """
+    outcomes: list[Outcome] = []
+    for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
+        own = list(group)
+        told = _node_failure if failure is None else partial(failure, Path(log_dir))
+        outcomes += attempted(own, partial(do, Path(log_dir), own), told)
+    return outcomes
+
+
+def _log_dir(step: Step) -> str:
+    return str(step.details[LOG_DIR])
+
+
+def _node_failure(error: OSError) -> TierctlError:
+    return SpoolError(f"writing {error.filename or 'the node'}: {error.strerror or error}", hint="run again")
+
+
+def attempted(
+    steps: Sequence[Step],
+    do: Callable[[], None],
+    failure: Callable[[OSError], TierctlError] = _node_failure,
+) -> list[Outcome]:
+    """Call `do` once for all of `steps`; return one outcome per step, all with the same status.
+
+    `failure` returns the error that is reported for an OSError.
+    """
     error: TierctlError | None = None
     try:
         do()
     except TierctlError as e:
         error = e
     except OSError as e:
-        error = SpoolError(f"writing {e.filename or 'the node'}: {e.strerror or e}", hint="run again")
+        error = failure(e)
     status = Status.DONE if error is None else Status.FAILED
     return [Outcome(step=step, status=status, error=error) for step in steps]
 

@@ -51,7 +51,7 @@ from tierctl.plan.choose_sets import Choice
 from tierctl.plan.partition_choice import (
     PartitionDecision,
     PartitionInputs,
-    why_incomplete_below,
+    why_holed,
     why_undecided,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -600,19 +600,11 @@ def _undecided(
     if not isinstance(metadata, DerivedMetadata):
         return run.histories.incomplete.get(partition)
     decision = metadata.decisions[partition]
-    undecided = why_undecided(decision, after_hole=request.after_hole)
-    if undecided is not None:
-        return undecided
-    choice = decision.choice
-    if choice.hole is not None and not request.after_hole:
-        return (
-            f"no set of objects has offsets {choice.hole.first} to {choice.hole.last}: --after-hole begins "
-            "the log after them"
-        )
-    lost = why_incomplete_below(decision)
-    if lost is not None and not request.after_hole:
-        return f"{lost}: --after-hole begins the log after it"
-    return _incomplete_above(partition, choice, end)
+    return (
+        why_undecided(decision, after_hole=request.after_hole)
+        or why_holed(decision.choice, after_hole=request.after_hole)
+        or _incomplete_above(partition, decision.choice, end)
+    )
 
 
 def _incomplete_above(partition: TopicIdPartition, choice: Choice, end: int | None) -> str | None:

@@ -18,6 +18,7 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.restore.hosts import plan_for_hosts, rebuild_acts, recipe
 from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of, require_read_logs
 from tierctl.commands.restore.new_logs import refusal_of
+from tierctl.commands.restore.new_node import COPYING_DISABLED
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError, UsageError
@@ -42,24 +43,18 @@ from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
 
-SETTINGS = (
-    f"{topic.COPY_DISABLE.name}=true",
-    f"{topic.LOCAL_RETENTION_MS.name}=-2",
-    f"{topic.LOCAL_RETENTION_BYTES.name}=-2",
-)
-"""Topic settings that stop brokers from copying segments and from raising the log start (KIP-950)."""
-
 
 def require_copying_disabled(cluster: RunningCluster, topics: Collection[str]) -> None:
     """Raise SafetyRefusal if brokers copy segments of one of `topics`."""
     configs = cluster.cluster.topic_configs(topics)
+    wanted = ", ".join(f"{name}={value}" for name, value in COPYING_DISABLED.items())
     copying = sorted(name for name in topics if not configs[name].is_copy_disabled)
     if copying:
         raise SafetyRefusal(
             f"brokers copy segments of {', '.join(copying)}: while copying is enabled, a leader that does "
             "not know the segments of the tier raises the log start offset, and deletes the segments once "
             "they are published",
-            hint=f"set {', '.join(SETTINGS)} on these topics first (Kafka 3.9 and later), and restore the "
+            hint=f"set {wanted} on these topics first (Kafka 3.9 and later), and restore the "
             "previous values after the rebuild; with older brokers, stop them and use --metadata file://…",
         )
 

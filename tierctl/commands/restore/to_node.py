@@ -37,7 +37,7 @@ from tierctl.commands.restore.new_node import (
 from tierctl.commands.shared_options import APPLY, DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
-from tierctl.locallog import FormattedNode, ensure_stopped, list_partitions, read_formatted_node
+from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import SavedTopic, SavedTopics
@@ -72,21 +72,13 @@ class TopicSource:
         return TopicIdPartition(self.topic_id, self.topic, number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestorePlan:
-    """The plan; per refused partition, the reason; and the logs and the cluster metadata records to write."""
-
-    plan: Plan
-    refused: Mapping[TopicIdPartition, str]
-    logs: Mapping[TopicIdPartition, NewLog]
-    records: Sequence[bytes]
-
-
 @dataclass(slots=True, kw_only=True)
 class RestorePlanner:
     """Make the plan for `broker`; `present` are the records in the controller's bootstrap file.
 
-    If `metadata_topic` is None, the brokers create the metadata topic later, and no event is planned.
+    If `metadata_topic` is None, the brokers create the metadata topic later, and no event is planned. After
+    `decide`, `refused` has the reason per partition that forbids `plan`; `logs` and `records` are the logs
+    and the records of cluster metadata to write.
     """
 
     broker: NewBroker
@@ -98,8 +90,9 @@ class RestorePlanner:
     refused: dict[TopicIdPartition, str] = field(default_factory=dict)
     logs: dict[TopicIdPartition, NewLog] = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
+    plan: Plan = field(init=False)
 
-    def plan(self, topics: Sequence[TopicSource], *, read: Mapping[int, int]) -> RestorePlan:
+    def decide(self, topics: Sequence[TopicSource], *, read: Mapping[int, int]) -> None:
         """Plan for each partition its log and its events, and then the creation of each topic.
 
         A topic whose records are in the bootstrap file is restored already, since these records are written
@@ -110,13 +103,8 @@ class RestorePlanner:
             if self.metadata_topic is not None:
                 self._add(self.metadata_topic)
             self.records += self._producer_ids()
-        plan = Plan(
-            command=RESTORE,
-            steps=(*self.steps, *created),
-            read=read,
-            skipped=tuple(self.skipped),
-        )
-        return RestorePlan(plan=plan, refused=self.refused, logs=self.logs, records=self.records)
+        steps = (*self.steps, *created)
+        self.plan = Plan(command=RESTORE, steps=steps, read=read, skipped=tuple(self.skipped))
 
     def _topic(self, source: TopicSource) -> Iterator[Step]:
         """Plan the partitions of a topic; yield the step that creates the topic, unless it exists."""
@@ -445,6 +433,9 @@ class Restore(Change[RestoreIntoRequest]):
         for folder in request.log_dir:
             ensure_stopped(Path(folder))
         node = self._node = read_formatted_node(Path(request.into), request.log_dir)
+        self._broker = NewBroker(
+            node_id=node.node_id, directories=node.directories, metadata_version=node.metadata_version
+        )
         if request.apply:
             run.resources.enter(exclusive(Path(request.into)))
         if not isinstance(run.metadata, NewNodeMetadata):
@@ -457,15 +448,15 @@ class Restore(Change[RestoreIntoRequest]):
             configs=configs,
         )
         self._topics = finder.find()
-        planner = RestorePlanner(
+        planner = self._found = RestorePlanner(
             broker=self._broker,
             metadata_topic=metadata_topic,
             present=node.bootstrap.values,
             after_hole=request.after_hole,
         )
-        self._found = planner.plan(self._topics, read=run.metadata.state.read)
+        planner.decide(self._topics, read=run.metadata.state.read)
         self._warn()
-        return self._found.plan
+        return planner.plan
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: raise SafetyRefusal if the node was started meanwhile."""
@@ -590,18 +581,8 @@ class Restore(Change[RestoreIntoRequest]):
             )
 
     @property
-    def _broker(self) -> NewBroker:
-        return _broker_of(self._node)
-
-    @property
     def _other_controllers(self) -> int:
         """The number of further controllers that the broker's settings name."""
         given = self.run.resources.broker_settings
         quorum = (broker.CONTROLLER_QUORUM_VOTERS, broker.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
         return max(1, *(len(each.value(given)) for each in quorum)) - 1
-
-
-def _broker_of(node: FormattedNode) -> NewBroker:
-    return NewBroker(
-        node_id=node.node_id, directories=node.directories, metadata_version=node.metadata_version
-    )

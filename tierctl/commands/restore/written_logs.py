@@ -36,7 +36,7 @@ from tierctl.apply.side_effects import (
     log_name,
 )
 from tierctl.commands.restore.left_out import Removal
-from tierctl.commands.restore.new_logs import NewFolder, disk_error, merge_offsets
+from tierctl.commands.restore.new_logs import ExchangeLabels, NewFolder, disk_error, merge_checkpoints
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, TransferStopped
 from tierctl.files import PLAIN, FileBytes
 from tierctl.locallog.loading import OpenTransactions, entry_of
@@ -62,11 +62,8 @@ from tierctl.wire.batches.record_batch import (
 from tierctl.wire.batches.record_columns import record_columns
 from tierctl.wire.batches.segment_file import Window, scan_windows
 from tierctl.wire.files.checkpoints import (
-    HIGH_WATERMARKS_FILE,
     LEADER_EPOCHS_FILE,
-    LOG_STARTS_FILE,
     PARTITION_METADATA_FILE,
-    RECOVERY_POINTS_FILE,
     ProducerEntry,
     encode_producer_snapshot,
     write_leader_epoch_checkpoint,
@@ -565,6 +562,11 @@ def _write_parts(
                     log.take(result)
 
 
+_MATERIALISE = ExchangeLabels(
+    "materialise.old_folder.rename", "materialise.partition.rename", "materialise.staging.delete"
+)
+
+
 def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_offset: int) -> None:
     """Write the checkpoints of the log, then exchange the folders.
 
@@ -572,16 +574,8 @@ def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_o
     again after a crash. Of an empty log they only raise the log start offset.
     """
     with effect("materialise.checkpoints.write"):
-        merge_offsets(made.log_dir / LOG_STARTS_FILE, {partition: start_offset})
-        merge_offsets(made.log_dir / RECOVERY_POINTS_FILE, {partition: end_offset})
-        merge_offsets(made.log_dir / HIGH_WATERMARKS_FILE, {partition: end_offset})
-    if made.target.exists():
-        with effect("materialise.old_folder.rename"):
-            made.set_old_aside()
-    with effect("materialise.partition.rename"):
-        made.commit()
-    with effect("materialise.staging.delete"):
-        made.discard()
+        merge_checkpoints(made.log_dir, {partition: (start_offset, end_offset)})
+    made.exchange(_MATERIALISE)
 
 
 def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
