@@ -512,7 +512,17 @@ class RebuildOnHost(Change[MutationRequest]):
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
         del plan
-        _check(self.run, self._own, self._records, self._planned)
+        require_read_logs(self.run)
+        if self._own.refused:
+            raise refusal_of(
+                self._own.refused,
+                "make the plan on the host with the newest logs; if brokers raised a log start, with "
+                "--log-start",
+            )
+        self._records.digest()
+        _require_objects(self.run, self._planned)
+        for folder in self.run.request.log_dir:
+            ensure_stopped(folder)
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: the locks of the log directories keep brokers out."""
@@ -535,19 +545,6 @@ class RebuildOnHost(Change[MutationRequest]):
             f"{hosts.sha256}"
         )
         return f"start no broker before the hosts of brokers {names} have all printed this digest"
-
-
-def _check(run: Mutation, own: _OwnLogs, records: HostRecords, steps: Sequence[Step]) -> None:
-    require_read_logs(run)
-    if own.refused:
-        hint = (
-            "make the plan on the host with the newest logs; if brokers raised a log start, with --log-start"
-        )
-        raise refusal_of(own.refused, hint)
-    records.digest()
-    _require_objects(run, steps)
-    for folder in run.request.log_dir:
-        ensure_stopped(folder)
 
 
 def _require_objects(run: Mutation, steps: Sequence[Step]) -> None:

@@ -22,6 +22,7 @@ from tierctl.apply.side_effects import Label, effect
 from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably
+from tierctl.locallog import ensure_stopped
 from tierctl.locallog.folders import list_segments, read_if_exists
 from tierctl.model import EpochEntry, ListedSet, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
@@ -57,6 +58,15 @@ def refusal_of(reasons: Iterable[tuple[TopicIdPartition, str]], hint: str) -> Sa
     more = len(shown) - _SHOWN_MAX
     text = "; ".join(shown[:_SHOWN_MAX])
     return SafetyRefusal(f"{text}{f'; and {more} more partitions' if more > 0 else ''}", hint=hint)
+
+
+def require_writable(refused: Mapping[TopicIdPartition, str], log_dirs: Iterable[Path]) -> None:
+    """Raise SafetyRefusal if a partition forbids the plan, or a broker runs on a log directory."""
+    if refused:
+        hint = "leave these partitions out with --topic and --partition, or do what the reason says"
+        raise refusal_of(sorted(refused.items()), hint)
+    for log_dir in log_dirs:
+        ensure_stopped(log_dir)
 
 
 _SMALL_BYTES = 1 << 20

@@ -1,7 +1,7 @@
 """`restore new-ids`: give topics of an existing cluster the records of a lost one, under their new ids."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,20 +24,19 @@ from tierctl.commands.restore.new_logs import (
     TargetFolder,
     partition_sources,
     publish_behind_logs,
-    refusal_of,
     remove_left,
+    require_writable,
     restore_step,
     target_folders,
 )
 from tierctl.commands.shared_options import DECIDE, TYPED_ONLY, RestoreAfterHole
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog import ensure_stopped
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
     ListedSet,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
-    TopicConfig,
+    SelectionRequest,
     TopicIdPartition,
     TopicPartition,
     Uuid,
@@ -173,73 +172,64 @@ def _steps(source: NewIdSource, log: NewLog) -> Iterator[Step]:
     yield from segment_steps(inputs, replace(source.decision, choice=choice))
 
 
-@dataclass(kw_only=True)
-class SourceFinder:
-    """Find the selected partitions; if several lost topics have the same name, `from_ids` says which one."""
+def find_sources(run: Mutation, log_dirs: Sequence[Path], from_ids: Collection[Uuid]) -> list[NewIdSource]:
+    """Return the selected partitions with objects under another topic id than the new topic's.
 
-    run: Mutation
-    log_dirs: Sequence[Path]
-    from_ids: Sequence[Uuid]
-    _new_ids: dict[TopicPartition, set[Uuid]] = field(default_factory=dict, init=False)
+    If several lost topics have the same name, `from_ids` says which one. Raise NotFoundError if there is no
+    such partition, SafetyRefusal if the tier has several topics of one name and `from_ids` names none of
+    them, and the errors of the tier.
+    """
+    run.metadata.refresh()
+    tier = TierSets.to_change(run)
+    listed = tier.listed()
+    run.resolve_selection({each.partition for each in listed})
+    chosen = list(_chosen(run.resources.selection_request, listed, log_dirs, from_ids))
+    if not chosen:
+        raise NotFoundError("the tier has no object of the selected topics under another topic id")
+    return [_source(run, found) for found in partition_sources(tier, chosen, log_dirs)]
 
-    def find(self) -> list[NewIdSource]:
-        """Return the selected partitions with objects under another topic id than the new topic's.
 
-        Raise NotFoundError if there is no such partition, SafetyRefusal if the tier has several topics of one
-        name and `from_ids` names none of them, and the errors of the tier.
-        """
-        self.run.metadata.refresh()
-        tier = TierSets.to_change(self.run)
-        listed = tier.listed()
-        self.run.resolve_selection({each.partition for each in listed})
-        chosen = list(self._chosen(listed))
-        if not chosen:
-            raise NotFoundError("the tier has no object of the selected topics under another topic id")
-        return [self._source(found) for found in partition_sources(tier, chosen, self.log_dirs)]
+def _source(run: Mutation, found: PartitionSource) -> NewIdSource:
+    targets = [each for each in found.targets if each.topic_id is not None]
+    target = targets[0].partition if targets else None
+    chain = found.decision.choice.chain if target is not None else ()
+    part = None if target is None else run.metadata.state.partition(target)
+    return NewIdSource(
+        inputs=found.inputs,
+        decision=found.decision,
+        snapshot=found.snapshot,
+        targets=targets,
+        target=target,
+        renamed=[run.remote.renamed(segment, target) for segment in chain] if target else [],
+        known={} if part is None else known_states(part),
+    )
 
-    def _source(self, found: PartitionSource) -> NewIdSource:
-        targets = [each for each in found.targets if each.topic_id is not None]
-        target = targets[0].partition if targets else None
-        chain = found.decision.choice.chain if target is not None else ()
-        part = None if target is None else self.run.metadata.state.partition(target)
-        return NewIdSource(
-            inputs=found.inputs,
-            decision=found.decision,
-            snapshot=found.snapshot,
-            targets=targets,
-            target=target,
-            renamed=[self.run.remote.renamed(segment, target) for segment in chain] if target else [],
-            known={} if part is None else known_states(part),
-        )
 
-    def _chosen(self, listed: Sequence[ListedSet]) -> Iterator[ListedSet]:
-        """Yield the sets of objects to restore."""
-        # The selected ids are those of the new topics, which the steps of a saved plan name.
-        asked = self.run.resources.selection_request
-        ids: dict[str, Uuid] = {}
-        for each in listed:
-            partition = each.partition
-            if (
-                not asked.may_select(partition.topic_partition)
-                or partition.topic in INTERNAL_TOPICS
-                or partition.topic_id in self._ids_of(partition.topic_partition)
-                or (self.from_ids and partition.topic_id not in self.from_ids)
-            ):
-                continue
-            if ids.setdefault(partition.topic, partition.topic_id) != partition.topic_id:
-                raise SafetyRefusal(
-                    f"the tier has objects of several topics named {partition.topic}: ids "
-                    f"{ids[partition.topic]} and {partition.topic_id}",
-                    hint="name the one to restore with --from-id",
-                )
-            yield each
-
-    def _ids_of(self, name: TopicPartition) -> set[Uuid]:
-        """Return the ids of the new topic in the folders of its partition."""
-        if name not in self._new_ids:
-            folders = target_folders(self.log_dirs, name)
-            self._new_ids[name] = {each.topic_id for each in folders if each.topic_id is not None}
-        return self._new_ids[name]
+def _chosen(
+    asked: SelectionRequest, listed: Sequence[ListedSet], log_dirs: Sequence[Path], from_ids: Collection[Uuid]
+) -> Iterator[ListedSet]:
+    """Yield the sets of objects to restore: not those of the new topics, whose ids the folders have."""
+    # The selected ids are those of the new topics, which the steps of a saved plan name.
+    new_ids: dict[TopicPartition, set[Uuid | None]] = {}
+    ids: dict[str, Uuid] = {}
+    for each in listed:
+        partition, name = each.partition, each.partition.topic_partition
+        if name not in new_ids:
+            new_ids[name] = {folder.topic_id for folder in target_folders(log_dirs, name)}
+        if (
+            not asked.may_select(name)
+            or partition.topic in INTERNAL_TOPICS
+            or partition.topic_id in new_ids[name]
+            or (from_ids and partition.topic_id not in from_ids)
+        ):
+            continue
+        if ids.setdefault(partition.topic, partition.topic_id) != partition.topic_id:
+            raise SafetyRefusal(
+                f"the tier has objects of several topics named {partition.topic}: ids "
+                f"{ids[partition.topic]} and {partition.topic_id}",
+                hint="name the one to restore with --from-id",
+            )
+        yield each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,12 +311,8 @@ class NewIds(Change[RestoreNewIdsRequest]):
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         self._configs = self.run.resources.topic_configs()
-        finder = SourceFinder(
-            run=self.run,
-            log_dirs=[Path(each) for each in self.request.log_dir],
-            from_ids=self.request.from_ids(),
-        )
-        self._sources = finder.find()
+        log_dirs = [Path(each) for each in self.request.log_dir]
+        self._sources = find_sources(self.run, log_dirs, self.request.from_ids())
         self.run.inspect_tier()
         read = self.run.metadata.state.read
         self._found = plan_new_ids(self._sources, read=read, after_hole=self.request.after_hole)
@@ -334,7 +320,15 @@ class NewIds(Change[RestoreNewIdsRequest]):
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
-        _check(self.request, plan, self._found, self._configs)
+        require_writable(self._found.refused, self.request.log_dir)
+        names = {step.topic for step in plan.steps}
+        assumed = names if self.request.assume_enabled else ()
+        require_enabled(names, self._configs, named=names, assumed=assumed)
+        if len(plan.steps) != len(self._found.plan.steps):
+            raise SafetyRefusal(
+                "the saved plan differs from a new one, and a partition must be restored as a whole",
+                hint="make the plan again",
+            )
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: the locks of the log directories keep brokers out."""
@@ -356,41 +350,17 @@ class NewIds(Change[RestoreNewIdsRequest]):
         }
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Implement `Change.conclude`."""
-        _conclude(self.run, self._found, outcomes)
-
-
-def _check(
-    request: RestoreNewIdsRequest, plan: Plan, found: NewIdPlan, configs: Mapping[str, TopicConfig]
-) -> None:
-    """Raise SafetyRefusal if the plan may not be applied."""
-    if found.refused:
-        hint = "leave these partitions out with --topic and --partition, or do what the reason says"
-        raise refusal_of(sorted(found.refused.items()), hint)
-    for folder in request.log_dir:
-        ensure_stopped(Path(folder))
-    names = {step.topic for step in plan.steps}
-    assumed = names if request.assume_enabled else ()
-    require_enabled(names, configs, named=names, assumed=assumed)
-    if len(plan.steps) != len(found.plan.steps):
-        raise SafetyRefusal(
-            "the saved plan differs from a new one, and a partition must be restored as a whole",
-            hint="make the plan again",
+        """Implement `Change.conclude`: remove folders of killed runs, print the operator's next steps."""
+        for log in self._found.logs.values():
+            remove_left(log.log_dir, str(log.partition.topic_partition))
+        if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
+            return
+        self.run.progress.say(
+            "now start the brokers, and verify with tierctl restore check, naming the new ids with "
+            f"--topic-id. Timestamps are kept: if the records are older than {topic.RETENTION_MS.name} of "
+            "the new topic, set that to -1 first. Add replicas by reassignment. The objects of the lost topic "
+            "stay until you delete them"
         )
-
-
-def _conclude(run: Mutation, found: NewIdPlan, outcomes: Sequence[Outcome]) -> None:
-    """Remove temporary folders of killed runs, and print the operator's next steps."""
-    for log in found.logs.values():
-        remove_left(log.log_dir, str(log.partition.topic_partition))
-    if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
-        return
-    run.progress.say(
-        "now start the brokers, and verify with tierctl restore check, naming the new ids with --topic-id. "
-        f"Timestamps are kept: if the records are older than {topic.RETENTION_MS.name} of the new topic, set "
-        "that to -1 first. Add replicas by reassignment. The objects of the lost topic stay until you delete "
-        "them"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

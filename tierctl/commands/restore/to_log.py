@@ -19,8 +19,8 @@ from tierctl.commands.restore.inventory import DerivedMetadata
 from tierctl.commands.restore.left_out import WithoutKeys
 from tierctl.commands.restore.new_logs import (
     TargetFolder,
-    refusal_of,
     remove_left,
+    require_writable,
     target_folders,
 )
 from tierctl.commands.restore.written_logs import materialise_act
@@ -33,7 +33,6 @@ from tierctl.commands.shared_options import (
     RestoreUntil,
 )
 from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.locallog import ensure_stopped
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     ObjectPart,
@@ -502,7 +501,24 @@ class Materialise(Change[RestoreLogRequest]):
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
-        _check(self.run, self.request, plan, self._found)
+        require_writable(self._found.refused, self.request.log_dir)
+        is_on_spark = self.run.resources.is_on_spark and bool(plan.steps)
+        tasks = self.run.resources.executors.slots if is_on_spark else self.request.threads
+        needed: dict[int, int] = {}
+        dirs: dict[int, str] = {}
+        for step in plan.steps:
+            log_dir = str(step.details[LOG_DIR])
+            device = Path(log_dir).stat().st_dev
+            dirs[device] = log_dir
+            room_bytes = int(step.details[ROOM_BYTES])
+            needed[device] = needed.get(device, self._found.largest_bytes * tasks) + room_bytes
+        for device, size_bytes in needed.items():
+            free_bytes = shutil.disk_usage(dirs[device]).free
+            if free_bytes < size_bytes:
+                raise SafetyRefusal(
+                    f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
+                    hint="free disk space, or restore fewer partitions or records: --partition, --until",
+                )
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: the locks of the log directories keep brokers out."""
@@ -513,8 +529,22 @@ class Materialise(Change[RestoreLogRequest]):
         return {Action.MATERIALISE_PARTITION: materialise_act(None if keys is None else keys.removal)}
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
-        """Implement `Change.conclude`."""
-        _conclude(self.run, self._sources, outcomes, self._keys)
+        """Implement `Change.conclude`: print the erased records, and the operator's next steps."""
+        for target in (target for source in self._sources for target in source.targets):
+            remove_left(target.log_dir, str(target.name))
+        if any(outcome.status is not Status.DONE for outcome in outcomes):
+            return
+        if self._keys is not None:
+            new = (TopicPartition(each.as_topic, each.partition.partition) for each in self._sources)
+            self._keys.report(map(self._keys.removal.read, new), self.run.progress)
+        if not outcomes:
+            return
+        self.run.progress.say(
+            "now start the brokers. Timestamps are kept: if the records are older than "
+            f"{topic.RETENTION_MS.name} of the new topic, set that to -1 first. Replicas without these "
+            "records must not be in sync: name the log directories of all, or create the topic with one "
+            "replica"
+        )
 
 
 def _partitions(run: Mutation) -> list[ReadablePartition]:
@@ -646,47 +676,3 @@ def _targets(request: RestoreLogRequest, partition: TopicPartition) -> list[Targ
     dirs = list(dict.fromkeys(Path(folder).resolve() for folder in request.log_dir))
     found = target_folders(dirs, partition)
     return found or [TargetFolder(log_dir=each, name=partition) for each in dirs if len(dirs) == 1]
-
-
-def _check(run: Mutation, request: RestoreLogRequest, plan: Plan, found: MaterialisePlan) -> None:
-    """Raise SafetyRefusal if the plan may not be applied."""
-    if found.refused:
-        hint = "leave these partitions out with --topic and --partition, or do what the reason says"
-        raise refusal_of(sorted(found.refused.items()), hint)
-    for folder in request.log_dir:
-        ensure_stopped(Path(folder))
-    tasks = run.resources.executors.slots if run.resources.is_on_spark and plan.steps else request.threads
-    needed: dict[int, int] = {}
-    dirs: dict[int, str] = {}
-    for step in plan.steps:
-        log_dir = str(step.details[LOG_DIR])
-        device = Path(log_dir).stat().st_dev
-        dirs[device] = log_dir
-        needed[device] = needed.get(device, found.largest_bytes * tasks) + int(step.details[ROOM_BYTES])
-    for device, size_bytes in needed.items():
-        free_bytes = shutil.disk_usage(dirs[device]).free
-        if free_bytes < size_bytes:
-            raise SafetyRefusal(
-                f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
-                hint="free disk space, or restore fewer partitions or records: --partition, --until",
-            )
-
-
-def _conclude(
-    run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome], keys: WithoutKeys | None
-) -> None:
-    """Remove temporary folders of killed runs; print the erased records and the operator's next steps."""
-    for target in (target for source in sources for target in source.targets):
-        remove_left(target.log_dir, str(target.name))
-    if any(outcome.status is not Status.DONE for outcome in outcomes):
-        return
-    if keys is not None:
-        new = (TopicPartition(each.as_topic, each.partition.partition) for each in sources)
-        keys.report(map(keys.removal.read, new), run.progress)
-    if not outcomes:
-        return
-    run.progress.say(
-        "now start the brokers. Timestamps are kept: if the records are older than "
-        f"{topic.RETENTION_MS.name} of the new topic, set that to -1 first. Replicas without these records "
-        "must not be in sync: name the log directories of all, or create the topic with one replica"
-    )

@@ -37,7 +37,7 @@ from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.partition_choice import AskedLogStart
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.rebuild import RebuildPlan, Refused, plan_rebuild
+from tierctl.plan.rebuild import Refused, plan_rebuild
 from tierctl.plan.saved import HostsPlan
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
 from tierctl.state.tier_state import TierState
@@ -374,7 +374,7 @@ class Rebuild(Change[RebuildRequest]):
         self.hosts = plan_for_hosts(run, request, plan, found, deleted)
         if self.hosts is not None:
             # Other hosts lack what this one was decided from, so that the plan is checked before it is saved.
-            _check(run, request, plan, found)
+            self.check(plan)
         return plan
 
     def announce(self) -> None:
@@ -384,7 +384,15 @@ class Rebuild(Change[RebuildRequest]):
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
-        _check(self.run, self.request, plan, self._found)
+        refused = [each for each in self._found.refused if each.partition in self.run.resources.selection]
+        if refused:
+            raise _refusal(refused)
+        require_read_logs(self.run)
+        if self.request.is_on_cluster and self.run.cluster is not None:
+            require_lasting_events(self.run.cluster, self.run.progress)
+            require_copying_disabled(self.run.cluster, {step.topic for step in plan.steps})
+        for folder in self.request.log_dir:
+            ensure_stopped(Path(folder))
 
     def fence(self, partitions: Collection[TopicIdPartition]) -> None:
         """Implement `Change.fence`: running brokers must not have raised a log start since."""
@@ -421,19 +429,6 @@ def _finished(
     for part in state:
         if part.topic_id_partition in partitions:
             yield from (s for s in part.cache.list_remote_log_segments() if s.state is _FINISHED)
-
-
-def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPlan) -> None:
-    """Raise SafetyRefusal if the plan may not be applied."""
-    refused = [each for each in found.refused if each.partition in run.resources.selection]
-    if refused:
-        raise _refusal(refused)
-    require_read_logs(run)
-    if request.is_on_cluster and run.cluster is not None:
-        require_lasting_events(run.cluster, run.progress)
-        require_copying_disabled(run.cluster, {step.topic for step in plan.steps})
-    for folder in request.log_dir:
-        ensure_stopped(Path(folder))
 
 
 def _refusal(refused: Sequence[Refused]) -> SafetyRefusal:
