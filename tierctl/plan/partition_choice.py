@@ -1,4 +1,7 @@
-"""Decide what is published about one partition: its lineage, its log start, and the choice of its sets."""
+"""Decide what is published about one partition: its lineage, its log start, the choice of its sets.
+
+The steps that publish the choice are made here, too, for every target.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +30,7 @@ from tierctl.plan.choose_sets import (
     with_ends,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_step
 from tierctl.state.cut_epochs import cut_among, is_uncovered
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import DerivedSets, Log, LogStart, log_start_in_force
@@ -514,3 +518,102 @@ def why_holed(choice: Choice, *, after_hole: bool) -> str | None:
                 "--after-hole begins the log after it"
             )
     return None
+
+
+def segment_steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:
+    """Yield the steps that publish the chain in order of offsets, then those of discarded sets."""
+    damaged = {each.listed.segment_id: each.damaged_indexes for each in inputs.sets}
+    yield from (
+        publish_step(segment, inputs.known, decision, damaged.get(segment.segment_id, ()))
+        for segment in decision.choice.chain
+        if inputs.known.get(segment.segment_id) is not _S.COPY_SEGMENT_FINISHED
+    )
+    yield from (
+        _segment_step(Action.DISCARD_SEGMENT, segment, reason, _DISCARDED, decision)
+        for segment, reason in decision.choice.discarded
+        if segment.segment_id not in inputs.known
+    )
+
+
+_UNINDEXED = "brokers fail to read it until tierctl verify --deep --plan-out has derived it from the log"
+_PUBLISHED = (_S.COPY_SEGMENT_STARTED, _S.COPY_SEGMENT_FINISHED)
+_DISCARDED = (_S.COPY_SEGMENT_STARTED, _S.DELETE_SEGMENT_STARTED)
+
+
+def publish_step(
+    segment: RemoteLogSegmentMetadata,
+    known: Mapping[Uuid, RemoteLogSegmentState],
+    decision: PartitionDecision,
+    damaged_indexes: Sequence[str] = (),
+) -> Step:
+    """Return the step that publishes the lacking events of a segment that the decision's chain has.
+
+    `known` are the states of the segments in the metadata; the reason names the segment's `damaged_indexes`.
+    """
+    hole = next((each for each in decision.choice.compacted if each.last == segment.end_offset), None)
+    detail = "" if hole is None else f"; no set has a record from {hole.first} to {hole.last}: compacted once"
+    if damaged_indexes:
+        detail += f"; its {' and '.join(damaged_indexes)} can't be decoded: {_UNINDEXED}"
+    reason = Reason(ReasonKind.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset, detail=detail)
+    states = _PUBLISHED[1:] if known.get(segment.segment_id) is _S.COPY_SEGMENT_STARTED else _PUBLISHED
+    return _segment_step(Action.PUBLISH_SEGMENT, segment, reason, states, decision)
+
+
+def _segment_step(
+    action: Action,
+    segment: RemoteLogSegmentMetadata,
+    reason: Reason,
+    states: Sequence[RemoteLogSegmentState],
+    decision: PartitionDecision,
+) -> Step:
+    custom = segment.custom_metadata
+    details = {
+        STATES: ",".join(states),
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "segment_size_in_bytes": segment.segment_size_in_bytes,
+        "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+        "custom_metadata": None if custom is None else custom.hex(),
+        "txn_index_empty": segment.txn_index_empty,
+        LINEAGE_EPOCH: decision.lineage.entries[-1].epoch,
+    }
+    return segment_step(action, segment, reason, details)
+
+
+def skips_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+    """Yield the sets about which no event is published, except those with correct metadata."""
+    partition = inputs.partition
+    for each, reason in choice.left:
+        yield Skip.of(partition, reason, each.listed.segment_id)
+    for each in inputs.sets:
+        state = inputs.known.get(each.listed.segment_id)
+        if state in GOING:
+            yield Skip.of(
+                partition, Reason(ReasonKind.ALREADY_KNOWN, state=str(state)), each.listed.segment_id
+            )
+    for segment, _ in choice.discarded:
+        state = inputs.known.get(segment.segment_id)
+        if state is not None:
+            yield Skip.of(partition, Reason(ReasonKind.ALREADY_KNOWN, state=str(state)), segment.segment_id)
+    if choice.hole is not None:
+        is_lost = not any(is_not_understood(reason) for _, reason in choice.left)
+        sets, what = ("set", "these records are lost, and ") if is_lost else ("usable set", "")
+        yield Skip.of(
+            partition,
+            f"no {sets} has offsets {choice.hole.first} to {choice.hole.last}: {what}the log begins at "
+            f"{choice.first_offset}",
+        )
+
+
+def unused_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+    """Yield every set that is not in the chain, where no event is planned about those that are discarded."""
+    yield from skips_of(inputs, choice)
+    for segment, reason in choice.discarded:
+        if segment.segment_id not in inputs.known:
+            yield Skip.of(inputs.partition, reason, segment.segment_id)
+
+
+def unclear_skips(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+    """Yield the sets whose records are unknown, because they are incomplete or not understood."""
+    for each, reason in choice.left:
+        if each.segment is None or is_not_understood(reason):
+            yield Skip.of(inputs.partition, reason, each.listed.segment_id)

@@ -25,12 +25,12 @@ from tierctl.plan.partition_choice import (
     PartitionInputs,
     beside,
     is_not_understood,
+    publish_step,
     reason_of,
 )
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
 from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
-from tierctl.plan.rebuild import publish_step
 from tierctl.plan.steps import STATES, VERIFY, Action, Plan, Skip, Step, delete_step, segment_step
 from tierctl.state.tier_state import PartitionState, TierState
 

@@ -7,11 +7,10 @@ import pytest
 from tierctl.apply.outcome import Status
 from tierctl.commands.restore import to_metadata
 from tierctl.commands.restore.inventory import DecidingLogs
-from tierctl.commands.restore.to_metadata import PublishingFence, require_lasting_events
+from tierctl.commands.restore.to_metadata import PublishingFence, plan_rebuild, require_lasting_events
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.plan.partition_choice import PartitionInputs
-from tierctl.plan.rebuild import plan_rebuild
 from tierctl.state.tier_state import TierState
 
 from tests.plan.rebuild.sets import PARTITION, object_set

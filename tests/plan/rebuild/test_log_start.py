@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
 from tierctl.plan.partition_choice import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.rebuild import plan_rebuild
 from tierctl.plan.steps import Action
 from tierctl.state.tier_state import TierState
 

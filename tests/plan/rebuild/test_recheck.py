@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.plan.partition_choice import PartitionInputs
-from tierctl.plan.rebuild import plan_rebuild
 from tierctl.plan.recheck import recheck
 from tierctl.plan.steps import Action
 from tierctl.state.fold import fold_event

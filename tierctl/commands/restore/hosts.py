@@ -37,11 +37,12 @@ from tierctl.metadata.topic.base import translated
 from tierctl.metadata.topic.folder import logs_in
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
-from tierctl.plan.partition_choice import DISK
-from tierctl.plan.rebuild import RebuildPlan, checkpoint_steps
+from tierctl.plan.choose_sets import merge_lineage
+from tierctl.plan.partition_choice import DISK, PartitionDecision
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import why_diverged
 from tierctl.plan.saved import DecidedLog, HostsPlan, PartitionBase, SavedPlan, refusal
-from tierctl.plan.steps import REBUILD, Action, Plan, Step
+from tierctl.plan.steps import LOG_DIR, REBUILD, Action, Plan, Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import replica_start
 from tierctl.wire.batches.batch_head import Record
@@ -54,6 +55,37 @@ from tierctl.wire.files.checkpoints import (
 )
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+
+
+def checkpoint_steps(
+    partition: TopicIdPartition,
+    replicas: Sequence[LocalLog],
+    lineage: Sequence[EpochEntry],
+    *,
+    start_offset: int,
+) -> Iterator[Step]:
+    """Yield a step per replica whose log start or first leader epoch is above `start_offset`.
+
+    Each step has both files: a leader deletes the published segments that end below either.
+    """
+    for log in replicas:
+        raised = replica_start(log)
+        if raised <= start_offset:
+            continue
+        entries = merge_lineage(log.leader_epochs, [lineage]).truncate_from_start(start_offset).entries
+        yield Step(
+            action=Action.WRITE_CHECKPOINTS,
+            reason=Reason(ReasonKind.LOG_START_DAMAGED, raised=raised, offset=start_offset),
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            start_offset=start_offset,
+            details={
+                LOG_DIR: str(log.directory.parent),
+                "leader_epoch_checkpoint": [list(entry) for entry in entries],
+                "raised_log_start_offset": raised,
+            },
+        )
 
 
 def write_checkpoints(steps: Sequence[Step]) -> list[Outcome]:
@@ -327,7 +359,7 @@ def plan_for_hosts(
     run: Mutation,
     request: MutationRequest,
     plan: Plan,
-    found: RebuildPlan,
+    decisions: Mapping[TopicIdPartition, PartitionDecision],
     deleted: Collection[TopicIdPartition],
 ) -> HostsPlan | None:
     """Return what each host writes; None if this host has the log directories of all replicas' brokers.
@@ -350,16 +382,18 @@ def plan_for_hosts(
         event_broker_id=request.broker_id,
         has_txn_index_empty=run.resources.kafka_version.has_txn_index_empty,
         bases=bases,
-        logs=dict(_decided_logs(plan, found)),
+        logs=dict(_decided_logs(plan, decisions)),
         sha256="",
     )
     return replace(hosts, sha256=planned_digest(folder, hosts, plan.steps))
 
 
-def _decided_logs(plan: Plan, found: RebuildPlan) -> Mapping[str, DecidedLog]:
+def _decided_logs(
+    plan: Plan, decisions: Mapping[TopicIdPartition, PartitionDecision]
+) -> Mapping[str, DecidedLog]:
     logs = {}
     for partition in {step.topic_id_partition for step in plan.steps}:
-        decision = found.decisions[partition]
+        decision = decisions[partition]
         chain = decision.choice.chain
         logs[str(partition)] = DecidedLog(
             start_offset=decision.start_offset,

@@ -45,9 +45,8 @@ from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.choose_sets import Choice
 from tierctl.plan.copy import require_enabled
-from tierctl.plan.partition_choice import why_refused
+from tierctl.plan.partition_choice import segment_steps, unused_of, why_refused
 from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.plan.rebuild import segment_steps, unused_of
 from tierctl.plan.steps import NEW_IDS, Action, Basis, Plan, Skip, Step, segment_step
 
 SOURCE_TOPIC_ID = "source_topic_id"
@@ -358,8 +357,8 @@ class NewIds(Change[RestoreNewIdsRequest]):
         self.run.progress.say(
             "now start the brokers, and verify with tierctl restore check, naming the new ids with "
             f"--topic-id. Timestamps are kept: if the records are older than {topic.RETENTION_MS.name} of "
-            "the new topic, set that to -1 first. Add replicas by reassignment. The objects of the lost topic "
-            "stay until you delete them"
+            "the new topic, set that to -1 first. Add replicas by reassignment. The objects of the lost "
+            "topic stay until you delete them"
         )
 
 

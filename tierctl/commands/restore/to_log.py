@@ -50,11 +50,11 @@ from tierctl.plan.choose_sets import Choice
 from tierctl.plan.partition_choice import (
     PartitionDecision,
     PartitionInputs,
+    unused_of,
     why_holed,
     why_undecided,
 )
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.plan.rebuild import unused_of
 from tierctl.plan.steps import (
     AS_TOPIC,
     AS_TOPIC_ID,

@@ -1,7 +1,7 @@
 """`rebuild`: publish the metadata of segments whose objects are in the tier, after the metadata were lost."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.commands.restore.hosts import plan_for_hosts, rebuild_acts, recipe
+from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, recipe
 from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of, require_read_logs
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
@@ -27,21 +27,105 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
-from tierctl.model import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    TopicIdPartition,
-)
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
-from tierctl.plan.partition_choice import AskedLogStart
-from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.rebuild import Refused, plan_rebuild
+from tierctl.plan.partition_choice import (
+    AskedLogStart,
+    PartitionDecision,
+    PartitionInputs,
+    decide_partition,
+    is_not_understood,
+    segment_steps,
+    skips_of,
+    unclear_skips,
+    why_undecided,
+)
+from tierctl.plan.preconditions import INTERNAL_TOPICS, CurrentTopics
 from tierctl.plan.saved import HostsPlan
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage.object_sets import by_partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A partition about which nothing may be published, and why; `is_damaged` if --log-start decides it."""
+
+    partition: TopicIdPartition
+    reason: str
+    is_damaged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildPlan:
+    """The plan, the partitions that forbid to carry it out, and the decision about each of the others."""
+
+    plan: Plan
+    refused: tuple[Refused, ...]
+    decisions: Mapping[TopicIdPartition, PartitionDecision]
+
+
+def plan_rebuild(
+    state: TierState,
+    partitions: Iterable[PartitionInputs],
+    asked: AskedLogStart | None = None,
+    *,
+    after_hole: bool = False,
+) -> RebuildPlan:
+    """Return the steps that publish the lost metadata of `partitions`.
+
+    `state` are the metadata that are left. `after_hole` accepts that a log begins after offsets of which it
+    is not known what became of their records. Per partition, the steps of checkpoint files come first, then
+    the chain in order of offsets, then the sets that are published as being deleted.
+    """
+    steps: list[Step] = []
+    skipped: list[Skip] = []
+    refused: list[Refused] = []
+    decisions: dict[TopicIdPartition, PartitionDecision] = {}
+    for inputs in partitions:
+        partition = inputs.partition
+        reason = _why_not(state, partition)
+        if reason is not None:
+            skipped.append(Skip.of(partition, reason))
+            continue
+        decision = decide_partition(inputs, asked)
+        reason = why_undecided(decision, after_hole=after_hole)
+        if reason is not None:
+            skipped += [Skip.of(partition, reason), *unclear_skips(inputs, decision.choice)]
+            if is_not_understood(reason):
+                # This is about the partition alone: the others are published.
+                continue
+            refused.append(
+                Refused(
+                    partition=partition,
+                    reason=reason,
+                    is_damaged=decision.is_damaged and asked is None,
+                )
+            )
+            continue
+        decisions[partition] = decision
+        if decision.start_offset < decision.log_start.offset:
+            lineage, start = decision.lineage.entries, decision.start_offset
+            steps += checkpoint_steps(partition, inputs.replicas, lineage, start_offset=start)
+        steps += segment_steps(inputs, decision)
+        skipped += skips_of(inputs, decision.choice)
+    plan = Plan(command=REBUILD, steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
+    return RebuildPlan(plan=plan, refused=tuple(refused), decisions=decisions)
+
+
+def _why_not(state: TierState, partition: TopicIdPartition) -> str | None:
+    if partition.topic in INTERNAL_TOPICS:
+        return "internal topics are never tiered"
+    part = state.partition(partition)
+    if part is None:
+        return None
+    if part.delete_state is not None:
+        return f"the partition is being deleted ({part.delete_state})"
+    if state.is_damaged(part.metadata_partition):
+        return f"metadata partition {part.metadata_partition} has records that could not be understood"
+    return None
 
 
 def require_copying_disabled(cluster: RunningCluster, topics: Collection[str]) -> None:
@@ -371,7 +455,7 @@ class Rebuild(Change[RebuildRequest]):
             partition: log.log_start_offset for partition, log in deciding.leaders.items()
         }
         plan = run.narrowed(replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts)))
-        self.hosts = plan_for_hosts(run, request, plan, found, deleted)
+        self.hosts = plan_for_hosts(run, request, plan, found.decisions, deleted)
         if self.hosts is not None:
             # Other hosts lack what this one was decided from, so that the plan is checked before it is saved.
             self.check(plan)

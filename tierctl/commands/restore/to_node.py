@@ -44,9 +44,8 @@ from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
-from tierctl.plan.partition_choice import why_refused
+from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
 from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.plan.rebuild import segment_steps, skips_of, unclear_skips, unused_of
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import next_producer_id, producer_ids_record, topic_of
