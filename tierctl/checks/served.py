@@ -22,7 +22,7 @@ from tierctl.kafka.record_consumer import HeldPositions, NotServedError, RecordC
 from tierctl.model import IsolationLevel, TopicPartition
 from tierctl.model.progress import Advance, Progress
 from tierctl.model.times import duration_text
-from tierctl.plan.partition_choice import is_not_understood
+from tierctl.plan.reasons import is_not_understood
 from tierctl.read.partition_reader import FetchedRecord
 
 _SEEKS = 10

@@ -13,7 +13,7 @@ from tierctl.commands.change import Change, MutationResult, read_plan
 from tierctl.commands.copy.command import TierToTierRequest
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
-from tierctl.commands.restore.hosts import RebuildOnHost, rebuild_acts, require_host
+from tierctl.commands.restore.hosts import RebuildOnHost, require_host
 from tierctl.commands.shared_options import (
     DECIDE,
     TYPED_ONLY,
@@ -158,7 +158,7 @@ class _WithoutSteps(Change[MutationRequest]):
     def __init__(self, change: Change[Any], saved: SavedPlan) -> None:
         super().__init__(change.run, change.request)
         self.command, self.changes_tier = change.command, change.changes_tier
-        self._plan = saved.plan
+        self._change, self._plan = change, saved.plan
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
@@ -169,7 +169,7 @@ class _WithoutSteps(Change[MutationRequest]):
 
     def acts(self) -> Acts:
         """Implement `Change.acts`: a rebuild also completes what an interrupted run did not write."""
-        return rebuild_acts() if self.command == REBUILD else {}
+        return self._change.acts() if self.command == REBUILD else {}
 
 
 def _print_options(saved: SavedPlan, progress: Progress) -> None:

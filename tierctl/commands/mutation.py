@@ -31,7 +31,7 @@ from tierctl.model.selection import names_text, ranges_text
 from tierctl.model.settings import broker
 from tierctl.plan.copy import without_breaches
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
-from tierctl.plan.partition_choice import is_not_understood
+from tierctl.plan.reasons import is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead

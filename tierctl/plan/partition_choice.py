@@ -6,7 +6,7 @@ The steps that publish the choice are made here, too, for every target.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self, TypeGuard
+from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.model import (
@@ -29,7 +29,7 @@ from tierctl.plan.choose_sets import (
     set_key,
     with_ends,
 )
-from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
 from tierctl.plan.steps import LINEAGE_EPOCH, STATES, Action, Skip, Step, segment_step
 from tierctl.state.cut_epochs import cut_among, is_uncovered
 from tierctl.state.lineage import Lineage
@@ -108,11 +108,6 @@ _NEEDED = (
     "{sets}: whether the log needs them is unknown, and no log start or end is derived from their absence; "
     "make them readable, or set their objects aside outside of the tier"
 )
-
-
-def is_not_understood(reason: str | None) -> TypeGuard[Reason]:
-    """Return whether `reason` is that something could not be interpreted or read."""
-    return isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_UNDERSTOOD
 
 
 def reason_of(each: ObjectSet) -> Reason:

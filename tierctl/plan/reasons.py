@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from tierctl.model.settings import broker, topic
 from tierctl.model.times import iso_utc
@@ -394,6 +394,10 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.UNDECIDED: _Row(rule="tierctl: incomplete data decide nothing", text=_format("{detail}")),
 }
-
 RESUMED = Reason(ReasonKind.DELETE_STARTED)
 """The reason of every step that finishes a deletion which was started before."""
+
+
+def is_not_understood(reason: str | None) -> TypeGuard[Reason]:
+    """Return whether `reason` is that something could not be interpreted or read."""
+    return isinstance(reason, Reason) and reason.kind is ReasonKind.NOT_UNDERSTOOD

@@ -20,17 +20,10 @@ from tierctl.model import (
 )
 from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling
-from tierctl.plan.partition_choice import (
-    PartitionDecision,
-    PartitionInputs,
-    beside,
-    is_not_understood,
-    publish_step,
-    reason_of,
-)
+from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, beside, publish_step, reason_of
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
-from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
+from tierctl.plan.reasons import RESUMED, Reason, ReasonKind, is_not_understood
 from tierctl.plan.steps import STATES, VERIFY, Action, Plan, Skip, Step, delete_step, segment_step
 from tierctl.state.tier_state import PartitionState, TierState
 

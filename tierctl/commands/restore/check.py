@@ -40,7 +40,8 @@ from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms
 from tierctl.plan.choose_sets import Choice
-from tierctl.plan.partition_choice import PartitionDecision, is_not_understood
+from tierctl.plan.partition_choice import PartitionDecision
+from tierctl.plan.reasons import is_not_understood
 from tierctl.read.partition_reader import ReadablePartition, readable_partitions
 from tierctl.state.lineage import Lineage
 from tierctl.state.log_start import DerivedSets, Log, log_start_in_force

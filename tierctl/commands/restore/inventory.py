@@ -43,14 +43,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.choose_sets import LocalHole
-from tierctl.plan.partition_choice import (
-    PartitionDecision,
-    PartitionInputs,
-    decide_partition,
-    is_not_understood,
-)
+from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.preconditions import newest_replicas
-from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.reasons import Reason, ReasonKind, is_not_understood
 from tierctl.plan.safety import WRONG_TIER
 from tierctl.spark.executors import checked_segments as spark_tier
 from tierctl.state.fold import fold_event

@@ -36,13 +36,13 @@ from tierctl.plan.partition_choice import (
     PartitionDecision,
     PartitionInputs,
     decide_partition,
-    is_not_understood,
     segment_steps,
     skips_of,
     unclear_skips,
     why_undecided,
 )
 from tierctl.plan.preconditions import INTERNAL_TOPICS, CurrentTopics
+from tierctl.plan.reasons import is_not_understood
 from tierctl.plan.saved import HostsPlan
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step
 from tierctl.state.tier_state import TierState
