@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from tierctl.commands.restore.new_logs import PartitionSource
 from tierctl.commands.restore.new_node import NewBroker, NewTopic
-from tierctl.commands.restore.to_node import RestorePlanner, TopicSource
-from tierctl.model import EpochEntry, ObjectSet, Uuid
+from tierctl.commands.restore.to_node import RestorePlanner, TopicSource, breaches
+from tierctl.model import EpochEntry, ObjectSet, TopicConfig, Uuid
 from tierctl.plan.partition_choice import PartitionInputs, decide_partition
+from tierctl.plan.reasons import ReasonKind
 from tierctl.wire.batches.record_batch import ControlType, batches, control_record
 from tierctl.wire.files.checkpoints import ProducerEntry, encode_producer_snapshot
 from tierctl.wire.kraft import config_record, next_producer_id, producer_ids_record
@@ -171,3 +172,22 @@ def test_a_partition_has_the_same_directory_in_each_run() -> None:
         log.log_dir for _ in range(3) for log in planned(SETS, directories=(FIRST, SECOND)).logs.values()
     }
     assert len(found) == 1
+
+
+BREACHES = {
+    "by time": (100, -1, 250, SETS, [ReasonKind.RETENTION_MS]),
+    "all by time": (100, -1, 400, SETS, [ReasonKind.RETENTION_MS] * 2),
+    "by size": (-1, 100, 400, SETS, [ReasonKind.RETENTION_BYTES]),
+    "a segment larger than the excess stays": (-1, 150, 400, SETS, []),
+    "time reduces the excess": (100, 100, 250, SETS, [ReasonKind.RETENTION_MS]),
+    "no limit": (-1, -1, 400, SETS, []),
+    "no timestamp stops time": (100, -1, 400, [object_set(1, 0, 0, LOG), object_set(2, 1, 199, LOG)], []),
+}
+
+
+@pytest.mark.parametrize("case", BREACHES)
+def test_what_retention_deletes_at_the_start_is_foretold_by_the_rule_of_brokers(case: str) -> None:
+    retention_ms, retention_bytes, now_ms, sets, expected = BREACHES[case]
+    config = TopicConfig(retention_ms=retention_ms, retention_bytes=retention_bytes)
+    chain = [each.segment for each in sets if each.segment is not None]
+    assert breaches(chain, config, now_ms) == expected

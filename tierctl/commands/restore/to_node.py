@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -39,13 +40,15 @@ from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node
 from tierctl.metadata.manager import RemoteLogMetadataManager
-from tierctl.model import TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
 from tierctl.plan.preconditions import INTERNAL_TOPICS
+from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.retention.breaches import Limits, distinct_bytes
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step
 from tierctl.wire.files.topics_file import read_topics_file
 from tierctl.wire.kraft import next_producer_id, producer_ids_record, topic_of
@@ -210,6 +213,15 @@ def _create(source: TopicSource, new: NewTopic) -> Step:
             "settings": [{"name": name, "value": value} for name, value in sorted(new.settings.items())],
         },
     )
+
+
+def breaches(chain: Sequence[RemoteLogSegmentMetadata], config: TopicConfig, now_ms: int) -> list[ReasonKind]:
+    """Return the limit that each of the first segments of a log breaches, up to the first that stays."""
+    excess_bytes = (
+        max(0, distinct_bytes(chain) - config.retention_bytes) if config.retention_bytes >= 0 else 0
+    )
+    found = map(Limits(config, now_ms, excess_bytes).breach, chain)
+    return [reason.kind for reason in takewhile(bool, found) if reason is not None]
 
 
 _NO_SETTINGS = (
@@ -527,24 +539,27 @@ class Restore(Change[RestoreIntoRequest]):
         """Warn of segments that retention will delete as soon as the node runs."""
         now_ms = self.run.resources.now_ms
         for source in self._topics:
-            retention_ms = topic.RETENTION_MS.kafka_value(source.settings)
+            config = TopicConfig(
+                retention_ms=topic.RETENTION_MS.kafka_value(source.settings),
+                retention_bytes=topic.RETENTION_BYTES.kafka_value(source.settings),
+                kafka_version=self.run.resources.kafka_version,
+            )
             chains = [each.decision.choice.chain for each in source.partitions.values()]
-            segments = [segment for chain in chains for segment in chain]
-            expired = [each for each in segments if 0 < each.max_timestamp_ms < now_ms - retention_ms]
-            if expired and retention_ms >= 0:
+            breached = [breaches(chain, config, now_ms) for chain in chains]
+            expired = sum(kinds.count(ReasonKind.RETENTION_MS) for kinds in breached)
+            if expired:
                 self.run.progress.warn(
-                    f"{source.topic}: {len(expired)} of {len(segments)} segments are older than "
-                    f"{topic.RETENTION_MS.name}={retention_ms}: the broker deletes their objects as soon as "
-                    f"it runs, unless you set {topic.RETENTION_MS.name} to -1 in the file"
+                    f"{source.topic}: {expired} of {sum(map(len, chains))} segments are older than "
+                    f"{topic.RETENTION_MS.name}={config.retention_ms}: the broker deletes their objects as "
+                    f"soon as it runs, unless you set {topic.RETENTION_MS.name} to -1 in the file"
                 )
-            retention_bytes = topic.RETENTION_BYTES.given(source.settings)
-            limit = -1 if retention_bytes is None else retention_bytes
-            larger = [chain for chain in chains if sum(s.segment_size_in_bytes for s in chain) > limit >= 0]
+            larger = sum(ReasonKind.RETENTION_BYTES in kinds for kinds in breached)
             if larger:
                 self.run.progress.warn(
-                    f"{source.topic}: {len(larger)} of {len(chains)} partitions are larger than "
-                    f"{topic.RETENTION_BYTES.name}={limit}: the broker deletes their oldest objects as soon "
-                    f"as it runs, unless you set {topic.RETENTION_BYTES.name} to -1 in the file"
+                    f"{source.topic}: {larger} of {len(chains)} partitions are larger than "
+                    f"{topic.RETENTION_BYTES.name}={config.retention_bytes}: the broker deletes their oldest "
+                    f"objects as soon as it runs, unless you set {topic.RETENTION_BYTES.name} to -1 in the "
+                    "file"
                 )
 
     def conclude(self, outcomes: Sequence[Outcome]) -> None:
