@@ -1,14 +1,13 @@
 """Metadata topics in folders: the number of their partitions, their replicas, and the id of a new one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
+from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import read_regular
 from tierctl.locallog import list_partitions, read_registration
 from tierctl.metadata.server_properties import ServerSettings
@@ -20,7 +19,7 @@ from tierctl.model.ids import Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import clients as manager
 from tierctl.state.tier_state import TierState
-from tierctl.storage.identity import read_identity
+from tierctl.storage.identity import known_topic_id
 from tierctl.wire.files.checkpoints import META_PROPERTIES, read_node
 from tierctl.wire.kraft import TopicRegistration
 
@@ -306,13 +305,8 @@ def folder_settings(request: MutationRequest, resources: Resources) -> FolderSet
         if folder is not None:
             _require_all_partitions(folder, request)
         return FolderSettings(replicas=tuple(request.log_dir))
-    settings = FolderSettings()
-    with suppress(RemoteTierMissing):
-        identity = read_identity(resources.remote)
-        topic_id = None if identity is None else identity.cluster.metadata_topic_id
-        if topic_id is not None:
-            settings = replace(settings, new_topic_id=lambda: topic_id)
-    return settings
+    topic_id = known_topic_id(resources.remote)
+    return FolderSettings() if topic_id is None else FolderSettings(new_topic_id=lambda: topic_id)
 
 
 def _require_all_partitions(folder: Path, request: MutationRequest) -> None:

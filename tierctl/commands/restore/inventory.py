@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS
 from tierctl.commands.copy.source import check_and_hash
-from tierctl.commands.mutation import Mutation
-from tierctl.commands.resources import Resources
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
@@ -67,6 +65,8 @@ from tierctl.storage.object_sets import (
 from tierctl.wire.batches.batch_heads import BadRange
 
 if TYPE_CHECKING:
+    from tierctl.commands.mutation import Mutation
+    from tierctl.commands.resources import Resources
     from tierctl.model.progress import Advance
     from tierctl.storage.base import RemoteObject
     from tierctl.storage.open_tier import TierSpec

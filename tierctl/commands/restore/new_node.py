@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +14,7 @@ from tierctl.apply.side_effects import effect
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.new_logs import NewLogs, attempted
-from tierctl.errors import AuthenticationError, RemoteTierMissing, SafetyRefusal
+from tierctl.errors import AuthenticationError, SafetyRefusal
 from tierctl.files import read_regular, replace_durably
 from tierctl.locallog import FormattedNode
 from tierctl.metadata.manager import RemoteLogMetadataManager, no_op, open_metadata
@@ -29,7 +28,7 @@ from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.identity import read_identity, tier_name
+from tierctl.storage.identity import known_topic_id, tier_name
 from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.stores.base import InspectableStore, Versioning
@@ -139,7 +138,8 @@ class NewNodeMetadata:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._folder = Path(resources.request.log_dir[0])
-        self._settings = _topic_settings(resources.request.broker_config)
+        config = resources.request.broker_config
+        self._settings = MetadataTopicSettings() if config is None else ServerSettings.read(config).topic
         self._manager: RemoteLogMetadataManager | None = None
         self._is_writable = False
         self._empty = TierState()
@@ -162,7 +162,7 @@ class NewNodeMetadata:
             path = partition_folder(self._folder, made[-1]) / PARTITION_METADATA_FILE
             self._topic_id = read_partition_metadata(read_regular(path))
         else:
-            self._topic_id = _known_id(remote) or _derived_id(node)
+            self._topic_id = known_topic_id(remote) or _derived_id(node)
         settings = self._settings
         return NewTopic(
             topic=METADATA_TOPIC,
@@ -229,17 +229,6 @@ class NewNodeMetadata:
         if self._manager is not None:
             self._manager.close()
         self._manager = None
-
-
-def _topic_settings(config: Path | None) -> MetadataTopicSettings:
-    return MetadataTopicSettings() if config is None else ServerSettings.read(config).topic
-
-
-def _known_id(remote: RemoteStorageManager) -> Uuid | None:
-    with suppress(RemoteTierMissing):
-        identity = read_identity(remote)
-        return None if identity is None else identity.cluster.metadata_topic_id
-    return None
 
 
 def _derived_id(node: FormattedNode) -> Uuid:
