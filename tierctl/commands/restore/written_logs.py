@@ -375,7 +375,7 @@ def _wrong(name: str, expected: str, found: str) -> CorruptInputError:
 
 
 @dataclass(slots=True)
-class _NewLog:
+class _WrittenLog:
     """The log of one step while it is written; it has an `outcome` once that is not DONE."""
 
     step: Step
@@ -528,7 +528,7 @@ def materialise_partitions(
     Raise TierctlError if the engine can't accept work.
     """
     context.engine.ready()
-    logs = [_NewLog(step, removal) for step in steps]
+    logs = [_WrittenLog(step, removal) for step in steps]
     try:
         for log in logs:
             with log.attempted():
@@ -548,7 +548,7 @@ def materialise_partitions(
 
 
 def _write_parts(
-    work: Sequence[tuple[_NewLog, SegmentPart]], context: RunContext, removal: Removal | None
+    work: Sequence[tuple[_WrittenLog, SegmentPart]], context: RunContext, removal: Removal | None
 ) -> None:
     """Write parts in waves; skip the parts of a log that has an outcome already."""
     write = partial(write_part, frozenset() if removal is None else removal.digests)
