@@ -1,5 +1,6 @@
 """Recovery: the sets of objects of a tier (`inventory`), and the targets that get what was chosen of them.
 
 `plan.choose_sets` and `plan.partition_choice` choose the sets, for every target alike: `to_metadata`
-(rebuild), `to_node`, `to_ids` and `to_log` (restore). Exports nothing: import from the module.
+(rebuild, whose acts are in `hosts`), `to_node`, `to_ids` and `to_log` (restore). `acts` of a target is its
+order of steps. `check` verifies the result. Exports nothing: import from the module.
 """
