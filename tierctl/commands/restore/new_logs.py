@@ -9,7 +9,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
@@ -69,27 +69,23 @@ def require_writable(refused: Mapping[TopicIdPartition, str], log_dirs: Iterable
         ensure_stopped(log_dir)
 
 
-_SMALL_BYTES = 1 << 20
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFolder:
     """The folder of partition `name` in a log directory of a stopped broker, before a log is written.
 
-    `topic_id` is None if there is no folder, or none in it. `segments` has the base offset and the size in
-    bytes of each local segment. `files` maps the names of the folder's files to their content; it is empty if
-    the folder has many records.
+    `found` is the folder, None without one: a killed run may have set it aside. `topic_id` is None without a
+    file that states it. `segments` has the base offset and the size in bytes of each local segment.
     """
 
     log_dir: Path
     name: TopicPartition
+    found: Path | None = None
     topic_id: Uuid | None = None
     segments: Sequence[tuple[int, int]] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
-        """Return the path of the folder."""
+        """Return the path that the folder has for a broker."""
         return self.log_dir / str(self.name)
 
     @property
@@ -99,13 +95,16 @@ class TargetFolder:
             return None
         return TopicIdPartition(self.topic_id, self.name.topic, self.name.partition)
 
+    def has_files(self, files: Mapping[str, bytes]) -> bool:
+        """Return whether the folder has exactly these files with this content."""
+        return self.found is not None and _has_files(self.found, files)
+
     @property
     def latest_epoch(self) -> int | None:
         """Return the last leader epoch of the folder; None if its files state none."""
-        data = self.files.get(LEADER_EPOCHS_FILE)
-        if data is None:
-            return None
-        entries = _decoded(self.path / LEADER_EPOCHS_FILE, data, read_leader_epoch_checkpoint)
+        path = (self.found or self.path) / LEADER_EPOCHS_FILE
+        data = read_if_exists(path)
+        entries = () if data is None else _decoded(path, data, read_leader_epoch_checkpoint)
         return entries[-1].epoch if entries else None
 
 
@@ -118,15 +117,12 @@ def target_folders(log_dirs: Iterable[Path], name: TopicPartition) -> list[Targe
 def _target_folder(log_dir: Path, name: TopicPartition, folder: Path) -> TargetFolder:
     path = folder / PARTITION_METADATA_FILE
     data = read_if_exists(path)
-    segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
-    # Only an empty log, whose files are small, can be replaced: larger files are not read.
-    is_small = sum(size for _, size in segments) <= _SMALL_BYTES
     return TargetFolder(
         log_dir=log_dir,
         name=name,
+        found=folder,
         topic_id=None if data is None else _decoded(path, data, read_partition_metadata),
-        segments=segments,
-        files={each.name: read_regular(each) for each in sorted(folder.iterdir())} if is_small else {},
+        segments=[(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)],
     )
 
 

@@ -134,7 +134,7 @@ def _why_no_target(source: NewIdSource) -> str | None:
 def _why_not_under_new_ids(source: NewIdSource, target: TargetFolder, log: NewLog) -> str | None:
     """Return why `log` may not replace the folder; None if it may, or if a killed run wrote it already."""
     damage = log.why_damaged()
-    if damage is not None or target.files == log.files:
+    if damage is not None or target.has_files(log.files):
         return damage
     if source.known:
         return (

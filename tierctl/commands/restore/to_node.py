@@ -196,7 +196,7 @@ def _why_not_into(source: PartitionSource, log: NewLog) -> str | None:
     if damage is not None:
         return damage
     for target in source.targets:
-        if target.log_dir != log.log_dir or target.files != log.files:
+        if target.log_dir != log.log_dir or not target.has_files(log.files):
             return f"{target.path} has other files than the log that is restored"
     return None
 
