@@ -1,10 +1,11 @@
 """The log start: what the checkpoint files state, whether a broker raised it, and what is refused."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tierctl.commands.restore.inventory import DecidingLogs, inputs_of
 from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
@@ -188,3 +189,13 @@ def test_both_files_are_put_back_whichever_of_them_is_damaged(log: Disk) -> None
     assert step.start_offset == 0
     assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in WHOLE]
     assert "raised the log start to 400" in step.reason
+
+
+@pytest.mark.parametrize("raised_on", ["a", "b"])
+def test_every_replica_tells_the_log_start_to_every_target(raised_on: str) -> None:
+    """A leader deletes what is published below its log start: the highest start of a replica counts."""
+    starts_of = {"a": disk(0, 400, *WHOLE), "b": disk(0, 400, *WHOLE)}
+    starts_of[raised_on] = disk(250, 400, (2, 250), (4, 300))
+    logs = [replace(local_log(each), directory=Path(f"/{name}/orders-3")) for name, each in starts_of.items()]
+    decision = decide_partition(inputs_of(PARTITION, FIVE, logs=DecidingLogs.newest([PARTITION], logs)))
+    assert decision.log_start.offset == 250
