@@ -1,13 +1,14 @@
 """Metadata topics in folders: the number of their partitions, their replicas, and the id of a new one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.errors import CorruptInputError, SafetyRefusal
+from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
 from tierctl.files import read_regular
 from tierctl.locallog import list_partitions, read_registration
 from tierctl.metadata.server_properties import ServerSettings
@@ -19,7 +20,8 @@ from tierctl.model.ids import Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import clients as manager
 from tierctl.state.tier_state import TierState
-from tierctl.storage.identity import known_topic_id
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.identity import read_identity
 from tierctl.wire.files.checkpoints import META_PROPERTIES, read_node
 from tierctl.wire.kraft import TopicRegistration
 
@@ -291,6 +293,14 @@ def node_of(folder: Path) -> str:
     except CorruptInputError as e:
         raise e.within(str(path)) from None
     return str(folder) if node is None else node.node_id
+
+
+def known_topic_id(remote: RemoteStorageManager) -> Uuid | None:
+    """Return the id of the metadata topic that the tier belongs to; None if the tier states none."""
+    with suppress(RemoteTierMissing):
+        identity = read_identity(remote)
+        return None if identity is None else identity.cluster.metadata_topic_id
+    return None
 
 
 def folder_settings(request: MutationRequest, resources: Resources) -> FolderSettings:

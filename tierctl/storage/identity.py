@@ -8,7 +8,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import ClusterIdentity, TierIdentity, Uuid
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.object_tier import object_tier
@@ -31,14 +31,6 @@ def read_identity(remote: RemoteStorageManager) -> TierIdentity | None:
     except RemoteResourceNotFound:
         return None
     return _decoded(body, tier.store.name_of(tier.identity_key))
-
-
-def known_topic_id(remote: RemoteStorageManager) -> Uuid | None:
-    """Return the id of the metadata topic that the tier belongs to; None if the tier states none."""
-    with suppress(RemoteTierMissing):
-        identity = read_identity(remote)
-        return None if identity is None else identity.cluster.metadata_topic_id
-    return None
 
 
 def create_identity(remote: RemoteStorageManager, identity: TierIdentity) -> bool:

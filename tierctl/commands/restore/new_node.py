@@ -11,6 +11,7 @@ from zlib import crc32
 
 from tierctl.apply.run import Run
 from tierctl.apply.side_effects import effect
+from tierctl.commands.metadata_folder import known_topic_id
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.resources import Resources
 from tierctl.commands.restore.new_logs import NewLogs, attempted
@@ -28,7 +29,7 @@ from tierctl.model.settings import topic
 from tierctl.plan.steps import Step
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager, store_uri
-from tierctl.storage.identity import known_topic_id, tier_name
+from tierctl.storage.identity import tier_name
 from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec
 from tierctl.storage.stores.base import InspectableStore, Versioning
