@@ -10,7 +10,7 @@ from tierctl.cli.app import COMMANDS, GROUPS, leaves
 from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.examples import questions
-from tierctl.cli.settings.keys import option_key
+from tierctl.cli.settings.profiles import option_key
 from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.app import leaves
-from tierctl.cli.settings.keys import option_key
+from tierctl.cli.settings.profiles import option_key
 
 from tests.cli.shell import environment, require_read_unless, tierctl
 

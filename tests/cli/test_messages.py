@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.settings.keys import OptionKeys
+from tierctl.cli.settings.profiles import OptionKeys
 from tierctl.cli.settings.run import RunSettings
 
 from tests.cli.shell import Ran, environment, tierctl

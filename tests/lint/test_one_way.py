@@ -167,7 +167,7 @@ def test_one_module_of_the_commands_reads_brokers_files() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and "broker_file" in {each.name for each in node.names}
     }
-    assert readers == {"broker_settings.py"}
+    assert readers == {"resources.py"}
 
 
 WRITES = frozenset(

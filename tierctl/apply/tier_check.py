@@ -30,8 +30,17 @@ from tierctl.plan.safety import (
 )
 from tierctl.plan.steps import Action, Plan
 from tierctl.storage.base import RemoteObject
-from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
-from tierctl.storage.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
+from tierctl.storage.identity import (
+    WITNESSES_MAX,
+    create_identity,
+    has_objects_of_any,
+    newest_finished,
+    read_identity,
+    replace_identity,
+    tier_contents,
+    tier_layout,
+    tier_name,
+)
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from tierctl.cli.settings.keys import option_key
+from tierctl.cli.settings.profiles import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError

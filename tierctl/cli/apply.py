@@ -6,8 +6,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.confirm import confirmation
-from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.display import Display, Rows, confirmation, show_mutation
 from tierctl.cli.options import (
     CHANGING,
     ENGINE,
@@ -64,4 +63,4 @@ def apply_plan(ctx: typer.Context, request: commands.ApplyRequest, yes: Yes = Fa
     step remains, and 0 if all steps were already done.
     """
     request = replace(request, confirm=confirmation(is_given=yes))
-    return show_mutation(ctx, lambda: commands.apply(request, console_of(ctx)))
+    return show_mutation(ctx, commands.apply, request)

@@ -4,7 +4,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.display import Display, Rows, show_mutation
 from tierctl.cli.options import (
     CHANGING,
     ENGINE,
@@ -65,4 +65,4 @@ def copy(ctx: typer.Context, request: commands.CopyRequest) -> int:
     With --engine spark, executors read, check and store the segments. They need the same folders and the same
     private key files under the same paths, and use the credentials of their own environment.
     """
-    return show_mutation(ctx, lambda: commands.copy(request, console_of(ctx)))
+    return show_mutation(ctx, commands.copy, request)

@@ -9,11 +9,11 @@ import typer
 from tierctl import commands
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.confirm import confirmation
 from tierctl.cli.display import (
     Display,
     Printer,
     Rows,
+    confirmation,
     console_of,
     display_of,
     print_mutation,
@@ -91,7 +91,7 @@ def delete(ctx: typer.Context, request: commands.DeleteRequest, yes: Yes = False
         return leaked.exit_code
     if request.interval is None:
         following = "tierctl delete --find" if request.has_cluster and not request.mark else None
-        return show_mutation(ctx, lambda: commands.delete(request, console_of(ctx)), if_empty=following)
+        return show_mutation(ctx, commands.delete, request, if_empty=following)
     check_view(display_of(ctx).output, view_of(ctx))
     runs = commands.delete_repeatedly(request, console_of(ctx))
     for result in runs:

@@ -1,4 +1,4 @@
-"""Print results on stdout in the format of --output, and choose the exit code."""
+"""Print results on stdout as --output says, choose the exit code, and ask before a plan that deletes."""
 
 import shlex
 import sys
@@ -12,13 +12,14 @@ import typer
 
 from tierctl.cli.app import Command, named_command
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
-from tierctl.cli.settings.keys import option_key
+from tierctl.cli.settings.profiles import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, SafetyRefusal
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
 from tierctl.report.plans import (
+    STEPS,
     check_view,
     outcomes_summary,
     plan_summary,
@@ -28,11 +29,12 @@ from tierctl.report.plans import (
 )
 from tierctl.report.render import SHOW, View
 from tierctl.report.results import show_rows, show_texts
-from tierctl.report.texts import Tally
+from tierctl.report.texts import Tally, counted, printable
 
 if TYPE_CHECKING:
     from tierctl.apply.outcome import Outcome
     from tierctl.commands import MutationResult
+    from tierctl.plan.steps import Plan
 
 Kind = TypeVar("Kind")
 
@@ -219,15 +221,19 @@ def view_of(ctx: typer.Context) -> View:
 
 
 def show_mutation(
-    ctx: typer.Context, mutate: "Callable[[], MutationResult]", *, if_empty: str | None = None
+    ctx: typer.Context,
+    mutate: Callable[[Kind, Console], "MutationResult"],
+    request: Kind,
+    *,
+    if_empty: str | None = None,
 ) -> int:
-    """Call `mutate` and print its result; return the exit code.
+    """Call `mutate` with the request and print its result; return the exit code.
 
     `if_empty` is the command that can be run next if there is nothing to do. Raise UsageError, and change
     nothing, if the options about output contradict each other.
     """
     check_view(display_of(ctx).output, view_of(ctx))
-    return print_mutation(ctx, mutate(), if_empty=if_empty)
+    return print_mutation(ctx, mutate(request, console_of(ctx)), if_empty=if_empty)
 
 
 def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: str | None = None) -> int:
@@ -256,4 +262,34 @@ def _warn_of_failure(console: Console, outcome: "Outcome") -> None:
         hint = f" ({outcome.error.hint})" if outcome.error.hint else ""
         console.warn(
             f"{outcome.status} {step.action} {step.topic_id_partition}{at}: {outcome.error.message}{hint}"
+        )
+
+
+def confirmation(*, is_given: bool) -> Callable[["Plan"], None]:
+    """Return the function that asks whether a plan of `delete` is carried out; SafetyRefusal for a no.
+
+    It does not ask about plans of other commands, if the answer `is_given` by --yes, and without a terminal,
+    where nobody could answer.
+    """
+    if is_given or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return lambda _plan: None
+    return _ask
+
+
+def _ask(plan: "Plan") -> None:
+    if not plan.steps or plan.command != "delete":
+        return
+    tally = Tally(STEPS)
+    for _ in tally.of(step.to_json() for step in plan.steps):
+        pass
+    names = sorted({step.topic for step in plan.steps})
+    expected = names[0] if len(names) == 1 else counted(len(names), "topic")
+    what = "the topic's name" if len(names) == 1 else f"'{expected}'"
+    shown = ", ".join(printable(name) for name in names[:10]) + (", ..." if len(names) > 10 else "")
+    print(f"about to carry out {tally.text}: {shown}", file=sys.stderr)
+    print(f"type {what} to continue: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != expected:
+        raise SafetyRefusal(
+            f"not confirmed: expected {what}; nothing was changed",
+            hint="--yes carries the plan out without this question",
         )

@@ -42,7 +42,14 @@ def answer(args: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(args)
+        # NumPy's OpenBLAS starts its threads when it is imported, which takes 15 ms; tierctl calls no BLAS.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Imports make 100,000 objects that stay: a twentieth of the start would look for garbage among them.
+        gc.set_threshold(_GARBAGE_AFTER)
+        from tierctl.cli.main import run
+
+        raise_on_signals()
+        code = run(args)
         sys.stdout.flush()
     except BrokenPipeError:
         return PIPE_CLOSED
@@ -60,18 +67,3 @@ def _end(code: int) -> Never:
         with suppress(BrokenPipeError):
             stream.flush()
     os._exit(code)
-
-
-def _run(args: list[str]) -> int:
-    # NumPy's OpenBLAS starts its threads when it is imported, which takes 15 ms; tierctl calls no BLAS.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Imports make 100,000 objects that stay: looking for garbage among them takes a twentieth of the start.
-    gc.set_threshold(_GARBAGE_AFTER)
-    from tierctl.cli.main import run
-
-    raise_on_signals()
-    return run(args)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,283 @@
-"""Options that every command has, before and after its name: the profile, messages, and unattended runs."""
+"""Options that every command has: the profile, messages, and runs without an operator.
 
+The runs' waits for locks, their metrics and their log are here, too.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tierctl.cli.unattended import (
-    EVERYWHERE,
-    LimitFactor,
-    LockTimeout,
-    LogFileOption,
-    LogFormatOption,
-    MetricsFile,
-)
+from tierctl.cli.settings.run import RunSettings
 from tierctl.commands import completion
+from tierctl.commands.completion import store_topics
 from tierctl.commands.shared_options import TYPED_ONLY
+from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
+from tierctl.model.times import DURATION_FORMS, duration_text, parse_duration_ms
+from tierctl.report.console import Console, LogFile, LogFormat
+from tierctl.wire.primitives import LIMIT_FACTOR_MAX, use_limit_factor
+
+EVERYWHERE = "Everywhere"
+_ONLY_LOOK = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
+"""Commands whose user may have no right to write into the state directory."""
+_FIRST_PAUSE_S = 0.5
+_PAUSE_S_MAX = 30.0
+
+
+def _receiver(ctx: typer.Context, name: str, value: object) -> RunSettings | None:
+    """Return the settings that receive the value of an option; None if they keep their present value.
+
+    An option may be given before and after the command's name. A typed value takes precedence over the
+    environment and the profile. The options of a command that `submit` or `schedule` only checks are in
+    `ctx.meta`.
+    """
+    settings: RunSettings = ctx.obj
+    if ctx.resilient_parsing:
+        return None
+    ctx.meta[name] = value
+    command = ctx.command_path.partition(" ")[2]
+    if settings.command not in {"", command}:
+        return None
+    settings.command = command
+    if settings.log is not None:
+        settings.log.command = command
+    source = ctx.get_parameter_source(name)
+    is_typed = source is not None and source.name == "COMMANDLINE"
+    if value is None or (name in settings.unattended and not is_typed):
+        return None
+    settings.unattended.add(name)
+    return settings
+
+
+def _require_folder(option: str, file: Path, hint: str) -> None:
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"{option} {file}: {folder} is not a folder", hint=hint)
+
+
+def _set_metrics_file(ctx: typer.Context, value: Path | None) -> None:
+    settings = _receiver(ctx, "metrics_file", value)
+    if settings is None or value is None:
+        return
+    hint = "name a file in the folder of node_exporter's --collector.textfile.directory"
+    _require_folder("--metrics-file", value, hint)
+    from tierctl.report.prometheus import Meter
+
+    settings.metrics_file, settings.meter = value, Meter()
+
+
+def _set_log_format(ctx: typer.Context, value: LogFormat | None) -> None:
+    settings = _receiver(ctx, "log_format", value)
+    if settings is not None and value is not None:
+        settings.log_format = value
+        if settings.log is not None:
+            settings.log.form = value
+
+
+def _set_log_file(ctx: typer.Context, value: Path | None) -> None:
+    settings = _receiver(ctx, "log_file", value)
+    if settings is None or value is None:
+        return
+    _require_folder("--log-file", value, "create the folder first, for the user who runs tierctl")
+    log = LogFile(value.absolute(), settings.log_format or LogFormat.TEXT, settings.command)
+    try:
+        log.open()
+    except OSError as e:
+        raise UsageError(
+            f"--log-file {value}: {e.strerror}",
+            hint="name a new file, or a regular file of this user that nobody else may write",
+        ) from e
+    settings.log = log
+
+
+def _set_limit_factor(ctx: typer.Context, value: int | None) -> None:
+    settings = _receiver(ctx, "limit_factor", value)
+    if settings is not None and value is not None:
+        use_limit_factor(value)
+
+
+def _set_lock_timeout(ctx: typer.Context, value: int | None) -> None:
+    settings = _receiver(ctx, "lock_timeout", value)
+    if settings is not None and value is not None:
+        settings.lock_timeout_ms = value
+
+
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-file",
+        metavar="FILE",
+        help="At the end of the run, write its metrics to this file for node_exporter's textfile collector, "
+        "which reads files named *.prom. Metrics of earlier runs stay in the file, and counters are "
+        "increased.",
+        callback=_set_metrics_file,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
+    ),
+]
+
+
+LogFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-file",
+        metavar="FILE",
+        help="Append every message of the run to this file, also those that --quiet hides. If logrotate "
+        "renames the file, a new one is created. It must be a regular file of this user that nobody else may "
+        "write, and no link.",
+        callback=_set_log_file,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="Format of --log-file: one line of text per message (the default), or one JSON object per line.",
+        callback=_set_log_format,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
+    ),
+]
+LimitFactor = Annotated[
+    int | None,
+    typer.Option(
+        "--limit-factor",
+        metavar="N",
+        min=1,
+        max=LIMIT_FACTOR_MAX,
+        help="Multiply the limits on what one batch, record or manifest may cost, such as 64 MiB for a "
+        "decompressed batch and 8 MiB for a record that is printed. Raise it if an error about your own data "
+        "names this option; memory use grows with it. Default: 1.",
+        callback=_set_limit_factor,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
+    ),
+]
+LockTimeout = Annotated[
+    int | None,
+    typer.Option(
+        "--lock-timeout",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help="If another tierctl holds a lock or the tier's lease, try again until this time has passed, "
+        f"then exit with code 6. The time is written as {DURATION_FORMS}. Default: 0, exit at once.",
+        callback=_set_lock_timeout,
+        is_eager=True,
+        expose_value=False,
+        rich_help_panel=EVERYWHERE,
+    ),
+]
+
+
+def until_unlocked(settings: RunSettings, begin: Callable[[], int]) -> int:
+    """Return the result of `begin`, which is called again while other runs hold a lock.
+
+    Each call decides again, because the other run may have changed the state. Raise the LockedError of
+    `begin` once the lock timeout has passed.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return begin()
+        except LockedError as e:
+            # The option is known only after `begin` has read the command line.
+            deadline_s = settings.started_s + settings.lock_timeout_ms / 1000
+            if time.monotonic() + pause_s > deadline_s:
+                raise
+            if pause_s == _FIRST_PAUSE_S:
+                limit = duration_text(settings.lock_timeout_ms)
+                settings.console.say(f"{e.message}; waiting for it, at most {limit}")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+def record_success(settings: RunSettings, code: int) -> None:
+    """Store in the state directory, if one was named, that the run ended without an error, for `status`.
+
+    A failure is only a warning, and none for commands that only look. Runs that only plan are not stored.
+    """
+    if settings.state_dir is None or code != ExitCode.OK:
+        return
+    from tierctl.metadata.state_dir.manifest import record_successful_run
+
+    try:
+        record_successful_run(settings.state_dir, settings.command, int(time.time() * 1000))
+    except (OSError, TierctlError) as e:
+        if settings.command in _ONLY_LOOK:
+            return
+        where = f"--state-dir {settings.state_dir}"
+        settings.console.warn(f"{where}: the end of the run could not be stored: {_why(e)}")
+
+
+def _why(error: OSError | TierctlError) -> str:
+    """Return the reason of an error, without the number that an OSError adds."""
+    return str(error) if isinstance(error, TierctlError) else error.strerror or str(error)
+
+
+def record_names(settings: RunSettings) -> None:
+    """Store the names of the topics that the run read, for completion by shells.
+
+    If the home directory is missing, read-only or belongs to another user, store nothing and print no
+    message.
+    """
+    if settings.topics:
+        with suppress(OSError):
+            store_topics(settings.profile_in_use, settings.topics, settings.environ)
+
+
+def record_run(settings: RunSettings, code: int, error: BaseException | None) -> None:
+    """Write the metrics and the last line of the log of a run that ended with `code`, or by `error`.
+
+    A failure is only a warning: it does not change what the run did, nor its exit code.
+    """
+    if isinstance(error, typer.Exit):
+        return
+    console = settings.console
+    if settings.metrics_file is not None and settings.meter is not None:
+        _write_metrics(settings, code, error, console)
+    if settings.log is not None:
+        seconds = round(time.monotonic() - settings.started_s, 3)
+        settings.log.write("info", f"exit code {code}", exit_code=code, seconds=seconds)
+        if settings.log.error is not None:
+            why = settings.log.error
+            console.warn(
+                f"--log-file {settings.log.path}: some messages could not be written: {why.strerror or why}"
+            )
+
+
+def _write_metrics(settings: RunSettings, code: int, error: BaseException | None, console: Console) -> None:
+    from tierctl.report.prometheus import Run, measure_run, measure_throttle
+    from tierctl.report.prometheus_file import write_metrics
+
+    assert settings.metrics_file is not None
+    assert settings.meter is not None
+    run = Run(
+        command=settings.command,
+        exit_code=code,
+        error=None if error is None else type(error).__name__,
+        is_applied="--apply" in settings.args,
+        end_s=time.time(),
+        seconds=time.monotonic() - settings.started_s,
+    )
+    measure_run(settings.meter, run)
+    measure_throttle(settings.meter, settings.throttle)
+    try:
+        lost = write_metrics(settings.metrics_file, settings.meter)
+    except (OSError, TierctlError) as e:
+        console.warn(f"--metrics-file {settings.metrics_file} could not be written: {_why(e)}")
+    else:
+        if lost is not None:
+            console.warn(f"--metrics-file: {lost}")
+
 
 HELP_ALL = "tierctl.help_all"
 """The key in a context's `meta` that --help-all sets."""

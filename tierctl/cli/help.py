@@ -8,10 +8,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 
-from tierctl.cli.everywhere import HELP_ALL
+from tierctl.cli.everywhere import EVERYWHERE, HELP_ALL
 from tierctl.cli.examples import command_lines, examples
-from tierctl.cli.settings.keys import option_key
-from tierctl.cli.unattended import EVERYWHERE
+from tierctl.cli.settings.profiles import option_key
 
 _FOOTER: Final = (
     "Options can be set as TIERCTL_<OPTION> or in tierctl.toml, except --apply and others that decide what "

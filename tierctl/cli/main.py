@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,17 +12,18 @@ from typer.main import get_command
 
 from tierctl import __version__
 from tierctl.cli.app import HELP_NAMES, LazyGroup, leaves
-from tierctl.cli.everywhere import everywhere, help_of_all
-from tierctl.cli.options import declare
-from tierctl.cli.settings.keys import OptionKeys
-from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
-from tierctl.cli.signals import PIPE_CLOSED, Signalled
-from tierctl.cli.unattended import (
+from tierctl.cli.everywhere import (
+    everywhere,
+    help_of_all,
     record_names,
     record_run,
     record_success,
     until_unlocked,
 )
+from tierctl.cli.options import declare
+from tierctl.cli.settings.profiles import OptionKeys
+from tierctl.cli.settings.run import RunSettings, require_no_credentials_in
+from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import NOT_ALLOWED, WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
@@ -115,7 +117,7 @@ def run(args: Sequence[str]) -> int:
     error: BaseException | None = None
     try:
         require_no_credentials_in(args, os.environ)
-        code = until_unlocked(settings, lambda: _invoked(command, args, settings))
+        code = until_unlocked(settings, partial(_invoked, command, args, settings))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, Signalled) as e:
         if settings.is_read:

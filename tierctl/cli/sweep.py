@@ -4,7 +4,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.display import Display, Rows, show_mutation
 from tierctl.cli.options import (
     CHANGING,
     ENGINE,
@@ -51,4 +51,4 @@ def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
 
     With a --now more than five minutes in the future, only a plan can be made: --apply exits with code 4.
     """
-    return show_mutation(ctx, lambda: commands.sweep(request, console_of(ctx)))
+    return show_mutation(ctx, commands.sweep, request)

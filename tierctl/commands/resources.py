@@ -1,12 +1,17 @@
-"""Resources: the objects that a request names, opened on first use and closed together."""
+"""Resources: the objects that a request names, opened on first use and closed together.
+
+The broker settings of a run come from a broker's own file and from what the operator overrides. No other
+module of `commands` reads such a file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -15,6 +20,7 @@ from tierctl.apply.outcome import calling_on_signals
 from tierctl.commands.request import Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
+from tierctl.metadata.server_properties import broker_file
 from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import (
@@ -29,8 +35,10 @@ from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import WAITS, Progress
+from tierctl.model.settings import broker
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.scopes import StatedSettings
+from tierctl.model.settings.known import require_bounds, unknown_names
+from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
@@ -45,6 +53,86 @@ if TYPE_CHECKING:
     from tierctl.spark.session.open import Session
     from tierctl.state.tier_state import TierState
     from tierctl.storage.object_tier import RetrySettings
+
+_OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
+_OPTIONS = (
+    ("throttle_copy", broker.COPY_MAX_BYTES_PER_SECOND),
+    ("throttle_fetch", broker.FETCH_MAX_BYTES_PER_SECOND),
+)
+"""Fields of a request that state a broker setting, which win over `override`."""
+
+
+def resolve_broker_settings(request: Request, progress: Progress) -> StatedSettings:
+    """Return the settings of the file `broker_config`, of `override` and of options, the last above all.
+
+    Note settings in the file that no version of Kafka knows. Raise UsageError for a value that brokers
+    refuse, and for an unknown setting in `override`. Values in the file that are overridden are not used and
+    not checked.
+    """
+    stated = StatedSettings({}, {}) if request.broker_config is None else broker_file(request.broker_config)
+    for name, nearest in unknown_names(stated):
+        hint = "" if nearest is None else f'; did you mean "{nearest}"?'
+        progress.note(f'{place_of(stated, name)}: no Kafka from 3.9 to 4.4 has the setting "{name}"{hint}')
+    settings = stated | _overrides(request.override) | _of_options(request)
+    require_bounds(settings, str(request.broker_config or "--override"))
+    return settings
+
+
+def stated_in_file(path: Path) -> StatedSettings:
+    """Return the settings in a broker's file; UsageError if it can't be read or states a wrong value."""
+    stated = broker_file(path)
+    require_bounds(stated, str(path))
+    return stated
+
+
+def valid_in_file(path: Path | None) -> StatedSettings:
+    """Return the settings in a broker's file whose values are valid; empty if it can't be read.
+
+    For checks of other files, which report the problems of this one elsewhere.
+    """
+    try:
+        stated = StatedSettings({}, {}) if path is None else broker_file(path).stripped()
+    except TierctlError:
+        return StatedSettings({}, {})
+    return stated.only({name: name for name in stated if _is_valid(name, stated[name])})
+
+
+def _is_valid(name: str, value: str) -> bool:
+    row = broker.TABLE.rows.get(name)
+    try:
+        if row is not None:
+            row.parse(value)
+    except TierctlError:
+        return False
+    return True
+
+
+def _of_options(request: Request) -> StatedSettings:
+    """Return the broker settings for which the request has separate options."""
+    found = StatedSettings({}, {})
+    for name, row in _OPTIONS:
+        value = getattr(request, name)
+        if value is not None:
+            origin = Origin(source=SettingSource.OPTION, name=f"--{name.replace('_', '-')}")
+            found |= StatedSettings({row.name: str(value)}, {row.name: origin})
+    return found
+
+
+def _overrides(texts: Sequence[str]) -> StatedSettings:
+    """Return the settings in `texts`, NAME=VALUE each; UsageError for one that no broker has."""
+    values = dict(_parted(text) for text in texts)
+    for name, nearest in unknown_names(values):
+        hint = f'did you mean "{nearest}"?' if nearest else "expected the name of a broker's setting"
+        raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
+    return StatedSettings(values, dict.fromkeys(values, _OVERRIDE))
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return the name and the value of NAME=VALUE; UsageError for another form."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--override {name}: expected NAME=VALUE")
+    return name.strip(), without_unit(name.strip(), value.strip())
 
 
 class _Closable(Protocol):
@@ -99,7 +187,6 @@ class Resources:
         """The broker settings of `broker_config`, `override` and options that state one; empty if none do."""
         if not self.request.states_broker_settings:
             return StatedSettings({}, {})
-        from tierctl.commands.broker_settings import resolve_broker_settings
 
         return resolve_broker_settings(self.request, self.progress)
 

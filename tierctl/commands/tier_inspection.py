@@ -6,7 +6,7 @@ from tierctl.model.progress import Progress
 from tierctl.plan.safety import TierContents, check_tier, require_recognised
 from tierctl.plan.steps import Action, Plan
 from tierctl.storage import RemoteStorageManager
-from tierctl.storage.tier_contents import tier_contents
+from tierctl.storage.identity import tier_contents
 
 
 def require_own_tier(

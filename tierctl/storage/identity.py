@@ -1,16 +1,31 @@
-"""The identity object of a tier: which cluster and metadata topic its segments belong to.
+"""The identity of a tier: the object that names its cluster and metadata topic, and the facts beside it.
 
-It lies beside LocalTieredStorage's folder, where neither LocalTieredStorage nor Aiven's plugin looks, and is
-written at tierctl's first copy. Tiers that only brokers wrote have none.
+The object lies beside LocalTieredStorage's folder, where neither LocalTieredStorage nor Aiven's plugin looks,
+and is written at tierctl's first copy. Tiers that only brokers wrote have none. `plan.safety` recognises them
+by their objects: keys contain the segment id and the topic id, so one object of one segment is enough.
 """
 
 import json
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound
-from tierctl.model import ClusterIdentity, TierIdentity, Uuid
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing, SafetyRefusal
+from tierctl.model import (
+    ClusterIdentity,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TierIdentity,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.plan.preconditions import missing_of
+from tierctl.plan.safety import TierContents
+from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.layouts.kafka import segment_object_name
 from tierctl.storage.object_tier import object_tier
 
 IDENTITY_MAX_BYTES = 4096
@@ -88,3 +103,132 @@ def _decoded(body: bytes, source: str) -> TierIdentity:
         hint="if --remote and --metadata are right, copy, sweep, delete or apply, with --adopt-tier and "
         "--apply, writes it again",
     )
+
+
+WITNESSES_MAX = 8
+"""The number of finished segments to look for."""
+
+SAMPLE_MAX = 1000
+"""The number of objects to look at: as many as one request to S3 lists."""
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_BEGUN = (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+_Segments = Sequence[RemoteLogSegmentMetadata]
+
+
+def tier_contents(
+    remote: RemoteStorageManager,
+    state: TierState,
+    *,
+    partitions: Collection[TopicIdPartition] = (),
+    may_be_new: bool = False,
+) -> TierContents:
+    """Return the identity and first objects of the tier, compared with `state`.
+
+    Segments of `partitions` are examined first. Raise RemoteTierMissing if there is no tier, unless it
+    `may_be_new` and the metadata has no finished segment.
+    """
+    looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
+    begun = [] if looked_for else list(islice(_newest(state, _BEGUN, partitions), WITNESSES_MAX))
+    identity, known, sample = None, False, _Sample()
+    try:
+        identity = read_identity(remote)
+        known = has_objects_of_any(remote, looked_for or begun)
+        if not known:
+            sample = _sampled(remote, state)
+            known = sample.known
+    except RemoteTierMissing:
+        if looked_for or not may_be_new:
+            raise
+    return TierContents(
+        name=tier_name(remote),
+        layout=tier_layout(remote),
+        identity=identity,
+        missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
+        begun=remote.name_of(begun[0]) if begun else None,
+        known=known,
+        unknown_key=sample.unknown_key,
+        misplaced_key=sample.misplaced_key,
+        is_empty=identity is None and sample.is_empty and not may_be_new,
+        is_foreign=sample.unknown_key is not None and not sample.knows_topic,
+    )
+
+
+def newest_finished(
+    state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: Collection[Uuid] = ()
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the newest finished segment of each partition, without those of the ids `excluded`.
+
+    `partitions` come first.
+    """
+    return _newest(state, {_FINISHED}, partitions, excluded)
+
+
+def _newest(
+    state: TierState,
+    states: Collection[RemoteLogSegmentState],
+    partitions: Collection[TopicIdPartition],
+    excluded: Collection[Uuid] = (),
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the newest segment of each partition that is in one of `states`; as `newest_finished`."""
+    keys = {partition.key for partition in partitions}
+    parts = sorted(state, key=lambda part: part.topic_id_partition.key not in keys)
+    for part in parts:
+        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded)
+        newest = max((s for s in found if s.state in states), key=lambda s: s.start_offset, default=None)
+        if newest is not None:
+            yield newest
+
+
+def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> bool:
+    """Return whether the tier has an object of one of the segments."""
+    return any(_has_objects(remote, segment) for segment in segments)
+
+
+def _has_objects(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bool | None:
+    """Return whether the tier has an object of the segment; None if its metadata allow no key.
+
+    Such a segment cannot identify the tier. The step that deletes it reports the error.
+    """
+    try:
+        return bool(remote.objects_of(segment))
+    except (SafetyRefusal, CorruptInputError):
+        return None
+
+
+@dataclass(slots=True)
+class _Sample:
+    """The facts from the first objects of a tier; the fields are those of `TierContents`."""
+
+    known: bool = False
+    is_empty: bool = False
+    unknown_key: str | None = None
+    misplaced_key: str | None = None
+    knows_topic: bool = False
+
+
+def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
+    """Read the tier's first objects, up to the first one of a known segment under its own key."""
+    known_topics = {part.topic_id_partition.topic_id for part in state}
+    sample = _Sample(is_empty=True)
+    misplaced: set[Uuid] = set()
+    for found in islice(remote.list_objects(), SAMPLE_MAX):
+        sample.is_empty = False
+        name = segment_object_name(found.key)
+        if name is None:
+            continue
+        part = state.partitions.get((name.topic_id, name.partition))
+        segment = None if part is None else part.get(name.segment_id)
+        if segment is not None:
+            if name.segment_id not in misplaced and _has_objects(remote, segment) is not False:
+                return _Sample(known=True)
+            misplaced.add(name.segment_id)
+            sample.misplaced_key = sample.misplaced_key or found.key
+            if len(misplaced) == WITNESSES_MAX:
+                break
+            continue
+        sample.unknown_key = sample.unknown_key or found.key
+        # The events that named the topic may have been deleted from the metadata topic.
+        is_lost = bool(missing_of(state, TopicIdPartition(name.topic_id, "", name.partition)))
+        sample.knows_topic = sample.knows_topic or is_lost or name.topic_id in known_topics
+    return sample

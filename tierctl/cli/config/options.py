@@ -13,8 +13,7 @@ from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.app import Command, ProfileValues, leaves, load, named_command, why_refused
 from tierctl.cli.options import request_of
-from tierctl.cli.settings.keys import option_key
-from tierctl.cli.settings.profiles import ProfilesFile
+from tierctl.cli.settings.profiles import ProfilesFile, option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName

@@ -4,7 +4,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Display, Rows, console_of, show_mutation
+from tierctl.cli.display import Display, Rows, show_mutation
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, PUBLISHING, SELECTION, WHERE, with_options
 from tierctl.report.plans import PLAN_ROWS
 
@@ -52,4 +52,4 @@ def rebuild(ctx: typer.Context, request: commands.RebuildRequest) -> int:
     --metadata names a new folder, which fetch, segments and verify can read. With --engine spark, executors
     read the metadata topic, list the tier and read its objects; this process decides and publishes.
     """
-    return show_mutation(ctx, lambda: commands.rebuild(request, console_of(ctx)))
+    return show_mutation(ctx, commands.rebuild, request)

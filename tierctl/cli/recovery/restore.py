@@ -63,7 +63,7 @@ def into(ctx: typer.Context, request: commands.RestoreIntoRequest) -> int:
     With --engine spark, executors list the tier and read its objects. This process writes the files: run it
     on the node.
     """
-    return show_mutation(ctx, lambda: commands.restore_into(request, console_of(ctx)))
+    return show_mutation(ctx, commands.restore_into, request)
 
 
 @app.command("new-ids", cls=Command)
@@ -96,7 +96,7 @@ def new_ids(ctx: typer.Context, request: commands.RestoreNewIdsRequest) -> int:
     With --engine spark, executors list the tier, read its objects and ask the store to copy them. This
     process writes the logs: run it on the node.
     """
-    return show_mutation(ctx, lambda: commands.restore_new_ids(request, console_of(ctx)))
+    return show_mutation(ctx, commands.restore_new_ids, request)
 
 
 @app.command("log", cls=Command)
@@ -130,7 +130,7 @@ def log(ctx: typer.Context, request: commands.RestoreLogRequest) -> int:
 
     With --engine spark, executors list the tier, read its objects and write the logs.
     """
-    return show_mutation(ctx, lambda: commands.restore_log(_derived(request), console_of(ctx)))
+    return show_mutation(ctx, commands.restore_log, _derived(request))
 
 
 @app.command("check", cls=Command)

@@ -8,10 +8,10 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tierctl.cli.settings.keys import OptionKeys
 from tierctl.cli.settings.profiles import (
     DEFAULT_PROFILE,
     FILE_NAME,
+    OptionKeys,
     ProfilesFile,
     ProfileValue,
     not_typed,

@@ -62,9 +62,8 @@ from tierctl.checks.settings import (
     missing_metadata_topic,
 )
 from tierctl.checks.store import REFUSALS, examine_store, probe_store
-from tierctl.commands.broker_settings import stated_in_file, valid_in_file
 from tierctl.commands.request import Request, cluster_location
-from tierctl.commands.resources import Resources
+from tierctl.commands.resources import Resources, stated_in_file, valid_in_file
 from tierctl.commands.shared_options import DECIDE
 from tierctl.errors import EngineError, NotFoundError, TierctlError, UsageError
 from tierctl.locallog import list_partitions, read_topic_configs

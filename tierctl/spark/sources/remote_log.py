@@ -95,10 +95,10 @@ from tierctl.spark.sources.predicates import Predicate, Window, mask_of
 from tierctl.spark.sources.pushed_filters import FilteredReader
 from tierctl.state.tier_state import TierState
 from tierctl.storage import store_uri
+from tierctl.storage.identity import tier_contents
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.open_tier import LAYOUTS, TierSpec, open_tier
 from tierctl.storage.throttle import parse_rate
-from tierctl.storage.tier_contents import tier_contents
 from tierctl.wire.batches import record_columns
 from tierctl.wire.primitives import use_limit_factor
 
