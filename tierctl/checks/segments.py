@@ -22,6 +22,7 @@ from tierctl.model import (
 from tierctl.model.choices import Severity
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
+from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
@@ -41,7 +42,7 @@ from tierctl.state.tier_state import TierState
 
 _S = RemoteLogSegmentState
 
-DANGLING_AFTER_MS = 24 * 60 * 60 * 1000
+DANGLING_AFTER_MS = DANGLING_AGE_MS_MIN
 """Age from which a copy or a deletion that was started counts as abandoned."""
 
 
