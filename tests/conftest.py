@@ -25,6 +25,7 @@ from tests.support.broker import broker, brokers, session_brokers
 from tests.support.browser import browser
 from tests.support.captures import DATA, unpack
 from tests.support.kafka import kafka
+from tests.support.kernels import both_forms
 from tests.support.scheduling import pytest_xdist_make_scheduler
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
@@ -39,6 +40,7 @@ settings.load_profile("tests")
 
 __all__ = [
     "DATA",
+    "both_forms",
     "broker",
     "brokers",
     "browser",

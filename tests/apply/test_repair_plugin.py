@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 from tests.apply.repairs import OTHER, age, ago_ms
 from tests.apply.test_repair import planned, problems, steps, where

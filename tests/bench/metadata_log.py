@@ -21,12 +21,12 @@ from tierctl.model import (
 )
 from tierctl.storage.layouts.kafka import key_stem
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.batch_heads import walk
 from tierctl.wire.batches.record_batch import encode_batch
+from tierctl.wire.batches.scan import walk
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.bench import cache
 

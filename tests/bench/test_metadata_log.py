@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from tierctl.model.events import is_valid_transition
 from tierctl.wire.batches.record_batch import batches
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 from tests.bench.metadata_log import DELETE_FINISHED, Shape, metadata_log
 from tests.bench.rows import FEW, MANY, WIDE

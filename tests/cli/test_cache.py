@@ -22,8 +22,8 @@ from tierctl.state.tier_state import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import RemoteIndex, RollPolicy
-from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.schema import json_fields
+from tierctl.wire.metadata.values import decode
 
 from tests.cli.shell import Ran, tierctl
 from tests.conftest import DATA, vectors

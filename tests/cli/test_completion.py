@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tierctl.commands.completion import NAMES_MAX, read_topics, store_topics
 from tierctl.model import Uuid
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import DOCUMENTS

@@ -12,8 +12,8 @@ import pytest
 from tierctl.cli.main import run
 from tierctl.commands.segments import SEGMENTS
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.topics import topic_in
 from tests.plan.tier import segment as made

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 from tests.cli.shell import tierctl
 from tests.wire.metadata.java_text import to_string

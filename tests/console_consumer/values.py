@@ -7,7 +7,7 @@ from typing import Any
 
 from tierctl.model import RemotePartitionDeleteMetadata
 from tierctl.model.events import Dialect, dialect_of
-from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.values import decode, encode
 
 from tests.wire.metadata.samples import golden
 

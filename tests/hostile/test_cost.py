@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
 from tierctl.wire.batches.batch_head import CompressionType, Record, compress, write_varint
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.hostile.worlds import (
     RSS_MAX,

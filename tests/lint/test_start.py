@@ -15,7 +15,7 @@ from tests.cli.shell import environment
 
 NOT_FOR_A_LISTING = {
     *("tierctl.kafka.cluster", "tierctl.spark.session", "tierctl.verify"),
-    *("boto3", "confluent_kafka", "deltalake", "pandas", "pyspark", "rich", "yaml"),
+    *("boto3", "confluent_kafka", "deltalake", "numba", "pandas", "pyspark", "rich", "yaml"),
 }
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tierctl.locallog.folders import SegmentFiles
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import encode_batch
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     encode_producer_snapshot,

@@ -16,8 +16,8 @@ from tierctl.locallog import read_log_dirs, with_open_transaction
 from tierctl.locallog.loading import OpenTransactions
 from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import ControlType, encode_batch
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import ProducerEntry
 from tierctl.wire.files.indexes import TransactionIndex
 

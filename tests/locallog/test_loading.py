@@ -15,9 +15,9 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import batches, encode_batch
-from tierctl.wire.metadata import decode
+from tierctl.wire.batches.scan import scan
+from tierctl.wire.metadata.values import decode
 
 from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, write_log
 

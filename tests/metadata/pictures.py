@@ -1,17 +1,14 @@
 """A folded state as plain data; equal data means that no query distinguishes the states."""
 
 import re
-from array import array
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
-from tierctl.state.segments.columns import SegmentIds
-from tierctl.state.segments.epochs import EpochIndex
+from tierctl.state.fold_kernels import waiting_links
+from tierctl.state.queries import readable_links
+from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import TierState
-
-_DERIVED = {"__weakref__", "_sorted", "_rebuilt", "_generation"}
-"""Attributes that only make a query faster."""
 
 
 def picture(state: TierState) -> dict[str, Any]:
@@ -21,29 +18,45 @@ def picture(state: TierState) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     match value:
-        case SegmentIds():
-            found: Any = value.words.tolist(), value.live_rows().tolist()
-        case array():
-            found = value.tolist()
+        case SegmentTable():
+            return _table(value)
         case TierctlError():
-            found = type(value).__name__, value.__dict__
+            return type(value).__name__, _plain(value.__dict__)
         case dict():
-            found = {key: _plain(each) for key, each in value.items()}
+            return {key: _plain(each) for key, each in value.items()}
         case list() | tuple():
-            found = [_plain(each) for each in value]
-        case _:
-            names = [name for name in _attributes(value) if name not in _DERIVED]
-            if isinstance(value, EpochIndex):
-                # The cache that owns the index shows the same columns.
-                names.remove("columns")
-            found = {name: _plain(getattr(value, name)) for name in names} if names else value
-    return found
+            return [_plain(each) for each in value]
+    names = [field.name for field in fields(value)] if is_dataclass(value) else []
+    return {name: _plain(getattr(value, name)) for name in names} if names else value
 
 
-def _attributes(value: Any) -> list[str]:
-    if is_dataclass(value):
-        return [field.name for field in fields(value)]
-    return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+def _table(table: SegmentTable) -> dict[str, Any]:
+    """Return the rows of a table, with ids where they have places of other rows."""
+    t = table.arrays
+    numbers = range(len(table.partitions))
+    facts = ("last_offset", "lowest_start", "live", "finished", "latest_epoch", "delete_marked", "is_foreign")
+    return {
+        "segments": [
+            (table.metadata(row), table.segments[row]["offset"].item()) for row in table.live_rows().tolist()
+        ],
+        "epochs": {
+            (epoch["owner"].item(), epoch["epoch"].item()): (
+                [table.id_of(int(t.links[link]["segment"])) for link in readable_links(t, at)],
+                [table.id_of(int(t.links[link]["segment"])) for link in waiting_links(t, at)],
+                [epoch[name].item() for name in ("highest", "table_size", "left")],
+            )
+            for at, epoch in enumerate(table.epochs)
+        },
+        "partitions": [
+            (
+                table.topic_id_partition(number),
+                table.delete_state(number),
+                *(table.partitions[number][name].item() for name in facts),
+            )
+            for number in numbers
+        ],
+        "sums": None if table.sums is None else table.sums.tolist(),
+    }
 
 
 _MODIFIED = re.compile(rb", \d{18,}(?=\])")

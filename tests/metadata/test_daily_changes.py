@@ -9,7 +9,7 @@ from tierctl.metadata.daily_changes import DAY_MS, DayChanges, read_daily_change
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentState
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.topics import topic_in

@@ -14,10 +14,10 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.queries import RemoteLogMetadataCache
 from tierctl.state.tier_state import MissingEvents
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import FINISHED, OTHER_ID, TOPIC_ID, partition_delete, segment_id, started, update
 from tests.metadata.topics import manager_at, topic_in

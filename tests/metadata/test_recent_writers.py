@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.metadata.daily_changes import others, recent_writers
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started
 from tests.metadata.topics import topic_in

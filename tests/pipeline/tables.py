@@ -12,8 +12,8 @@ from tierctl.model.events import dialect_of
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.update import Pipeline
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import topic_in

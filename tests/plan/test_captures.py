@@ -24,7 +24,7 @@ from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.record_batch import batches
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 from tests.state.captures import read_state
 from tests.support.topic_settings import enabled_configs

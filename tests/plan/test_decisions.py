@@ -8,7 +8,7 @@ from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, T
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.report.html_lanes import SegmentKind
-from tierctl.state.segments.columns import FINISHED
+from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier
@@ -59,7 +59,7 @@ def test_columns_have_the_last_decision_about_each_segment() -> None:
     table.add(Decision.kept(each, staying) for each in part.segments if each.start_offset < 20)
     table.add(plan.decisions(NOW_MS))
     found = table.of(part)
-    starts = part.segments.columns.column("starts").tolist()
+    starts = part.segments.columns.column("start").tolist()
     assert {starts[row]: bool(found.has(EXPIRED)[row]) for row in range(3)} == {0: True, 10: False, 20: False}
     assert {starts[row]: bool(found.has(KEPT)[row]) for row in range(3)} == {0: False, 10: True, 20: False}
     assert {starts[row]: found.due_ms[row] for row in range(3)} == {0: NOW_MS, 10: NEVER, 20: NEVER}

@@ -17,7 +17,7 @@ from tierctl.state.fold import fold
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import batches
-from tierctl.wire.metadata.decode_columns import decode_column
+from tierctl.wire.metadata.decode import decode_values
 
 
 def metadata_values(folder: Path) -> list[tuple[int, int, bytes | None]]:
@@ -35,8 +35,8 @@ def state_of(values: Iterable[tuple[int, int, bytes | None]], state: TierState |
     state = state or TierState()
     for partition, records in groupby(values, key=itemgetter(0)):
         _, offsets, column = zip(*records, strict=True)
-        table = decode_column(pa.array(column, pa.binary()))
-        fold(table, state, metadata_partition=partition, metadata_offsets=offsets)
+        events = decode_values(pa.array(column, pa.binary()))
+        fold(events, state, metadata_partition=partition, metadata_offsets=offsets)
     return state
 
 

@@ -1,14 +1,13 @@
 """Run tierctl's own commands in a simulated world: replace the clock and everything outside the process."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 from unittest import mock
 
-import pyarrow as pa
 import tierctl.apply.outcome
 import tierctl.commands.change
 import tierctl.files
@@ -21,7 +20,7 @@ import tierctl.model.progress
 import tierctl.storage.lease
 import tierctl.storage.object_tier
 import tierctl.storage.open_tier
-import tierctl.wire.metadata.decode_columns
+from tierctl.kernel import use_compiled
 from tierctl.storage.lease import RENEW_S, ObjectLease, Owner
 from tierctl.storage.object_tier import RetryingStorage
 from tierctl.storage.stores.base import ConditionalStore
@@ -47,54 +46,6 @@ def _unlock_cached_properties() -> None:
                         each.lock = nullcontext()
 
 
-class _Remembering:
-    """Decode columns from previously decoded tables: every command of a seed reads the same records again."""
-
-    def __init__(self, decode: Callable[[Any], pa.Table]) -> None:
-        self._decode = decode
-        self._tables: dict[tuple[bytes, ...], pa.Table] = {}
-        self._by_first: dict[bytes, list[tuple[bytes, ...]]] = {}
-
-    def __call__(
-        self, values: Any, _known: object = None, *, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        table = self._decoded(values)
-        return table if columns is None else table.select(list(columns))
-
-    def _decoded(self, values: Any) -> pa.Table:
-        key = tuple(values.to_pylist())
-        if key not in self._tables:
-            tables = [self._table(part) for part in self._parts(key)]
-            self._keep(key, pa.concat_tables(tables).combine_chunks() if len(tables) != 1 else tables[0])
-        return self._tables[key]
-
-    def _parts(self, key: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
-        """Split `key` into the longest known parts and the parts between them."""
-        at = new = 0
-        while at < len(key):
-            known = [part for part in self._by_first.get(key[at], ()) if key[at : at + len(part)] == part]
-            if not known:
-                at += 1
-                continue
-            if new < at:
-                yield key[new:at]
-            longest = max(known, key=len)
-            yield longest
-            at = new = at + len(longest)
-        if new < at or not key:
-            yield key[new:]
-
-    def _table(self, part: tuple[bytes, ...]) -> pa.Table:
-        if part not in self._tables:
-            self._keep(part, self._decode(pa.array(part, pa.binary())))
-        return self._tables[part]
-
-    def _keep(self, key: tuple[bytes, ...], table: pa.Table) -> None:
-        self._tables[key] = table
-        if key:
-            self._by_first.setdefault(key[0], []).append(key)
-
-
 @contextmanager
 def installed(world: World) -> Iterator[None]:
     """Replace the clock, the cluster, the metadata topic and the store during the block."""
@@ -115,7 +66,8 @@ def installed(world: World) -> Iterator[None]:
     def time_ns() -> int:
         return world.clock_ms * 1_000_000
 
-    decode_column = _Remembering(tierctl.wire.metadata.decode_columns.decode_column)
+    # Every command of a seed reads the same records again.
+    use_compiled()
     owner, unthreaded = tierctl.storage.lease, Threading()
     retries = RetryingStorage.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
@@ -138,8 +90,6 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.commands.change, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
         mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
-        mock.patch.object(tierctl.metadata.parallel_fold, "decode_column", decode_column),
-        mock.patch.object(tierctl.metadata.daily_changes, "decode_column", decode_column),
         mock.patch("os.fsync", _always(None)),
     ):
         yield

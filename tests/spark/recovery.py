@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.model import Uuid
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 from tests.cli.shell import Ran, tierctl
 from tests.read.tier import metadata_values

@@ -9,7 +9,7 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.metadata.decode_columns import decode_column
+from tierctl.wire.metadata.decode import decode_values
 
 
 def read_state(broker: Path) -> TierState:
@@ -18,7 +18,7 @@ def read_state(broker: Path) -> TierState:
     for log in sorted(broker.glob("__remote_log_metadata-*/*.log")):
         records = [record for batch in batches(log.read_bytes()) for record in batch.records()]
         fold(
-            decode_column(pa.array([record.value for record in records], pa.binary())),
+            decode_values(pa.array([record.value for record in records], pa.binary())),
             state,
             metadata_partition=int(log.parent.name.rpartition("-")[2]),
             metadata_offsets=[record.offset for record in records],

@@ -1,27 +1,33 @@
 """Fold encoded events, and compare states by the results of queries."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.errors import IllegalEventError, RemoteResourceNotFound
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+    Uuid,
 )
-from tierctl.state.fold import fold, fold_event
-from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.model.events import is_valid_partition_transition
+from tierctl.state.fold import fold
+from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache
 from tierctl.state.tier_state import PartitionState, TierState
-from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata.decode_columns import decode_column
+from tierctl.wire.metadata.decode import DecodedEvents, decode_values
+from tierctl.wire.metadata.values import decode, encode
 
 from tests.state.histories import S
+from tests.state.reference import ReferenceCache
 
 
-def table_of(values: Sequence[bytes | None]) -> pa.Table:
-    return decode_column(pa.array(values, pa.binary()))
+def events_of(values: Sequence[bytes | None]) -> DecodedEvents:
+    return decode_values(pa.array(values, pa.binary()))
 
 
 def folded(
@@ -35,7 +41,7 @@ def folded(
     bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
     for begin, end in pairwise(bounds):
         fold(
-            table_of(values[begin:end]),
+            events_of(values[begin:end]),
             state,
             metadata_partition=3,
             metadata_offsets=range(begin, end),
@@ -43,13 +49,62 @@ def folded(
     return state
 
 
-def one_by_one(values: Sequence[bytes]) -> TierState:
-    state = TierState()
+@dataclass(slots=True)
+class Expected:
+    """A user partition by the reference cache and by KIP-405's states of a deletion."""
+
+    topic_id_partition: TopicIdPartition
+    metadata_partition: int = 3
+    delete_state: RemotePartitionDeleteState | None = None
+    delete_marked_offset: int | None = None
+    lowest_start_offset: int | None = None
+    last_event_offset: int = -1
+    cache: ReferenceCache = field(default_factory=lambda: ReferenceCache(initialized=False))
+
+    def take(self, event: MetadataEvent, offset: int) -> bool:
+        """Apply an event; return False if it is ignored; raise IllegalEventError."""
+        self.last_event_offset = offset
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            return self._delete(event.state, offset)
+        if not isinstance(event, RemoteLogSegmentMetadata):
+            return self.cache.update(event)
+        is_added = self.cache.add(event)
+        if is_added:
+            known = self.lowest_start_offset
+            self.lowest_start_offset = min(event.start_offset, event.start_offset if known is None else known)
+        return is_added
+
+    def _delete(self, target: RemotePartitionDeleteState, offset: int) -> bool:
+        if not is_valid_partition_transition(self.delete_state, target):
+            return False
+        if self.delete_state is None:
+            self.delete_marked_offset = offset
+        if target is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            self.delete_marked_offset = None
+        self.delete_state = target
+        return True
+
+
+@dataclass(slots=True)
+class ExpectedState:
+    """The state that Kafka's classes have after events, written with dictionaries."""
+
+    partitions: dict[tuple[Uuid, int], Expected] = field(default_factory=dict)
+    refused: int = 0
+    ignored: list[tuple[int, MetadataEvent]] = field(default_factory=list)
+
+
+def one_by_one(values: Sequence[bytes]) -> ExpectedState:
+    state = ExpectedState()
     for offset, value in enumerate(values):
+        event = decode(value)
+        whose = event.topic_id_partition
+        part = state.partitions.setdefault(whose.key, Expected(whose))
         try:
-            fold_event(decode(value), state, metadata_partition=3, metadata_offset=offset)
-        except CorruptInputError:
-            state.quarantined.append((offset,))  # type: ignore[arg-type]
+            if not part.take(event, offset):
+                state.ignored.append((offset, event))
+        except IllegalEventError:
+            state.refused += 1
     return state
 
 
@@ -132,7 +187,7 @@ def _recency(segment: RemoteLogSegmentMetadata) -> tuple[int, int, int]:
     return last, segment.end_offset, segment.event_timestamp_ms
 
 
-def facts_of(part: PartitionState) -> tuple[Any, ...]:
+def facts_of(part: PartitionState | Expected) -> tuple[Any, ...]:
     return (
         part.topic_id_partition,
         part.metadata_partition,
@@ -143,11 +198,14 @@ def facts_of(part: PartitionState) -> tuple[Any, ...]:
     )
 
 
-def assert_same(state: TierState, expected: TierState) -> None:
+def assert_same(state: TierState, expected: ExpectedState | TierState) -> None:
     assert state.partitions.keys() == expected.partitions.keys()
-    assert state.anomalies == expected.anomalies
-    assert state.anomaly_count == expected.anomaly_count
-    assert len(state.quarantined) == len(expected.quarantined)
+    if isinstance(expected, ExpectedState):
+        assert [(a.metadata_offset, a.event) for a in state.anomalies] == expected.ignored
+        assert (state.anomaly_count, len(state.quarantined)) == (len(expected.ignored), expected.refused)
+    else:
+        assert (state.anomalies, state.anomaly_count) == (expected.anomalies, expected.anomaly_count)
+        assert len(state.quarantined) == len(expected.quarantined)
     for key, part in state.partitions.items():
         assert facts_of(part) == facts_of(expected.partitions[key])
         assert answers_of(part.cache) == answers_of(expected.partitions[key].cache)

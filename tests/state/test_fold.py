@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,23 +14,24 @@ from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
-    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.state import segment_cache as cache_module
-from tierctl.state.fold import finished_deletions, fold
-from tierctl.state.fold.event_columns import TOMBSTONE, event_columns
+from tierctl.state import table as table_module
+from tierctl.state.fold import fold
 from tierctl.state.tier_state import ANOMALIES_KEPT, TierState
-from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.decode import rows_of
+from tierctl.wire.metadata.values import decode, encode
 
 from tests.conftest import vectors
-from tests.state.folding import assert_same, encodable, folded, one_by_one, table_of, values_of
+from tests.state.folding import assert_same, encodable, events_of, folded, one_by_one, values_of
 from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
 from tests.state.reference import ReferenceCache
 from tests.state.reference import updated as with_update
 from tests.support.amounts import examples
+
+pytestmark = pytest.mark.usefixtures("both_forms")
 
 P = RemotePartitionDeleteState
 
@@ -142,13 +143,6 @@ def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int)
     gone = {m.segment_id for m in state.deleted_segments()}
     assert gone == {i for i, m in expected.items() if m.state is S.DELETE_SEGMENT_FINISHED}
     assert_same(state, one_by_one(values))
-    said = [e for e in events if e.state is S.DELETE_SEGMENT_FINISHED]
-    ids = finished_deletions(table_of(values_of(said)))
-    assert {Uuid.from_bytes(each.tobytes()) for each in ids} == {e.segment_id for e in said if is_update(e)}
-
-
-def is_update(event: MetadataEvent) -> bool:
-    return isinstance(event, RemoteLogSegmentMetadataUpdate)
 
 
 def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
@@ -166,7 +160,7 @@ def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
 
 
 def test_deleted_segments_are_kept_when_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "_DEAD_ROWS_MAX", 2)
+    monkeypatch.setattr(table_module, "_DEAD_ROWS_MAX", 2)
     numbers = range(20)
     events = [e for n in numbers for e in finished(n, 10 * n, 10 * n + 9, topic="orders")]
     for target in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
@@ -257,14 +251,12 @@ def test_what_cannot_be_used_is_quarantined_and_the_rest_goes_on() -> None:
     assert part.last_event_offset == 7
 
 
-@pytest.mark.parametrize(("column", "value"), [("start_offset", -1), ("end_offset", 3)])
-def test_a_table_with_an_impossible_segment_quarantines_it(column: str, value: int) -> None:
-    table = table_of(values_of([started(1, 5, 9), updated(1, S.COPY_SEGMENT_FINISHED), started(2, 10, 19)]))
-    changed = [value, *table.column(column).to_pylist()[1:]]
-    at = table.schema.get_field_index(column)
-    table = table.set_column(at, table.schema.field(at), pa.array(changed, pa.int64()))
+@pytest.mark.parametrize("changed", [{"start_offset": -1}, {"end_offset": 3}, {"segment_leader_epochs": ()}])
+def test_an_impossible_segment_is_refused(changed: dict[str, Any]) -> None:
+    impossible = replace(started(1, 5, 9), **changed)
+    events = rows_of([impossible, updated(1, S.COPY_SEGMENT_FINISHED), started(2, 10, 19)])
     state = TierState()
-    fold(table, state, metadata_partition=3, metadata_offsets=range(3))
+    fold(events, state, metadata_partition=3, metadata_offsets=range(3))
     assert [q.metadata_offset for q in state.quarantined] == [0]
     assert [a.metadata_offset for a in state.anomalies] == [1]
     assert len(state.partitions[ORDERS.key].cache) == 1
@@ -306,16 +298,7 @@ def test_nonsense_is_counted_and_not_hoarded() -> None:
 
 def test_an_empty_chunk_moves_only_where_reading_goes_on() -> None:
     state = TierState()
-    fold(table_of([]), state, metadata_partition=3, metadata_offsets=[], next_offset=7)
+    fold(events_of([]), state, metadata_partition=3, metadata_offsets=[], next_offset=7)
     assert state.read == {3: 7}
-    fold(table_of([None]), state, metadata_partition=3, metadata_offsets=np.array([8]))
+    fold(events_of([None]), state, metadata_partition=3, metadata_offsets=np.array([8]))
     assert (state.read, state.partitions) == ({3: 9}, {})
-
-
-def test_events_of_a_table_are_what_was_encoded() -> None:
-    events = [started(1, 0, 9, unknown_tags=((9, b"x"),)), updated(1, S.COPY_SEGMENT_FINISHED), MARKED]
-    table = table_of([*values_of(events), None, b"junk"])
-    columns = event_columns(table)
-    rows = np.flatnonzero(columns.kinds < TOMBSTONE)
-    assert rows.tolist() == list(range(len(events)))
-    assert list(columns.events(rows)) == events

@@ -16,7 +16,7 @@ from tierctl.state.lineage import (
     segments_in_lineage,
     target_epoch,
 )
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.queries import RemoteLogMetadataCache
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.state.captures import lineage_of, partition, read_state

@@ -1,11 +1,13 @@
 """Segments of equal offsets have the order of Kafka's hash set, which depends on JVM hash codes."""
 
+import numpy as np
 import pytest
 from tierctl.model import Uuid
-from tierctl.state.segments.columns import SegmentColumns, segment_hash
-from tierctl.state.segments.epochs import EpochIndex
+from tierctl.state.fold_kernels import bin_order, segment_hash, split_order, string_hash
+from tierctl.state.queries import RemoteLogMetadataCache
+from tierctl.state.table_arrays import FIRST_TABLE_SIZE
 
-from tests.state.histories import ORDERS, segment_id
+from tests.state.histories import S, started, updated
 
 # Output of a JVM (17): hash codes in order of arrival, and the order of a set made by
 # ConcurrentHashMap.newKeySet() after so many entries, over two of its resizes.
@@ -27,31 +29,41 @@ ORDERS_BY_COUNT = {
 # fmt: on
 
 
-class Coded(SegmentColumns):
-    """Columns whose segments have these hash codes."""
-
-    def java_hash(self, row: int) -> int:
-        return CODES[row] & 0xFFFF_FFFF
-
-
 @pytest.mark.parametrize("count", ORDERS_BY_COUNT)
-def test_order_of_a_concurrent_hash_set(count: int) -> None:
-    index = EpochIndex(0, Coded())
+def test_order_of_a_concurrent_hash_set(count: int, both_forms: str) -> None:
+    codes, size = np.array(CODES, np.int64) & 0xFFFF_FFFF, FIRST_TABLE_SIZE
+    order = np.empty(0, np.int64)
     for row in range(count):
-        index.add_unreferenced(row)
-    assert index.unreferenced_in_java_order() == ORDERS_BY_COUNT[count]
+        order = np.append(order, row)
+        while 4 * len(order) >= 3 * size:
+            order = order[split_order(codes[order], size)]
+            size *= 2
+    assert order[bin_order(codes[order], size)].tolist() == ORDERS_BY_COUNT[count]
 
 
 def test_table_never_shrinks() -> None:
-    index = EpochIndex(0, Coded())
+    cache = RemoteLogMetadataCache()
     for row in range(12):
-        index.add_unreferenced(row)
+        cache.add(started(row, 0, 9))
     for row in range(11):
-        index.delete_finished(row)
-    assert index.table_size == 32
+        for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+            cache.update(updated(row, state))
+    assert cache.table.epochs["table_size"].tolist() == [32]
 
 
-def test_hash_code_of_a_segment_id() -> None:
-    code = segment_hash(ORDERS, segment_id(1).bytes)
-    assert code == 3154645060
-    assert segment_hash(ORDERS, Uuid("Jn672Y0aSTmPTpM9JBfZHg").bytes) == 3158690054
+def test_hash_code_of_a_segment_id(both_forms: str) -> None:
+    cache = RemoteLogMetadataCache()
+    cache.add(started(1, 0, 9))
+    assert segment_hash(cache.table.arrays, 0) == 3154645060
+    cache.add(started(2, 0, 9, segment_id=Uuid("Jn672Y0aSTmPTpM9JBfZHg")))
+    assert segment_hash(cache.table.arrays, 1) == 3158690054
+
+
+@pytest.mark.parametrize("text", ["", "orders", "größe", "日本", "a\U0001f600b"])
+def test_hash_code_of_a_string(text: str, both_forms: str) -> None:
+    code = 0
+    raw = text.encode("utf-16-be")
+    for high, low in zip(raw[::2], raw[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFF_FFFF
+    data = text.encode()
+    assert string_hash(np.frombuffer(b"x" + data, np.uint8), 1, len(data)) == code

@@ -19,7 +19,7 @@ from tierctl.state.lineage import (
     is_remote_segment_within_leader_epochs,
     segments_in_lineage,
 )
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.queries import RemoteLogMetadataCache
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import S, finished, segment_id, started, updated

@@ -1,19 +1,28 @@
 """Segments as columns equal the segments as objects; checks find no problem in regular histories."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.segments import LogFacts, check_segments, unfinished_finding
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.lineage import Lineage, segments_in_lineage
-from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
-from tierctl.state.segment_cache import RemoteLogMetadataCache
-from tierctl.state.segments.columns import STATES
+from tierctl.state.queries import LiveSegments, RemoteLogMetadataCache
+from tierctl.state.table_arrays import STATES
 
 from tests.state.folding import encodable, folded, values_of
 from tests.state.histories import ORDERS, S, histories, regular_histories
 from tests.support.amounts import examples
 
 NOW_MS = 10**13
+
+
+def live_of(cache: RemoteLogMetadataCache) -> LiveSegments:
+    return LiveSegments(cache.table, cache.rows)
+
+
+def is_plainly_in_order(cache: RemoteLogMetadataCache) -> bool:
+    live = live_of(cache)
+    return bool(live.plainly_in_order(live.epoch_pairs(), np.zeros(len(live), np.int64), 1)[0])
 
 
 def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
@@ -41,11 +50,11 @@ def facts_of_tier(cache: RemoteLogMetadataCache) -> LogFacts | None:
 @given(st.one_of(histories(), regular_histories()))
 def test_columns_are_the_segments(events: list[MetadataEvent]) -> None:
     cache = cache_of(events)
-    live = LiveSegments.of(cache)
+    live = live_of(cache)
     segments: list[RemoteLogSegmentMetadata] = list(cache.list_remote_log_segments())
     pairs = live.epoch_pairs()
     found = list(zip(pairs.epochs.tolist(), pairs.offsets.tolist(), strict=True))
-    assert [segment.end_offset for segment in segments] == live.ends.tolist()
+    assert [segment.end_offset for segment in segments] == live.column("end").tolist()
     assert [segment.state for segment in segments] == [STATES[code] for code in live.states]
     assert [len(segment.segment_leader_epochs) for segment in segments] == pairs.counts.tolist()
     assert [pair for segment in segments for pair in segment.segment_leader_epochs] == found

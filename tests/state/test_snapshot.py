@@ -14,7 +14,7 @@ from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier_state import MissingEvents, TierState
 
 from tests.conftest import vectors
-from tests.state.folding import assert_same, encodable, folded, table_of, values_of
+from tests.state.folding import assert_same, encodable, events_of, folded, values_of
 from tests.state.histories import S, histories, regular_histories, started, updated
 from tests.support.amounts import examples
 
@@ -26,7 +26,7 @@ def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int]) -> Tier
     state, begin = TierState(), 0
     for end in [*sorted(min(cut, len(values)) for cut in cuts), len(values)]:
         fold(
-            table_of(values[begin:end]),
+            events_of(values[begin:end]),
             state,
             metadata_partition=PARTITION,
             metadata_offsets=range(begin, end),

@@ -20,7 +20,7 @@ from tierctl.storage.object_sets import derived_set, list_object_sets, read_each
 from tierctl.storage.object_tier import ObjectTier
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 from tests.read.tier import metadata_values
 from tests.storage.memory import MemoryStore

@@ -8,8 +8,8 @@ import pytest
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.wire.batches.batch_head import Record
-from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     encode_producer_snapshot,

@@ -10,7 +10,7 @@ from tierctl.checks.segments import LogFacts, Offsets, check_latest_tiered, chec
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.queries import RemoteLogMetadataCache
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated

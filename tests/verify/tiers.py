@@ -17,8 +17,8 @@ from tierctl.model import (
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteObject
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import Ran
 from tests.metadata.topics import manager_at, topic_in

@@ -16,8 +16,8 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.batch_head import MAGIC, TRANSACTIONAL, BatchHead, Buffer
-from tierctl.wire.batches.batch_heads import BadRange
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
+from tierctl.wire.batches.scan import BadRange
 from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import decode_producer_snapshot, read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex

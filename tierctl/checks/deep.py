@@ -7,9 +7,11 @@ from math import ceil
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, assert_never
 
+import numpy as np
+
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import Finding, FindingKind, finding_of
-from tierctl.checks.objects import Tally, columns_of
+from tierctl.checks.objects import Tally
 from tierctl.checks.segments import PartitionFacts, Retention, check_partition
 from tierctl.errors import (
     AuthenticationError,
@@ -34,7 +36,7 @@ from tierctl.model.choices import Severity
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
-from tierctl.state.segments.columns import view
+from tierctl.state.table_arrays import FINISHED
 from tierctl.state.tier_state import TierState
 from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.index_cache import SegmentFiles, spooled
@@ -428,9 +430,9 @@ def stored_segments(
         partition = part.topic_id_partition
         if not is_read(partition):
             continue
-        columns = columns_of(part)
-        rows = columns.rows_in(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        logs, totals = view(columns.sizes)[rows], tally.totals_by_row(partition.key)[rows]
+        live = part.segments.columns
+        rows = np.flatnonzero(live.states == FINISHED)
+        logs, totals = live.column("size")[rows], tally.totals_by_row(partition.key)[rows]
+        ids = live.ids
         for row, log_bytes, total_bytes in zip(rows.tolist(), logs.tolist(), totals.tolist(), strict=True):
-            segment_id = Uuid.from_bytes(columns.ids.id_of(row))
-            yield StoredSegment(partition, segment_id, log_bytes, total_bytes)
+            yield StoredSegment(partition, Uuid.from_bytes(ids[row]), log_bytes, total_bytes)

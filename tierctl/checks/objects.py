@@ -20,7 +20,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import Severity
-from tierctl.state.segments.columns import KIP405, TXN_INDEX_EMPTY, SegmentColumns, SegmentIds, view
+from tierctl.state.queries import LiveSegments
+from tierctl.state.segment_ids import SegmentIds
+from tierctl.state.table_arrays import FINISHED, KIP405, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.layouts.kafka import (
@@ -165,37 +167,41 @@ class Tally:
                 bits = np.frombuffer(ours, dtype=np.uint8)
                 np.bitwise_or(bits, np.frombuffer(more, dtype=np.uint8), out=bits)
             with_log = (theirs & _P.LOG) != 0
-            view(own.sizes)[with_log] = view(sizes)[with_log]
-            np.add(view(own.totals), view(totals), out=view(own.totals))
+            np.asarray(own.sizes)[with_log] = np.asarray(sizes)[with_log]
+            np.add(np.asarray(own.totals), np.asarray(totals), out=np.asarray(own.totals))
         self.aiven += found.aiven
         self.kafka += found.kafka
 
     def by_row(self, key: PartitionKey) -> tuple[_Bits, _Bits, npt.NDArray[np.int64]]:
         """Return, by row, the parts found of each segment, its archived parts, and the size of its log."""
         own = self._listed[key]
-        return np.frombuffer(own.parts, np.uint8), np.frombuffer(own.archived, np.uint8), view(own.sizes)
+        return (
+            np.frombuffer(own.parts, np.uint8),
+            np.frombuffer(own.archived, np.uint8),
+            np.asarray(own.sizes),
+        )
 
     def totals_by_row(self, key: PartitionKey) -> npt.NDArray[np.int64]:
         """Return, by row, the bytes of all objects found of each segment."""
-        return view(self._listed[key].totals)
+        return np.asarray(self._listed[key].totals)
 
 
 class StoreAudit:
     """Compares a whole listing with every live segment.
 
-    It keeps row numbers of the segment caches, so no event may be folded into the state between creation and
-    the end of `suspects`.
+    It numbers the segments of each user partition in order of arrival, so no event may be folded into the
+    state between creation and the end of `suspects`.
     """
 
     def __init__(self, state: TierState) -> None:
-        self._parts = [(part, columns_of(part)) for part in state]
-        self.tally = Tally(Expected({p.topic_id_partition.key: (c.ids, c.starts) for p, c in self._parts}))
+        self._parts = [(part, part.segments.columns) for part in state]
+        self.tally = Tally(Expected({p.topic_id_partition.key: _named(live) for p, live in self._parts}))
 
     def suspects(self) -> Iterator[Suspect]:
         """Yield the finished segments with missing or archived objects, or with a log of another size."""
         flag_writers = self._flag_writers()
-        for part, columns in self._parts:
-            yield from self._suspects(part, columns, flag_writers)
+        for part, live in self._parts:
+            yield from self._suspects(part, live, flag_writers)
 
     def _flag_writers(self) -> dict[int, int]:
         """Return the first event time with TxnIndexEmpty set, by broker that sets the field (Kafka >= 4.0).
@@ -203,38 +209,37 @@ class StoreAudit:
         The default of the field is false, so a broker that never sets it may be too old to know it.
         """
         since: dict[int, int] = {}
-        for _, columns in self._parts:
-            flags = view(columns.flags)
-            with_flag = np.flatnonzero((flags & TXN_INDEX_EMPTY != 0) & (flags & KIP405 == 0))
-            writers, times = view(columns.writers)[with_flag], view(columns.event_timestamps)[with_flag]
+        for _, live in self._parts:
+            with_flag = live.flags(TXN_INDEX_EMPTY) & ~live.flags(KIP405)
+            writers, times = live.column("writer")[with_flag], live.column("event_timestamp")[with_flag]
             for writer in np.unique(writers).tolist():
                 earliest = int(times[writers == writer].min())
                 since[writer] = min(earliest, since.get(writer, earliest))
         return since
 
     def _suspects(
-        self, part: PartitionState, columns: SegmentColumns, flag_writers: dict[int, int]
+        self, part: PartitionState, live: LiveSegments, flag_writers: dict[int, int]
     ) -> Iterator[Suspect]:
         parts, all_archived, all_sizes = self.tally.by_row(part.topic_id_partition.key)
-        rows = columns.rows_in(_S.COPY_SEGMENT_FINISHED)
-        found, archived = parts[rows], all_archived[rows]
-        sizes, flags = all_sizes[rows], view(columns.flags)[rows]
+        rows = np.flatnonzero(live.states == FINISHED)
+        live = LiveSegments(live.table, live.rows[rows])
+        found, archived, sizes = parts[rows], all_archived[rows], all_sizes[rows]
         is_mostly_aiven = self.tally.aiven > self.tally.kafka
         aiven = (found & _AIVEN_ONLY != 0) | ((found & ~np.uint8(_P.LOG) == 0) & is_mostly_aiven)
         needed = np.where(aiven, np.uint8(AIVEN_PARTS), np.uint8(KAFKA_PARTS))
         with_index = np.zeros(len(rows), dtype=bool)
         for writer, since in flag_writers.items():
-            written = (view(columns.writers)[rows] == writer) & (flags & KIP405 == 0)
-            with_index |= written & (view(columns.event_timestamps)[rows] >= since)
-        with_index &= ~aiven & (flags & TXN_INDEX_EMPTY == 0)
+            written = (live.column("writer") == writer) & ~live.flags(KIP405)
+            with_index |= written & (live.column("event_timestamp") >= since)
+        with_index &= ~aiven & ~live.flags(TXN_INDEX_EMPTY)
         needed = needed | np.where(with_index, np.uint8(_P.TRANSACTION), np.uint8(0))
         missing = needed & ~found
         has_log = (found & _P.LOG != 0) & ~aiven
-        odd_size = has_log & (sizes != view(columns.sizes)[rows])
+        odd_size = has_log & (sizes != live.column("size"))
         for at in np.flatnonzero((missing != 0) | (archived != 0) | odd_size).tolist():
             yield Suspect(
                 partition=part.topic_id_partition,
-                segment_id=Uuid.from_bytes(columns.ids.id_of(int(rows[at]))),
+                segment_id=Uuid.from_bytes(live.ids[at]),
                 missing=_P(int(missing[at])),
                 found=_P(int(found[at])),
                 log_size_bytes=int(sizes[at]) if odd_size[at] else None,
@@ -242,11 +247,10 @@ class StoreAudit:
             )
 
 
-def columns_of(part: PartitionState) -> SegmentColumns:
-    """Return the columns of the partition's segments."""
-    columns = part.cache.columns
-    assert isinstance(columns, SegmentColumns)
-    return columns
+def _named(live: LiveSegments) -> "tuple[SegmentIds, array[int]]":
+    """Return the ids and the start offsets of segments."""
+    ids = np.frombuffer(live.id_bytes.tobytes(), np.uint64).reshape(-1, 2)
+    return SegmentIds.of(ids, np.arange(len(live))), array("q", live.column("start").tobytes())
 
 
 def suspect_findings(

@@ -39,7 +39,7 @@ from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE, read_leader_epoch_checkpoint
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from tierctl.read.partition_reader import ReadablePartition, illegal_name_error,
 from tierctl.read.readable_log import choose_replica, lineage_from_segments
 from tierctl.read.segment import IndexFetcher
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.queries import PartitionSegments
 
 _FourOffsets = tuple[int | None, int | None, int | None, int | None]
 """Earliest, earliest-local, latest-tiered and latest."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from tierctl import locallog
+from tierctl import kernel, locallog
 from tierctl.apply.outcome import calling_on_signals
 from tierctl.commands.request import Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
@@ -161,6 +161,7 @@ class Resources:
         self.problems = ToleratedErrors(self.progress.problem)
 
     def __enter__(self) -> Self:
+        self._open.enter_context(kernel.reported(self.progress.note))
         self._open.enter_context(WAITS.reported(self.progress.say, from_s=lambda: self.progress.waits_from_s))
         if self.request.states_broker_settings:
             # A wrong setting ends the run before any source is opened.

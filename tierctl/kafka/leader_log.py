@@ -13,7 +13,7 @@ from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.python_client import NotReadyError, connect, translated
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.model.progress import WAITS
-from tierctl.wire.batches.batch_heads import scan_heads
+from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.batches.segment_file import (
     DamagedRange,
     RecordChunk,

@@ -32,8 +32,8 @@ from tierctl.model.ids import TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.progress import Reading, unwatched
 from tierctl.wire.batches.batch_head import BatchHead, Buffer
-from tierctl.wire.batches.batch_heads import BadRange, ScanItem, TornTail, scan_at, walk
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
+from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at, walk
 from tierctl.wire.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LEADER_EPOCHS_FILE,

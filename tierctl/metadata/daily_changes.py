@@ -6,17 +6,32 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.metadata.user_partitions import rows_by_user_partition
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
-from tierctl.state.fold import finished_deletions, fold
-from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_columns
-from tierctl.state.segments.columns import STATES, SegmentIds
+from tierctl.state.fold import fold
+from tierctl.state.segment_ids import Ids, SegmentIds
+from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import TierState
+from tierctl.wire.arrays import Int64s
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
+from tierctl.wire.metadata.decode import (
+    ADD,
+    DIALECT,
+    EVENT_TIMESTAMP,
+    KIND,
+    SEGMENT_ID,
+    SEGMENT_ID_LOW,
+    SIZE,
+    SNAPSHOT,
+    STATE,
+    UPDATE,
+    WRITER,
+    DecodedEvents,
+    decode_values,
+)
 
 
 def deleted_segments(
@@ -26,10 +41,10 @@ def deleted_segments(
 
     Reads the whole topic even if a state directory exists, and skips records that cannot be read.
     """
-    state, layouts = TierState(keep_deleted=True), KnownLayouts()
+    state = TierState(keep_deleted=True)
     for chunk in record_chunks(topic, end_offsets):
         fold(
-            decode_column(chunk.values, layouts),
+            decode_values(chunk.values),
             state,
             metadata_partition=chunk.partition,
             metadata_offsets=chunk.offsets,
@@ -49,12 +64,19 @@ def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) ->
 
     Reads the whole topic. The result takes about 24 bytes per id.
     """
-    found, layouts = SegmentIds(), KnownLayouts()
+    found = SegmentIds()
     for chunk in record_chunks(topic, end_offsets):
-        ids = finished_deletions(decode_column(chunk.values, layouts))
+        rows = decode_values(chunk.values).rows
+        ids = np.unique(_ids_of(rows[(rows[:, KIND] == UPDATE) & (rows[:, STATE] == _DELETED)]), axis=0)
         ids = ids[found.find_many(ids) < 0]
         found.extend(ids, np.ones(len(ids), dtype=bool))
     return found
+
+
+def _ids_of(rows: Int64s) -> Ids:
+    """Return the segment ids of decoded rows as pairs of words with their bytes in order."""
+    words = np.ascontiguousarray(rows[:, SEGMENT_ID : SEGMENT_ID_LOW + 1]).astype(">i8")
+    return words.view(np.uint64)
 
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -109,12 +131,10 @@ def read_daily_changes(
     """
     found = DailyChanges()
     known: dict[int, _Segments] = {}
-    layouts = KnownLayouts()
     for chunk in record_chunks(topic, end_offsets):
         if chunk.partition not in known:
             known = {chunk.partition: _Segments()}
-        events = event_columns(decode_column(chunk.values, layouts))
-        _add(found, known[chunk.partition], events, selects)
+        _add(found, known[chunk.partition], decode_values(chunk.values), selects)
         advance(len(chunk.offsets))
     return found
 
@@ -127,26 +147,24 @@ class _Segments:
         self.sizes = np.empty(0, np.int64)
         self.counted = {code: np.empty(0, np.bool_) for code in (_COPIED, _DELETED)}
 
-    def add(self, events: EventColumns) -> None:
-        """Add the segments that ADD events of the chunk name first."""
-        rows = np.flatnonzero(events.kinds == ADD)
-        rows = rows[self.ids.find_many(events.ids[rows]) < 0]
-        _, firsts = np.unique(events.ids[rows], axis=0, return_index=True)
+    def add(self, events: Int64s) -> None:
+        """Add the segments that ADD events, decoded rows, name first."""
+        rows = events[events[:, KIND] == ADD]
+        rows = rows[self.ids.find_many(_ids_of(rows)) < 0]
+        ids, firsts = np.unique(_ids_of(rows), axis=0, return_index=True)
         rows = rows[firsts]
-        self.ids.extend(events.ids[rows], np.ones(len(rows), dtype=bool))
-        self.sizes = np.concatenate([self.sizes, events.sizes[rows]])
+        self.ids.extend(ids, np.ones(len(rows), dtype=bool))
+        self.sizes = np.concatenate([self.sizes, rows[:, SIZE]])
         for code, counted in self.counted.items():
             self.counted[code] = np.concatenate([counted, np.zeros(len(rows), np.bool_)])
 
-    def first_in(
-        self, code: int, events: EventColumns
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def first_in(self, code: int, events: Int64s) -> tuple[Int64s, Int64s, int]:
         """Return the rows of events that first bring a segment to state `code`, and the segments' sizes.
 
         The third value is the number of events whose segment is not known.
         """
-        rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == code))
-        at = self.ids.find_many(events.ids[rows])
+        rows = np.flatnonzero((events[:, KIND] == UPDATE) & (events[:, STATE] == code))
+        at = self.ids.find_many(_ids_of(events[rows]))
         unknown = int(np.count_nonzero(at < 0))
         rows, at = rows[at >= 0], at[at >= 0]
         new = ~self.counted[code][at]
@@ -159,26 +177,26 @@ class _Segments:
 def _add(
     found: DailyChanges,
     segments: _Segments,
-    events: EventColumns,
+    events: DecodedEvents,
     selects: Callable[[TopicIdPartition], bool],
 ) -> None:
-    segments.add(events)
-    firsts = events.first_rows()
-    topics: list[tuple[str, Uuid] | None] = [None] * len(firsts)
-    for owner in np.flatnonzero(firsts >= 0).tolist():
-        partition = events.partition(int(firsts[owner]))
-        topics[owner] = (partition.topic, partition.topic_id) if selects(partition) else None
+    segments.add(events.rows)
+    groups = rows_by_user_partition(events)
+    named = [groups.user_partition(at) for at in range(len(groups))]
+    topics = [(whose.topic, whose.topic_id) if selects(whose) else None for whose in named]
+    owners = np.zeros(len(events), np.int64)
+    owners[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.bounds))
     for code in (_COPIED, _DELETED):
-        rows, sizes, unknown = segments.first_in(code, events)
+        rows, sizes, unknown = segments.first_in(code, events.rows)
         found.unknown_segments += unknown
-        days = np.clip(events.event_timestamps[rows] // DAY_MS, 0, DAY_MAX)
-        keys, which = np.unique((events.owners[rows] << 32) + days, return_inverse=True)
+        days = np.clip(events.rows[rows, EVENT_TIMESTAMP] // DAY_MS, 0, DAY_MAX)
+        keys, which = np.unique((owners[rows] << 32) + days, return_inverse=True)
         counts, sums = np.bincount(which, minlength=len(keys)), np.zeros(len(keys), np.int64)
         np.add.at(sums, which, sizes)
         for key, count, size_bytes in zip(keys.tolist(), counts.tolist(), sums.tolist(), strict=True):
-            named = topics[key >> 32]
-            if named is not None:
-                _count(found.days[*named, key & 0xFFFF_FFFF], code, count, size_bytes)
+            topic = topics[key >> 32]
+            if topic is not None:
+                _count(found.days[*topic, key & 0xFFFF_FFFF], code, count, size_bytes)
 
 
 def _count(day: DayChanges, code: int, segments: int, size_bytes: int) -> None:
@@ -221,12 +239,14 @@ def _writers(
         times = chunk.timestamps_ms.tolist()
         if times and oldest_ms is None:
             oldest_ms = times[0]
-        table = decode_column(chunk.values, columns=("broker_id", "event_timestamp_ms"))
-        columns = (column.to_pylist() for column in table.columns)
-        for written_ms, broker_id, event_ms in zip(times, *columns, strict=True):
-            if broker_id is not None:
-                at_ms = max(written_ms, event_ms or 0)
-                latest[broker_id] = max(at_ms, latest.get(broker_id, at_ms))
+        rows = decode_values(chunk.values).rows
+        is_written = (rows[:, KIND] <= SNAPSHOT) & (rows[:, DIALECT] == 0)
+        events = rows[:, (WRITER, EVENT_TIMESTAMP)][is_written].tolist()
+        for written_ms, (broker_id, event_ms) in zip(
+            chunk.timestamps_ms[is_written].tolist(), events, strict=True
+        ):
+            at_ms = max(written_ms, event_ms)
+            latest[broker_id] = max(at_ms, latest.get(broker_id, at_ms))
     return latest, oldest_ms
 
 

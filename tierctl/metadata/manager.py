@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import MetadataError, RemoteResourceNotFound
+from tierctl.kernel import prepare
 from tierctl.metadata.parallel_fold import (
     FoldRunner,
     ParallelFold,
@@ -40,8 +41,8 @@ from tierctl.model.progress import Advance, Reading, unwatched
 from tierctl.model.progress import no_op as no_progress
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 
 def no_op() -> None:
@@ -212,7 +213,9 @@ class TopicBasedRemoteLogMetadataManager:
                 sizes_only=self._sizes_only,
             ).catch_up(ranges)
         else:
-            with self._reading(sum(each.unread(self._state) for each in ranges)) as advance:
+            unread = sum(each.unread(self._state) for each in ranges)
+            prepare(unread)
+            with self._reading(unread) as advance:
                 self._catch_up(ranges, advance)
         if self._state_dir is not None:
             self._state_dir.commit(self._state)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from tierctl.errors import CorruptInputError
 from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.metadata.cache_files.reading import CacheCoverage, Form
@@ -14,7 +16,7 @@ from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.files import committed_offsets
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
-from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
+from tierctl.wire.metadata.decode import KIND, PARTITION_DELETE, decode_values
 
 Key = tuple[Uuid, int]
 
@@ -130,13 +132,12 @@ def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread)
     partition, end_offset = unread
     if end_offset <= 0:
         return None
-    layouts = KnownLayouts()
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
-        events = decode_column(chunk.values, layouts, columns=("topic_id", "topic", "partition"))
-        columns = (column.to_pylist() for column in events.columns)
-        for offset, topic_id, name, number in zip(chunk.offsets.tolist(), *columns, strict=True):
-            if topic_id is not None and held.get((topic_id, number), -1) < offset:
-                return offset, f"{topic_id}:{name}-{number}"
+        events = decode_values(chunk.values)
+        for row in np.flatnonzero(events.rows[:, KIND] <= PARTITION_DELETE).tolist():
+            whose, offset = events.topic_id_partition(row), int(chunk.offsets[row])
+            if held.get((whose.topic_id, whose.partition), -1) < offset:
+                return offset, str(whose)
     return None
 
 

@@ -6,23 +6,22 @@ Other packages use `PartitionFold`, and `FoldRunner` with its tasks where partit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
+from tierctl.kernel import prepare
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
-from tierctl.metadata.user_partitions import misplaced, rows_by_user_partition
+from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
-from tierctl.state.sizes import joined_states, keep_sizes
+from tierctl.state.sizes import keep_sizes
 from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
-from tierctl.wire.arrays import Int64s, array_of, large_binary, numbers, take_rows
-from tierctl.wire.batches.segment_file import RecordChunk, joined
-from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
-from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
+from tierctl.wire.batches.segment_file import RecordChunk
+from tierctl.wire.metadata.decode import DecodedEvents, decode_values
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 if TYPE_CHECKING:
     from tierctl.metadata.state_dir.cache_file import CacheLedger
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 class EventSink(Protocol):
     """Keep the events that are folded: a state directory, its ledger, or a table of the pipeline."""
 
-    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
-        """Keep the events of `chunk`; return the chunk and the decoded `table` without events kept before."""
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
+        """Keep the decoded events of `chunk`; return both without events that were kept before."""
         ...
 
 
@@ -50,8 +49,7 @@ class PartitionFold:
     """Fold the records of a topic with `partition_count` partitions into `state`.
 
     Events that the metadata topic's retention deleted before they were read go to `state.missing`; unreadable
-    records go to `state.quarantined`. Folded events also go to `sink`. `known_layouts` are the byte layouts
-    of events that other folds learned; it receives those that this fold learns.
+    records go to `state.quarantined`. Folded events also go to `sink`.
     """
 
     def __init__(
@@ -59,12 +57,10 @@ class PartitionFold:
         state: TierState,
         partition_count: int,
         sink: EventSink | None = None,
-        known_layouts: KnownLayouts | None = None,
     ) -> None:
         self._state = state
         self._partition_count = partition_count
         self._sink = sink
-        self._known_layouts = KnownLayouts() if known_layouts is None else known_layouts
 
     def catch_up(
         self,
@@ -80,7 +76,7 @@ class PartitionFold:
         """
         start = self._start(partition, begin, end)
         self._state.read[partition] = start
-        for chunk in joined(_counted(topic.read(partition, start, end), start, advance)):
+        for chunk in _counted(topic.read(partition, start, end), start, advance):
             self.fold(chunk)
 
     def _start(self, partition: int, begin: int, end: int) -> int:
@@ -121,20 +117,21 @@ class PartitionFold:
 
     def fold(self, chunk: RecordChunk) -> None:
         """Fold the next chunk of a partition; quarantine its damaged ranges and misplaced events."""
-        partition = chunk.partition
-        table = decode_column(chunk.values, self._known_layouts)
+        partition, state = chunk.partition, self._state
+        events = decode_values(chunk.values)
         if self._sink is not None:
-            chunk, table = self._sink.take(chunk, table)
-        firsts = fold(
-            table,
-            self._state,
+            chunk, events = self._sink.take(chunk, events)
+        folded = fold(
+            events,
+            state,
             metadata_partition=partition,
             metadata_offsets=chunk.offsets,
             next_offset=chunk.next_offset,
         )
         for damage in chunk.damage:
-            self._state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
-        for user_partition in misplaced(table, firsts, partition, self._partition_count):
+            state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
+        numbers = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
+        for user_partition in misplaced(state.table(partition), numbers, partition, self._partition_count):
             home = metadata_partition(
                 user_partition.topic_id, user_partition.partition, self._partition_count
             )
@@ -209,15 +206,11 @@ class FoldRunner(Protocol):
         ...
 
 
-def run_fold_task(
-    topic: ReadableTopic, task: FoldTask, known_layouts: KnownLayouts | None = None
-) -> FoldResult:
-    """Read the partitions of `task` to their ends; raise the errors of `topic`.
-
-    `known_layouts` as for `PartitionFold`: a process that runs many small tasks passes the same to each.
-    """
+def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
+    """Read the partitions of `task` to their ends; raise the errors of `topic`."""
+    prepare(task.unread)
     known, known_missing = len(task.state.quarantined), len(task.state.missing)
-    partitions = PartitionFold(task.state, task.partition_count, task.ledger, known_layouts)
+    partitions = PartitionFold(task.state, task.partition_count, task.ledger)
     for each in task.ranges:
         partitions.catch_up(topic, each.metadata_partition, each.begin, each.end)
     del task.state.quarantined[:known]
@@ -348,144 +341,3 @@ def merge_results(state: TierState, results: Iterable[FoldResult]) -> None:
 def partition_ranges(begins: dict[int, int], ends: dict[int, int]) -> list[PartitionRange]:
     """Return the ranges of offsets of all metadata partitions, ascending."""
     return [PartitionRange(metadata_partition=p, begin=begins[p], end=ends[p]) for p in sorted(ends)]
-
-
-# Folds one large metadata partition as several tasks: its records are divided by user partition.
-#
-# `pieces_of` reads and decodes a range of offsets and divides its records into shares: all events of a user
-# partition are in one share. `fold_share` folds the pieces of a share in the order of their offsets with
-# `run_fold_task`, and `joined_shares` joins the results.
-
-_RECORDS: Final = pa.schema(
-    [("offset", pa.int64()), ("timestamp_ms", pa.int64()), ("value", pa.large_binary())]
-)
-_NEXT_OFFSET, _IS_REFUSED = b"next_offset", b"is_refused"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DividedRange:
-    """A range of offsets of a topic with `partition_count` partitions, to be divided into `shares` shares."""
-
-    range: PartitionRange
-    partition_count: int
-    shares: int
-
-
-class Piece(NamedTuple):
-    """Records of one share as an Arrow stream; of the offsets before `next_offset` all records were read."""
-
-    share: int
-    next_offset: int
-    data: bytes
-
-
-def is_divisible(task: FoldTask) -> bool:
-    """Return whether `task` is one metadata partition without known state and without a state directory."""
-    return len(task.ranges) == 1 and task.ledger is None and not task.state.partitions
-
-
-def divided_ranges(task: FoldTask, *, shares: int, records: int) -> list[DividedRange]:
-    """Return the unread range of a divisible `task`, cut into ranges of at most `records` offsets."""
-    (whole,) = task.ranges
-    begin = max(whole.begin, task.state.read.get(whole.metadata_partition, 0))
-    return [
-        DividedRange(
-            range=replace(whole, begin=at, end=min(at + records, whole.end)),
-            partition_count=task.partition_count,
-            shares=shares,
-        )
-        for at in range(begin, whole.end, records)
-    ]
-
-
-def pieces_of(topic: ReadableTopic, divided: DividedRange, known: KnownLayouts) -> Iterator[Piece]:
-    """Yield the records of a range: one batch of each share for each chunk; raise the errors of `topic`.
-
-    `known` are the byte layouts that other ranges taught.
-    """
-    own = divided.range
-    for chunk in joined(topic.read(own.metadata_partition, own.begin, own.end)):
-        shares, is_misplaced = _shares_of(chunk, divided, known)
-        is_refused = is_misplaced or bool(chunk.damage)
-        for share in range(divided.shares):
-            data = _stored(chunk, np.flatnonzero(shares == share), is_refused=is_refused)
-            yield Piece(share, chunk.next_offset, data)
-
-
-def _shares_of(chunk: RecordChunk, divided: DividedRange, known: KnownLayouts) -> tuple[Int64s, bool]:
-    """Return the share of each record, and whether an event belongs in another metadata partition.
-
-    Records without a user partition are in share 0.
-    """
-    table = decode_column(chunk.values, known, columns=("topic_id", "partition"))
-    found = rows_by_user_partition(table)
-    raw = b"".join(topic_id for topic_id, _ in found.keys)
-    partitions = np.array([number for _, number in found.keys], dtype=np.int64)
-    count = divided.partition_count
-    # hash % (count * shares) gives both: % count is the metadata partition, // count is the share.
-    homes = metadata_partitions_of(np.frombuffer(raw, np.uint8), partitions, count * divided.shares)
-    shares = np.zeros(len(chunk.offsets), dtype=np.int64)
-    shares[found.rows] = np.repeat(homes // count, np.diff(found.bounds))
-    return shares, bool((homes % count != divided.range.metadata_partition).any())
-
-
-def _stored(chunk: RecordChunk, rows: Int64s, *, is_refused: bool) -> bytes:
-    facts = {_NEXT_OFFSET: str(chunk.next_offset).encode(), _IS_REFUSED: b"1" if is_refused else b""}
-    schema = _RECORDS.with_metadata(facts)
-    columns = [
-        array_of(pa.int64(), chunk.offsets[rows]),
-        array_of(pa.int64(), chunk.timestamps_ms[rows]),
-        large_binary(take_rows(chunk.values, rows)),
-    ]
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-class _RefusedError(Exception):
-    """A record is unreadable or misplaced; how it is reported depends on the records around it."""
-
-
-class _Pieces:
-    """Implement ReadableTopic over the pieces of a share, in the order of their offsets."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-
-    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """Implement `ReadableTopic.read`; the pieces have exactly these offsets."""
-        del start_offset, end_offset
-        for piece in self._pieces:
-            with pa.ipc.open_stream(piece) as reader:
-                facts = reader.schema.metadata
-                if facts[_IS_REFUSED]:
-                    raise _RefusedError
-                records = reader.read_next_batch()
-            yield RecordChunk(
-                partition,
-                numbers(records.column("offset")),
-                numbers(records.column("timestamp_ms")),
-                records.column("value"),
-                int(facts[_NEXT_OFFSET]),
-            )
-
-
-def fold_share(task: FoldTask, pieces: Iterable[bytes]) -> FoldResult | None:
-    """Fold the `data` of the pieces of one share, in the order of their offsets.
-
-    Return None if the metadata partition has unreadable or misplaced records: it is then not to be divided.
-    """
-    try:
-        return run_fold_task(_Pieces(pieces), task)
-    except _RefusedError:
-        return None
-
-
-def joined_shares(task: FoldTask, results: Sequence[FoldResult]) -> FoldResult:
-    """Return the result of `task` from the results of its shares, which are not used afterwards."""
-    (metadata_partition,) = (each.metadata_partition for each in task.ranges)
-    state = joined_states([result.state for result in results], metadata_partition)
-    return FoldResult(metadata_partitions=(metadata_partition,), state=state, ledger=None)

@@ -1,7 +1,6 @@
 """Facts of the user partitions of a metadata partition in columns, many user partitions at a time.
 
-User partitions with a regular history are read from the columns of the metadata partition, in groups of about
-GROUP_ROWS segments. A user partition with an irregular history has a cache of its own, and is a group.
+They are read in groups of about GROUP_ROWS segments.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -18,11 +17,9 @@ from tierctl.checks.segments import check_partition, unfinished_finding
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
 from tierctl.state.lineage import segments_in_lineage
-from tierctl.state.partition_segments import LiveSegments, is_plainly_in_order
-from tierctl.state.segment_cache import RemoteLogMetadataCache
-from tierctl.state.segment_table import SegmentTable
-from tierctl.state.segments.columns import FINISHED, WAS_FINISHED, view
-from tierctl.state.segments.epochs import EpochIndex, EpochRuns
+from tierctl.state.queries import LiveSegments, RemoteLogMetadataCache
+from tierctl.state.table import SegmentTable
+from tierctl.state.table_arrays import FINISHED, NO_OFFSET, READABLE, WAITING
 from tierctl.state.tier_state import PartitionState, TierState
 
 GROUP_ROWS: Final = 1 << 17
@@ -50,14 +47,12 @@ def _nothing(_error: object) -> None:
 class PartitionGroup:
     """User partitions that follow each other in the tables, and their segments that are not deleted.
 
-    `owners[i]` is the index in `parts` of the user partition of segment i, ascending. `cache` is that of the
-    only user partition if its history is irregular, otherwise None.
+    `owners[i]` is the index in `parts` of the user partition of segment i, ascending.
     """
 
     parts: Sequence[PartitionState]
     live: LiveSegments
     owners: Int64s
-    cache: RemoteLogMetadataCache | None = None
 
     def counts(self, chosen: Bools) -> Int64s:
         """Return the number of chosen segments of each user partition."""
@@ -75,61 +70,50 @@ class PartitionGroup:
 
     def in_order(self) -> Bools:
         """Return of each user partition whether comparing its segments with each other finds no problem."""
-        if self.cache is not None:
-            return np.array([is_plainly_in_order(self.cache)])
         return self.live.plainly_in_order(self.live.epoch_pairs(), self.owners, len(self.parts))
 
     def log_starts(self, in_order: Bools) -> list[int | None]:
         """Return the lowest readable offset of each user partition in its current lineage; None without."""
-        negated = self.highest(-self.live.column("starts"), self.live.states == FINISHED)
+        negated = self.highest(-self.live.column("start"), self.live.states == FINISHED)
         lowest = [None if each is None else -each for each in negated]
         for at in np.flatnonzero(~in_order).tolist():
             lowest[at] = _log_start(self.parts[at].cache)
         return lowest
 
-    def highest_by_epoch(self, runs: EpochRuns) -> EpochFacts:
-        """Return the highest offset that was ever copied, in deleted segments as well.
+    def highest_by_epoch(self) -> EpochFacts:
+        """Return the highest offset that was ever copied, in deleted segments as well."""
+        epochs = self._epochs()
+        return _sorted_facts(epochs[epochs["highest"] != NO_OFFSET], "highest")
 
-        `runs` are the leader epochs of all segments.
-        """
-        if self.cache is not None:
-            found = [(e, i.highest_offset) for e, i in _indexes(self.cache) if i.highest_offset is not None]
-            return _of_one(found)
-        copied = np.repeat((self.live.column("flags") & WAS_FINISHED) != 0, runs.counts)
-        owners = np.repeat(self.owners, runs.counts)[copied]
-        former = np.array(list(self._former()), np.int64).reshape(-1, 3)
-        owners = np.concatenate([owners, former[:, 0]])
-        epochs = np.concatenate([runs.epochs[copied], former[:, 1]])
-        highest = np.concatenate([runs.ends[copied], former[:, 2]])
-        order = np.lexsort((highest, epochs, owners))
-        owners, epochs, highest = owners[order], epochs[order], highest[order]
-        last = np.append((np.diff(owners) != 0) | (np.diff(epochs) != 0), True)[: len(owners)]
-        return EpochFacts(owners[last], epochs[last], highest[last])
-
-    def _former(self) -> Iterator[tuple[int, int, int]]:
-        """Yield user partition, leader epoch and highest offset of epochs that deleted segments had."""
-        for at, part in enumerate(self.parts):
-            for epoch, facts in part.table.former.get(part.number, {}).items():
-                if facts.highest_offset is not None:
-                    yield at, epoch, facts.highest_offset
-
-    def sizes_by_epoch(self, runs: EpochRuns) -> EpochFacts:
-        """Return the bytes of all segments that are listed for the epoch, which are more than 0.
-
-        `runs` are the leader epochs of all segments.
-        """
-        if self.cache is not None:
-            sizes = [(epoch, _size_of(index, self.cache)) for epoch, index in _indexes(self.cache)]
-            return _of_one([(epoch, size) for epoch, size in sizes if size])
-        owners = np.repeat(self.owners, runs.counts)
-        own_bytes = np.repeat(self.live.column("sizes").astype(np.int64), runs.counts)
-        order = np.lexsort((runs.epochs, owners))
-        owners, epochs, own_bytes = owners[order], runs.epochs[order], own_bytes[order]
-        first = np.flatnonzero(np.append(True, (np.diff(owners) != 0) | (np.diff(epochs) != 0)))
+    def sizes_by_epoch(self) -> EpochFacts:
+        """Return the bytes of all segments that are listed for the epoch, which are more than 0."""
+        segments, links = self.live.table.segments, self.live.table.links
+        links = links[(links["status"] == READABLE) | (links["status"] == WAITING)]
+        owners = self._places[segments["owner"][links["segment"]]]
+        links, owners = links[owners >= 0], owners[owners >= 0]
+        named, sizes = links["epoch"], segments["size"][links["segment"]].astype(np.int64)
+        order = np.lexsort((named, owners))
+        owners, named, sizes = owners[order], named[order].astype(np.int64), sizes[order]
+        first = np.flatnonzero(np.append(True, (np.diff(owners) != 0) | (np.diff(named) != 0)))
         first = first[: len(owners)]
-        totals = np.add.reduceat(own_bytes, first) if len(first) else own_bytes
+        totals = np.add.reduceat(sizes, first) if len(first) else sizes
         chosen = first[totals != 0]
-        return EpochFacts(owners[chosen], epochs[chosen], totals[totals != 0])
+        return EpochFacts(owners[chosen], named[chosen], totals[totals != 0])
+
+    @property
+    def _places(self) -> Int64s:
+        """The index in `parts` of each user partition of the table, -1 of others."""
+        places = np.full(len(self.live.table.partitions), -1, np.int64)
+        places[[part.number for part in self.parts]] = np.arange(len(self.parts))
+        return places
+
+    def _epochs(self) -> npt.NDArray[Any]:
+        """Return the leader epochs of the user partitions, with the indexes of these as owners."""
+        epochs = self.live.table.epochs
+        owners = self._places[epochs["owner"]]
+        chosen: npt.NDArray[Any] = epochs[owners >= 0].copy()
+        chosen["owner"] = owners[owners >= 0]
+        return chosen
 
     def findings(self, in_order: Bools, now_ms: int) -> Iterator[Finding]:
         """Yield the findings of each user partition that need only metadata."""
@@ -150,7 +134,7 @@ class PartitionGroup:
             readable = ReadablePartition(whose, part.cache, ())
             yield from check_partition(readable, None, _nothing, now_ms=now_ms)
             return
-        segments = [self.live.columns.metadata(row) for row in unfinished]
+        segments = map(self.live.table.metadata, unfinished)
         for segment in sorted(segments, key=lambda s: (s.start_offset, s.end_offset)):
             yield unfinished_finding(whose, segment, now_ms)
 
@@ -168,13 +152,9 @@ def groups_of(
     rows, bounds = _sorted_rows(table, parts)
     for first, end in _spans(parts, bounds):
         own = parts[first:end]
-        cache = table.irregular.get(own[0].number)
-        if cache is None:
-            live = LiveSegments(table.columns, rows[bounds[first] : bounds[end]])
-        else:
-            live = LiveSegments.of(cache)
-        counts = np.diff(bounds[first : end + 1]) if cache is None else [len(live)]
-        yield block_of(own[0]), PartitionGroup(own, live, np.repeat(np.arange(len(own)), counts), cache)
+        live = LiveSegments(table, rows[bounds[first] : bounds[end]])
+        counts = np.diff(bounds[first : end + 1])
+        yield block_of(own[0]), PartitionGroup(own, live, np.repeat(np.arange(len(own)), counts))
 
 
 def block_of(part: PartitionState) -> int:
@@ -186,11 +166,9 @@ def changed_blocks(state: TierState, metadata_partition: int, since_offset: int)
     """Return the blocks with a user partition whose rows may differ from those at `since_offset`.
 
     These partitions have an event since, or an unfinished segment, whose finding depends on the time.
-    Partitions with an irregular history are few, and are always included.
     """
-    table = state.table(metadata_partition)
-    is_changed = (view(table.last_event_offsets) >= since_offset) | (view(table.waiting) > 0)
-    is_changed[list(table.irregular)] = True
+    partitions = state.table(metadata_partition).partitions
+    is_changed = (partitions["last_offset"] >= since_offset) | (partitions["live"] > partitions["finished"])
     return set((np.flatnonzero(is_changed) // BLOCK_PARTITIONS).tolist())
 
 
@@ -198,11 +176,10 @@ def _spans(parts: Sequence[PartitionState], bounds: Sequence[int]) -> Iterator[t
     """Yield the range of user partitions of each group; `bounds` say where the rows of each begin."""
     first = 0
     for at, part in enumerate(parts):
-        is_alone = part.number in part.table.irregular
-        if first < at and (is_alone or block_of(part) != block_of(parts[first])):
+        if first < at and block_of(part) != block_of(parts[first]):
             yield first, at
             first = at
-        if is_alone or bounds[at + 1] - bounds[first] >= GROUP_ROWS:
+        if bounds[at + 1] - bounds[first] >= GROUP_ROWS:
             yield first, at + 1
             first = at + 1
     if first < len(parts):
@@ -213,11 +190,11 @@ def _sorted_rows(table: SegmentTable, parts: Sequence[PartitionState]) -> tuple[
     """Return the live rows of `parts` in their order, and where those of each part begin."""
     others = len(parts)
     # A stable sort of small integers takes a tenth of the time.
-    ranks = np.full(len(table.numbers), others, np.uint16 if others < 1 << 16 else np.int32)
+    ranks = np.full(len(table.partitions), others, np.uint16 if others < 1 << 16 else np.int32)
     ranks[[part.number for part in parts]] = np.arange(len(parts))
-    rows = table.columns.live_rows()
-    own = ranks[view(table.columns.owners)[rows]]
-    if others < len(table.numbers):
+    rows = table.live_rows()
+    own = ranks[table.segments["owner"][rows]]
+    if others < len(table.partitions):
         rows, own = rows[own < others], own[own < others]
     ends = np.cumsum(np.bincount(own, minlength=len(parts)))
     return rows[np.argsort(own, kind="stable")], [0, *ends.tolist()]
@@ -238,19 +215,11 @@ def highest_of(facts: EpochFacts, partitions: int) -> list[int | None]:
     return _highest(facts.owners, facts.values, partitions)
 
 
-def _of_one(found: Sequence[tuple[int, int]]) -> EpochFacts:
-    """Return the facts of one user partition from (epoch, value), ordered by epoch."""
-    epochs, values = np.array(found, np.int64).reshape(-1, 2).T
-    return EpochFacts(np.zeros(len(found), np.int64), epochs, values)
-
-
-def _indexes(cache: RemoteLogMetadataCache) -> list[tuple[int, EpochIndex]]:
-    return sorted(cache.parts.epochs.items())
-
-
-def _size_of(index: EpochIndex, cache: RemoteLogMetadataCache) -> int:
-    rows = np.concatenate([index.readable(), np.fromiter(index.unreferenced, dtype=np.int64)])
-    return int(view(cache.columns.sizes)[rows].astype(np.int64).sum()) if len(rows) else 0
+def _sorted_facts(epochs: npt.NDArray[Any], name: str) -> EpochFacts:
+    """Return a field of leader epochs, ordered by user partition and epoch."""
+    order = np.lexsort((epochs["epoch"], epochs["owner"]))
+    owners, numbers, values = (epochs[each][order].astype(np.int64) for each in ("owner", "epoch", name))
+    return EpochFacts(owners, numbers, values)
 
 
 def _log_start(cache: RemoteLogMetadataCache) -> int | None:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 import tierctl
 from tierctl.errors import CorruptInputError
+from tierctl.kernel import prepare
 from tierctl.metadata.parallel_fold import PartitionFold
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.model.location import TopicLocation
@@ -42,6 +43,7 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage.stores import ObjectStore
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.segment_file import RecordChunk
+from tierctl.wire.metadata.decode import DecodedEvents
 from tierctl.wire.primitives import crc32c, crc32c_extend
 
 # Find, for each event that the fold dropped, whether its segment had been deleted before.
@@ -233,6 +235,7 @@ class _Attempt:
         events = _Events(self._folder / "events.parquet", task)
         # The tasks of one commit in the same process share a connection.
         topic = shared_topic(task.location, f"{task.warehouse.uri} {task.number}")
+        prepare(task.offsets)
         with events.open():
             PartitionFold(state, task.partition_count, events).catch_up(topic, number, task.begin, task.end)
         since_offset, files = (task.since.end_offset, task.since.files) if task.since else (0, ())
@@ -362,12 +365,12 @@ class _Events:
         with parquet_writer(self.path, SCHEMAS[EVENTS]) as self._writer:
             yield
 
-    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
         """Implement `EventSink.take`: write all rows, because every event is new."""
         assert self._writer is not None
-        rows = batch_of(chunk, self._split, table)
+        rows = batch_of(chunk, self._split, events.table())
         if rows.num_rows:
             batch = pa.repeat(pa.scalar(self._number, BATCH.type), rows.num_rows)
             self._writer.write_batch(rows.append_column(BATCH, batch), ROW_GROUP_ROWS)
             self.rows += rows.num_rows
-        return chunk, table
+        return chunk, events

@@ -30,9 +30,8 @@ from tierctl.pipeline.warehouse.layout import NO_BLOCK, TableFile
 from tierctl.report.formatters.templates import id_text
 from tierctl.spark.sources.metadata_splits import EPOCH
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
-from tierctl.state.partition_segments import EpochPairs, LiveSegments
-from tierctl.state.segments.columns import FINISHED, KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, view
-from tierctl.state.segments.epochs import epoch_runs
+from tierctl.state.queries import EpochPairs, LiveSegments
+from tierctl.state.table_arrays import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import TierState
 
 # Decide which files of the `segments` table a commit keeps, and which rows belong to each new file.
@@ -65,6 +64,7 @@ _FACTORS: Final = tuple(
         0xD6E8FEB86659FD93,
         0xA0761D6478BD642F,
         0xE7037ED1A0B428DB,
+        0x8EBC6AF09C88C6E3,
     )
 )
 
@@ -97,27 +97,19 @@ class FilePlan:
                 yield each, np.flatnonzero(self.range_of == number)
 
 
-def plan_files(
-    times_ms: Int64s, checksums: Uint64s, is_changed: Bools, files: Sequence[TableFile]
-) -> FilePlan:
-    """Return the files for segments with these max timestamps, where `files` are those of the last commit.
-
-    `is_changed` tells of each segment whether it must be written although its checksum is the same.
-    """
+def plan_files(times_ms: Int64s, checksums: Uint64s, files: Sequence[TableFile]) -> FilePlan:
+    """Return the files for segments with these max timestamps, where `files` are those of the last commit."""
     in_order = sorted(files, key=lambda file: file.first_ms)
     bounds = [file.first_ms for file in in_order] or [_LOWEST]
     if in_order and in_order[-1].rows >= CLOSED_ROWS and (last_ms := _last_ms(in_order[-1])) < _HIGHEST:
         bounds.append(last_ms + 1)
     former: list[TableFile | None] = [*in_order, None][: len(bounds)]
     found = _ranges(times_ms, checksums, bounds)
-    changed = np.bincount(_range_of(times_ms[is_changed], bounds), minlength=len(bounds)) > 0
     ranges = [
         FileRange(each.first_ms, each.rows, each.checksum, file if is_same else None)
-        for each, file, is_new in zip(found, former, changed.tolist(), strict=True)
+        for each, file in zip(found, former, strict=True)
         if each.rows
-        for is_same in [
-            not is_new and file is not None and (file.rows, file.checksum) == (each.rows, each.checksum)
-        ]
+        for is_same in [file is not None and (file.rows, file.checksum) == (each.rows, each.checksum)]
     ]
     merged = _merged(ranges)
     final = [bound for each in _with_ends(merged) for bound in _split(times_ms, *each)]
@@ -129,16 +121,13 @@ def plan_files(
 
 def checksums_of(live: LiveSegments) -> Uint64s:
     """Return a checksum of the facts of each segment that an event can change, and of its id."""
-    flags = live.column("flags") & np.uint8(STATE_MASK | TXN_INDEX_EMPTY | KIP405)
-    words = np.ascontiguousarray(live.columns.ids.as_words()[live.rows])
-    numbers = [words[:, 0], words[:, 1], flags]
-    numbers += [live.column(name) for name in ("event_timestamps", "writers", "starts", "sizes")]
+    flags = live.column("flags") & np.uint8(TXN_INDEX_EMPTY | KIP405)
+    names = ("id_high", "id_low", "event_timestamp", "writer", "start", "size")
+    numbers = [live.column("state"), flags, *(live.column(name) for name in names)]
     mixed = np.zeros(len(live), np.uint64)
     for number, factor in zip(numbers, _FACTORS, strict=True):
         mixed ^= mixed >> np.uint64(29)
-        mixed += (
-            number.astype(np.int64).view(np.uint64) * factor if number.dtype != np.uint64 else number * factor
-        )
+        mixed += number.astype(np.int64).view(np.uint64) * factor
     return (mixed ^ (mixed >> np.uint64(32))) * _FACTORS[0]
 
 
@@ -303,9 +292,7 @@ class MetadataPartitionTables:
         self._since_offset = since_offset
         self._files = files
         self._table = state.table(metadata_partition)
-        caches = self._table.irregular.items()
-        regular = LiveSegments(self._table.columns, self._table.columns.live_rows())
-        self._sources = [(None, regular), *((number, LiveSegments.of(cache)) for number, cache in caches)]
+        self._live = LiveSegments(self._table, self._table.live_rows())
 
     @property
     def due_ms(self) -> int | None:
@@ -313,75 +300,52 @@ class MetadataPartitionTables:
 
         It is when the first unfinished copy or deletion will count as dangling or stuck.
         """
-        times = [
-            int(recent.min()) + DANGLING_AFTER_MS + 1
-            for _, live in self._sources
-            if len(recent := self._recent(live.column("event_timestamps")[live.states != FINISHED]))
-        ]
-        return min(times, default=None)
+        live = self._live
+        recent = self._recent(live.column("event_timestamp")[live.states != FINISHED])
+        return int(recent.min()) + DANGLING_AFTER_MS + 1 if len(recent) else None
 
     def _recent(self, times_ms: Int64s) -> Int64s:
         return times_ms[self._now_ms - times_ms <= DANGLING_AFTER_MS]
 
     def segment_files(self) -> FilePlan:
         """Return the files of `segments` that are kept, and those to be written."""
-        own = [live for _, live in self._sources]
-        last_offsets = view(self._table.last_event_offsets)
-        is_changed = [
-            np.full(len(live), number is not None and last_offsets[number] >= self._since_offset)
-            for number, live in self._sources
-        ]
         return plan_files(
-            np.concatenate([live.column("max_timestamps") for live in own]),
-            np.concatenate([checksums_of(live) for live in own]),
-            np.concatenate(is_changed),
+            self._live.column("max_timestamp"),
+            checksums_of(self._live),
             [file for file in self._files if file.table == "segments"],
         )
 
     def segments(self, chosen: Int64s) -> Iterator[pa.RecordBatch]:
-        """Yield batches of SEGMENTS with the segments of these indexes in the plan of `segment_files`."""
-        ends = np.cumsum([len(live) for _, live in self._sources])
-        bounds = np.searchsorted(chosen, ends)
-        first = 0
-        for (number, live), begin, end in zip(
-            self._sources, [0, *ends.tolist()], bounds.tolist(), strict=False
-        ):
-            if first < end:
-                rows = live.rows[chosen[first:end] - begin]
-                yield self._segments(LiveSegments(live.columns, rows), number)
-            first = end
-
-    def _segments(self, live: LiveSegments, number: int | None) -> pa.RecordBatch:
-        """Return the rows of segments of user partition `number`, or of many by their column `owners`."""
-        numbers = live.column("owners").astype(np.int64) if number is None else np.full(len(live), number)
-        order = np.argsort(numbers, kind="stable")
-        live, owners = LiveSegments(live.columns, live.rows[order]), pa.array(numbers[order])
-        flags, writers = live.column("flags"), live.column("writers")
-        kip405 = (flags & KIP405) != 0
-        customs = live.customs()
+        """Yield a batch of SEGMENTS with the segments of these indexes in the plan of `segment_files`."""
+        rows = self._live.rows[chosen]
+        owners = self._table.segments["owner"][rows]
+        order = np.argsort(owners, kind="stable")
+        live, numbers = LiveSegments(self._table, rows[order]), pa.array(owners[order])
+        writers, kip405, customs = live.column("writer"), live.flags(KIP405), live.customs()
         columns = {
-            **{name: column.take(owners) for name, column in self._names.items()},
+            **{name: column.take(numbers) for name, column in self._names.items()},
             "segment_id": id_text(_ids(live)),
-            "start_offset": live.column("starts"),
-            "end_offset": live.ends,
+            "start_offset": live.column("start"),
+            "end_offset": live.column("end"),
             "broker_id": pa.array(writers, mask=kip405),
             "leader_epoch": pa.array(writers, mask=~kip405),
-            "max_timestamp_ms": live.column("max_timestamps"),
-            "event_timestamp_ms": live.column("event_timestamps"),
+            "max_timestamp_ms": live.column("max_timestamp"),
+            "event_timestamp_ms": live.column("event_timestamp"),
             "segment_leader_epochs": _lists(live.epoch_pairs()),
-            "segment_size_in_bytes": live.column("sizes"),
+            "segment_size_in_bytes": live.column("size"),
             "custom_metadata": pa.nulls(len(live), pa.binary())
             if customs is None
             else pa.array(customs, pa.binary()),
             "state": pa.array([str(state) for state in STATES]).take(pa.array(live.states)),
-            "txn_index_empty": (flags & TXN_INDEX_EMPTY) != 0,
+            "txn_index_empty": live.flags(TXN_INDEX_EMPTY),
         }
-        return _batch(columns, SEGMENTS)
+        yield _batch(columns, SEGMENTS)
 
     @cached_property
     def _names(self) -> dict[str, pa.Array]:
         """Return the columns that name the user partitions, by their number in the table."""
-        return self._whose(self._table.columns.names)
+        names = map(self._table.topic_id_partition, range(len(self._table.partitions)))
+        return self._whose(list(names))
 
     def _whose(self, names: Sequence[TopicIdPartition]) -> dict[str, pa.Array]:
         """Return the columns that name user partitions."""
@@ -414,23 +378,22 @@ class MetadataPartitionTables:
 
     def _partitions(self, group: PartitionGroup, in_order: Bools) -> pa.RecordBatch:
         live, parts = group.live, group.parts
-        states, times_ms = live.states, live.column("event_timestamps")
+        states, times_ms = live.states, live.column("event_timestamp")
         is_old, is_finished = self._now_ms - times_ms > DANGLING_AFTER_MS, states == FINISHED
-        sizes, runs = live.column("sizes").astype(np.int64), epoch_runs(live.columns, live.rows)
-        highest = group.highest_by_epoch(runs)
+        sizes, highest = live.column("size").astype(np.int64), group.highest_by_epoch()
         columns = {
             **self._whose([part.topic_id_partition for part in parts]),
             "remote_log_size_bytes": group.sums(np.where(is_finished, sizes, 0)),
             "remote_log_start_offset": group.log_starts(in_order),
             "highest_offset": highest_of(highest, len(parts)),
             "highest_offset_by_epoch": _map(highest, len(parts)),
-            "remote_log_size_bytes_by_epoch": _map(group.sizes_by_epoch(runs), len(parts)),
+            "remote_log_size_bytes_by_epoch": _map(group.sizes_by_epoch(), len(parts)),
             "copy_segment_started": group.counts(states == _STARTED),
             "copy_segment_finished": group.counts(is_finished),
             "delete_segment_started": group.counts(states == _DELETING),
             "dangling_copies": group.counts(is_old & (states == _STARTED)),
             "stuck_deletes": group.counts(is_old & (states == _DELETING)),
-            "max_timestamp_ms": group.highest(live.column("max_timestamps"), is_finished),
+            "max_timestamp_ms": group.highest(live.column("max_timestamp"), is_finished),
             "event_timestamp_ms": group.highest(times_ms, np.ones(len(live), bool)),
             "delete_state": [part.delete_state for part in parts],
             "last_event_offset": [part.last_event_offset for part in parts],
@@ -450,8 +413,7 @@ _FINDING: Final = tuple(name for name in ANOMALIES.names if name != "metadata_pa
 
 
 def _ids(live: LiveSegments) -> pa.Array:
-    words = np.ascontiguousarray(live.columns.ids.as_words()[live.rows])
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(live), [None, pa.py_buffer(words)])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(live), [None, pa.py_buffer(live.id_bytes)])
 
 
 def _lists(pairs: EpochPairs) -> pa.Array:

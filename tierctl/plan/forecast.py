@@ -11,7 +11,7 @@ from tierctl.model import TopicConfig, Uuid
 from tierctl.plan.decisions import EXPIRED, KEPT, STOPPED, DecisionColumns
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.steps import Skip
-from tierctl.state.segments.columns import FINISHED, TXN_INDEX_EMPTY
+from tierctl.state.table_arrays import FINISHED, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import PartitionState
 
 HORIZONS_DAYS = (0, 30, 60, 90)
@@ -128,11 +128,11 @@ class PartitionColumns:
     def __init__(self, part: PartitionState, objects: ObjectCounts | None) -> None:
         live = part.segments.columns
         self.is_finished: _Bools = live.states == FINISHED
-        self.sizes = live.column("sizes").astype(np.int64)
-        self.times_ms = live.column("max_timestamps").astype(np.int64)
-        self.event_times_ms = live.column("event_timestamps").astype(np.int64)
+        self.sizes = live.column("size").astype(np.int64)
+        self.times_ms = live.column("max_timestamp").astype(np.int64)
+        self.event_times_ms = live.column("event_timestamp").astype(np.int64)
         counts = ObjectCounts(always=0, transactions=0) if objects is None else objects
-        has_transactions = (live.column("flags") & TXN_INDEX_EMPTY) == 0
+        has_transactions = ~live.flags(TXN_INDEX_EMPTY)
         self.objects: _Int64s = counts.always + counts.transactions * has_transactions.astype(np.int64)
 
     def holding(self, chosen: _Bools) -> Holding:

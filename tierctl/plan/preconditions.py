@@ -12,7 +12,7 @@ from tierctl.model.local import TopicFacts
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.plan.reasons import Reason, ReasonKind
-from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import MissingEvents, PartitionState, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 

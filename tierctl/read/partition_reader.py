@@ -18,7 +18,7 @@ from tierctl.read.aborted_transactions import AbortedTransactions
 from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange
 from tierctl.read.segment import Indexes, IndexFetcher, Report
 from tierctl.state.log_start import with_tier_start
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.queries import RemoteLogMetadataCache
 from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.batch_head import Header
 

@@ -35,8 +35,7 @@ from tierctl.read.segment import (
 )
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import extended_below, start_within
-from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.segment_cache import RemoteLogMetadataCache
+from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.batches.batch_head import LEADER_EPOCH_AT, Record
 from tierctl.wire.batches.record_batch import RecordBatch

@@ -22,8 +22,8 @@ from tierctl.files import open_regular, read_regular
 from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager, SegmentReader
 from tierctl.wire.batches.batch_head import HEAD, HEAD_SIZE, LENGTH_END, MAGIC, MAGIC_AT, BatchHead
-from tierctl.wire.batches.batch_heads import BadRange, ScanItem, TornTail, scan_at
 from tierctl.wire.batches.record_batch import RecordBatch
+from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at
 from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 

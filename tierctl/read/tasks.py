@@ -37,7 +37,7 @@ from tierctl.read.segment import (
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.wire.batches.record_batch import RecordBatch
-from tierctl.wire.batches.record_columns import record_columns
+from tierctl.wire.batches.records import record_columns
 from tierctl.wire.files.indexes import AbortedTxn
 
 BULK_CHUNK_BYTES = 8 << 20
@@ -482,7 +482,7 @@ def _offsets(segment: RemoteLogSegmentMetadata | LocalSegment) -> tuple[int, int
 def matching_records(columns: pa.RecordBatch, digests: frozenset[bytes]) -> Iterable[KeyRecord]:
     """Return the records with one of the keys; each distinct key is hashed once.
 
-    `columns` are those of `wire.batches.record_columns`, `digests` the SHA-256 of the keys.
+    `columns` are those of `wire.batches.records`, `digests` the SHA-256 of the keys.
     """
     keys = columns.column("key").dictionary_encode()
     chosen = {

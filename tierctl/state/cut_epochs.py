@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.state.lineage import Lineage, build_filtered_leader_epoch_map
-from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.queries import PartitionSegments
 
 REPAIR_OF_CUT = "rebuild --log-start tier repairs the leader-epoch checkpoint of a stopped broker"
 """What an operator does about a cut checkpoint."""

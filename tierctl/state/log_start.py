@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentMetadata
 from tierctl.state.lineage import Lineage
-from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.queries import PartitionSegments
 
 
 class Log(Protocol):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tierctl.errors import CorruptInputError
 from tierctl.model import (
     MetadataEvent,
@@ -11,9 +13,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.state.partition_segments import PartitionSegments
-from tierctl.state.segment_cache import RemoteLogMetadataCache
-from tierctl.state.segment_table import NO_START, SegmentTable
+from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache, SegmentGroups
+from tierctl.state.table import SegmentTable
+from tierctl.state.table_arrays import NO_START
 
 # Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000
@@ -75,38 +77,37 @@ class PartitionState:
     metadata_partition: int
     table: SegmentTable
     number: int
-    delete_state: RemotePartitionDeleteState | None = None
-    delete_marked_offset: int | None = None
-    """Metadata offset of the first DELETE_PARTITION_MARKED of a deletion that is not finished."""
 
     @property
     def cache(self) -> RemoteLogMetadataCache:
-        """Return the segments as a broker's cache; a fold of later events may leave it as it is."""
-        return self.table.cache_of(self.number)
+        """Return the segments as a broker's cache."""
+        return RemoteLogMetadataCache.of(self.table, self.number)
 
     @property
     def segment_count(self) -> int:
         """Return the number of segments that are not deleted."""
-        return self.table.segment_count(self.number)
+        return self._fact("live")
 
     @property
     def finished_count(self) -> int:
         """Return the number of segments in state COPY_SEGMENT_FINISHED."""
-        return self.table.finished_count(self.number)
+        return self._fact("finished")
 
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
         """Return a segment by id, in any state; None if it is unknown or deleted."""
-        return self.table.get(self.number, segment_id)
+        return self.cache.get(segment_id)
 
     @property
     def segments(self) -> PartitionSegments:
-        """Return the segments for questions that need no cache; fold no events while it is in use."""
-        return self.table.segments_of(self.number)
+        """Return the segments for questions that need no object of each; fold no events meanwhile."""
+        if self.table.groups is None:
+            return PartitionSegments.of(self.table, self.number)
+        return PartitionSegments(self.table, self.number, self.table.groups, self.number)
 
     @property
     def last_event_offset(self) -> int:
         """Return the metadata offset of the last event; -1 if there is none."""
-        return max(self.table.last_event_offsets[self.number], -1)
+        return max(self._fact("last_offset"), -1)
 
     @property
     def lowest_start_offset(self) -> int | None:
@@ -114,8 +115,22 @@ class PartitionState:
 
         Return None without any.
         """
-        lowest = self.table.lowest_starts[self.number]
+        lowest = self._fact("lowest_start")
         return None if lowest == NO_START else lowest
+
+    @property
+    def delete_state(self) -> RemotePartitionDeleteState | None:
+        """Return the state of the deletion; None without one."""
+        return self.table.delete_state(self.number)
+
+    @property
+    def delete_marked_offset(self) -> int | None:
+        """Return the metadata offset at which a deletion that is not finished was marked first."""
+        marked = self._fact("delete_marked")
+        return None if marked < 0 else marked
+
+    def _fact(self, name: str) -> int:
+        return int(self.table.arrays.partitions[self.number][name])
 
     @property
     def is_to_remove(self) -> bool:
@@ -158,15 +173,20 @@ class TierState:
             found = self.tables[metadata_partition] = SegmentTable(keep_deleted=self.keep_deleted)
         return found
 
-    def add_partition(self, partition: TopicIdPartition, metadata_partition: int) -> PartitionState:
-        """Return the state of a user partition; create it if no event named the user partition before."""
-        found = self.partitions.get(partition.key)
-        if found is None:
-            table = self.table(metadata_partition)
-            number = table.add_partition(partition)
-            found = PartitionState(partition, metadata_partition, table, number)
-            self.partitions[partition.key] = found
-        return found
+    def take_partitions(self, table: SegmentTable, known: int, metadata_partition: int) -> None:
+        """Add the user partitions of `table` from number `known` on.
+
+        One that another table has, and one that it no longer has, are told apart: all events of a user
+        partition are folded into the table that had the first.
+        """
+        partitions = table.partitions
+        foreign = np.flatnonzero(partitions["is_foreign"][:known]).tolist()
+        for number in (*foreign, *range(known, len(partitions))):
+            partition = table.topic_id_partition(number)
+            found = self.partitions.get(partition.key)
+            if found is None:
+                self.partitions[partition.key] = PartitionState(partition, metadata_partition, table, number)
+            partitions[number]["is_foreign"] = found is not None
 
     @property
     def anomaly_room(self) -> int:
@@ -216,14 +236,19 @@ class TierState:
     def by_metadata_partition(self) -> Iterator[PartitionState]:
         """Yield user partitions grouped by metadata partition; fold no events meanwhile.
 
-        Their `segments` are cheapest here: one metadata partition's leader epochs are in memory at a time.
+        Their `segments` are cheapest here: the facts of one metadata partition's segments are computed at
+        once.
         """
-        groups: dict[int, list[PartitionState]] = {}
+        tables: dict[int, list[PartitionState]] = {}
         for part in self:
-            groups.setdefault(id(part.table), []).append(part)
-        for parts in groups.values():
-            with parts[0].table.groups_kept():
+            tables.setdefault(id(part.table), []).append(part)
+        for parts in tables.values():
+            table = parts[0].table
+            table.groups = SegmentGroups.by_owner(table)
+            try:
                 yield from parts
+            finally:
+                table.groups = None
 
     def __iter__(self) -> Iterator[PartitionState]:
         """Yield user partitions by topic name, topic id and number."""

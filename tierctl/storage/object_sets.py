@@ -43,7 +43,7 @@ from tierctl.storage.layouts.kafka import (
     split_key,
 )
 from tierctl.storage.object_tier import object_tier
-from tierctl.wire.batches.batch_heads import scan_heads
+from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 _Key = tuple[Uuid, int]

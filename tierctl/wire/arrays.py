@@ -21,9 +21,10 @@ Int64s = npt.NDArray[np.int64]
 _AS_LARGE_BINARY: Final = CastOptions(target_type=pa.large_binary())
 
 
-def take_rows(values: pa.Array | pa.ChunkedArray, rows: Int64s) -> Any:
-    """Return the values of `rows`, in their order."""
-    return call_function("take", [values, array_of(pa.int64(), np.ascontiguousarray(rows, np.int64))])
+def take_rows(values: pa.Array | pa.ChunkedArray, rows: Int64s, is_given: Bools | None = None) -> Any:
+    """Return the values of `rows`, in their order; null where a row is not given."""
+    wanted = array_of(pa.int64(), np.ascontiguousarray(rows, np.int64), is_given)
+    return call_function("take", [values, wanted])
 
 
 def distinct(values: pa.Array) -> tuple[Int64s, pa.Array]:
@@ -61,12 +62,6 @@ def are_given(array: pa.Array) -> Bools:
     if not array.null_count or buffer is None:
         return np.full(len(array), fill_value=not array.null_count)
     return _flags(buffer, array.offset + len(array))[array.offset :]
-
-
-def item_counts(lists: pa.ListArray) -> Int64s:
-    """Return the number of items of each list; 0 for null."""
-    counts: Int64s = np.diff(numbers(lists.offsets)).astype(np.int64) * are_given(lists)
-    return counts
 
 
 def bitmap(is_given: Bools | None) -> pa.Buffer | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from tierctl.errors import CorruptInputError
+from tierctl.kernel import int64, plain_kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,40 @@ def shifted(error: CorruptInputError, base: int) -> CorruptInputError:
     return type(error)(
         error.what, expected=error.expected, found=error.found, at=at, source=error.source, hint=error.hint
     )
+
+
+# Kernels that read numbers from an array of bytes. The caller makes sure that a number of fixed width ends
+# before the data.
+
+
+@plain_kernel
+def int32_at(data: "npt.NDArray[np.uint8]", at: int) -> int:
+    """Return the signed number in the 4 bytes at `at`, most significant first."""
+    value = int64(data[at]) << 24 | int64(data[at + 1]) << 16 | int64(data[at + 2]) << 8 | int64(data[at + 3])
+    return value - 4294967296 if value > 2147483647 else value
+
+
+@plain_kernel
+def int64_at(data: "npt.NDArray[np.uint8]", at: int) -> int:
+    """Return the signed number in the 8 bytes at `at`, most significant first."""
+    return int32_at(data, at) << 32 | (int32_at(data, at + 4) & 4294967295)
+
+
+@plain_kernel
+def uvarint_at(data: "npt.NDArray[np.uint8]", at: int, end: int) -> tuple[int, int]:
+    """Return the number that `read_uvarint` reads and the position after it; 0 and -1 for its errors."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= end:
+            break
+        byte = int64(data[at])
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value >> 32 or (byte == 0 and shift > 0):
+                break
+            return value, at
+    return 0, -1
 
 
 def crc32c(data: bytes) -> int:

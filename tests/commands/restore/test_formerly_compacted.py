@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.wire.batches.batch_heads import scan
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.indexes import build_indexes
 
 from tests.cli.shell import tierctl

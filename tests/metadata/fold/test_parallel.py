@@ -15,10 +15,10 @@ from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.state import tier_state
-from tierctl.state.sizes import SizesTable, sizes_by_group
+from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier_state import MissingEvents, TierState
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.pictures import picture, without_times
 from tests.metadata.topics import topic_in
@@ -127,8 +127,7 @@ def test_sizes_without_segments(logs: Logs) -> None:
                 "is_to_remove",
             ):
                 assert getattr(one, fact) == getattr(other, fact)
-            assert isinstance(other.table, SizesTable)
-            for question in (lambda part: part.segments, lambda part: part.cache):
+            for question in (lambda part: part.segments, lambda part: part.cache.rows):
                 with pytest.raises(AttributeError):
                     question(other)
         assert (whole.read, whole.anomaly_count) == (reduced.read, reduced.anomaly_count)

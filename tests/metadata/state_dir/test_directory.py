@@ -18,8 +18,8 @@ from tierctl.model import RemoteLogSegmentState, Uuid
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import committed_offsets, flatfile
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import FINISHED, TOPIC_ID, started, update
 from tests.metadata.topics import topic_in

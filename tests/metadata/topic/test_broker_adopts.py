@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import SafetyRefusal
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import OTHER_ID, started
 from tests.metadata.topics import topic_in

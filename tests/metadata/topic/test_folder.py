@@ -15,7 +15,7 @@ from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_partition_metadata
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started, update
 from tests.metadata.topics import at, topic_in

@@ -22,7 +22,7 @@ from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import UncachedIndexes
 from tierctl.read.tasks import ReadTask, plan_read_tasks, read_task
 from tierctl.state.fold import fold_event
-from tierctl.wire.batches.record_columns import SCHEMA
+from tierctl.wire.batches.records import SCHEMA
 
 from tests.read import brute
 from tests.read.test_transactions import LOST, TIP, Log, Store, World, committed

@@ -11,9 +11,9 @@ from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of
 from tierctl.report.formatters.records import Records, load, names
-from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata.decode_columns import decode_column
+from tierctl.wire.metadata.decode import decode_column
 from tierctl.wire.metadata.schema import json_fields
+from tierctl.wire.metadata.values import decode, encode
 
 from tests.conftest import vectors
 from tests.wire.metadata.java_text import to_string

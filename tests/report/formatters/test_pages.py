@@ -15,8 +15,8 @@ from tierctl.report.formatters import pages as pages_module
 from tierctl.report.formatters.pages import Filter, Page, Printer, render_ahead
 from tierctl.report.formatters.records import EncodedRecords, Records, load
 from tierctl.report.texts import printable
-from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.schema import json_fields
+from tierctl.wire.metadata.values import decode
 
 from tests.support.amounts import examples
 from tests.wire.metadata.java_text import to_string

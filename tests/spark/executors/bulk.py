@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tierctl.spark.executors import checked_segments, fold
 from tierctl.spark.executors import rendered_events as spark_format
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import Ran, tierctl
 from tests.metadata.events import started, update

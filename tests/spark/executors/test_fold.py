@@ -1,9 +1,8 @@
 """The state that executors fold equals the state of a fold in this process, with all anomalies."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import EngineError, TierctlError
@@ -12,15 +11,14 @@ from tierctl.spark.executors import fold
 from tierctl.spark.executors.fold import SparkFold, fold_topic
 from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier_state import TierState
-from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import decode, encode
 
 from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture, without_times
 from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, damaged, small_pieces, within
-from tests.state.folding import assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,48 +84,6 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
     assert same == kept
 
 
-@pytest.fixture
-def divides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Split a few events as if they were many."""
-    monkeypatch.setattr(fold, "DIVIDED_EVENTS_MIN", 1)
-    monkeypatch.setattr(fold, "EVENTS_PER_SHARE_MAX", 100)
-    monkeypatch.setattr(fold, "RECORDS_PER_SPLIT", 30)
-
-
-@pytest.mark.usefixtures("divides")
-def test_one_metadata_partition_is_divided(spark: "SparkSession", tmp_path: Path) -> None:
-    """Put several histories from Kafka, each for one user partition, into one metadata partition."""
-    chance = random.Random(8)
-    histories = [[bytes.fromhex(e["hex"]) for e in each["events"]] for each in vectors("cache.jsonl")]
-    events = []
-    while left := [number for number, history in enumerate(histories) if history]:
-        number = chance.choice(left)
-        events.append(replace(decode(histories[number].pop(0)), partition=number))
-    topic = topic_in(tmp_path, writable=True, partition_count=1)
-    topic.append([(0, encode(event)) for event in events])
-    topic.close()
-    divided: list[int] = []
-    shuffled = Executors.run_shuffled
-
-    def counted(*args: Any, shares: int, **more: Any) -> Any:
-        divided.append(shares)
-        return shuffled(*args, shares=shares, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Executors, "run_shuffled", counted)
-        state = fold_topic(spark, TopicLocation(uri=tmp_path.as_uri()))
-    assert len(divided) == 1
-    assert divided[0] > 1
-    here = folded_here(tmp_path.as_uri())
-    assert here.anomaly_count
-    assert here.quarantined
-    assert here.read == state.read
-    assert_same(state, here)
-    same = [[(q.metadata_offset, q.error.message) for q in each.quarantined] for each in (state, here)]
-    assert same[0] == same[1]
-
-
-@pytest.mark.usefixtures("divides")
 def test_a_damaged_metadata_partition_is_folded_whole(spark: "SparkSession", tmp_path: Path) -> None:
     uri = damaged(tmp_path).as_uri()
     assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(folded_here(uri))

@@ -8,7 +8,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.pages import Filter
 from tierctl.report.formatters.sources import TopicRecords
 from tierctl.spark.executors.rendered_events import Rendering, Spans, render
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started
 from tests.metadata.topics import topic_in

@@ -14,7 +14,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata_splits import SCHEMA, plan_tasks
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.remote_log_metadata import MetadataOptions
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import tierctl as run_tierctl
 from tests.metadata.events import OTHER_ID, started, update

@@ -11,7 +11,6 @@ import pytest
 from tests.support.kafka import KafkaRelease
 from tests.wire.batches.samples import marker, mixed_log
 from tierctl.wire.batches.batch_head import CompressionType, Record
-from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import (
     ControlRecord,
     ControlType,
@@ -19,6 +18,7 @@ from tierctl.wire.batches.record_batch import (
     control_record,
     encode_batch,
 )
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.indexes import build_indexes
 
 MADE = {

@@ -17,9 +17,9 @@ from tests.support.kafka import KafkaRelease
 from tests.wire.batches.messages import LOG_APPEND_TIME, message, wrapper
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress
-from tierctl.wire.batches.batch_heads import BadRange, TornTail, scan, scan_heads, walk
 from tierctl.wire.batches.record_batch import RecordBatch, batches, encode_batch
-from tierctl.wire.batches.record_columns import record_columns
+from tierctl.wire.batches.records import record_columns
+from tierctl.wire.batches.scan import BadRange, TornTail, scan, scan_heads, walk
 from tierctl.wire.files.indexes import build_indexes
 
 TIME_MS = 1_700_000_000_000

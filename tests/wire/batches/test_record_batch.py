@@ -17,7 +17,6 @@ from tests.wire.batches.samples import (
 )
 from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
 from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, write_varint
-from tierctl.wire.batches.batch_heads import BadRange, TornTail, scan, walk
 from tierctl.wire.batches.record_batch import (
     ControlRecord,
     ControlType,
@@ -27,6 +26,7 @@ from tierctl.wire.batches.record_batch import (
     encode_batch,
     seal,
 )
+from tierctl.wire.batches.scan import BadRange, TornTail, scan, walk
 
 
 def _encoded_again(head: BatchHead, records: list[Record]) -> bytes:

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire.batches.samples import mixed_log, one_record_log
-from tierctl.wire.batches import batch_heads
-from tierctl.wire.batches.batch_heads import scan_heads
+from tierctl.wire.batches import scan
+from tierctl.wire.batches.scan import scan_heads
 from tierctl.wire.batches.segment_file import scan_windows
+
+pytestmark = pytest.mark.usefixtures("every_way")
 
 
 class Bytes:
@@ -55,7 +57,7 @@ def test_a_batch_that_a_window_cuts_is_not_searched_for_good_ones(monkeypatch: p
     data = mixed_log()
     largest_bytes = int(scan_heads(data).sizes_bytes.max())
     searched: list[int] = []
-    monkeypatch.setattr(batch_heads, "_search", lambda _buf, position, _expected: searched.append(position))
+    monkeypatch.setattr(scan, "_search", lambda _buf, position, _expected: searched.append(position))
     for window_bytes in (largest_bytes, largest_bytes + 61, 2 * largest_bytes):
         _assert_windows_find_the_same(data, window_bytes)
     assert searched == []

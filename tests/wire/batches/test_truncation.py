@@ -4,8 +4,8 @@ import random
 
 import pytest
 from tierctl.wire.batches.batch_head import CompressionType, Record
-from tierctl.wire.batches.batch_heads import scan
 from tierctl.wire.batches.record_batch import batch_at, batch_emptied, encode_batch
+from tierctl.wire.batches.scan import scan
 
 
 def _bytes(chance: random.Random) -> bytes | None:

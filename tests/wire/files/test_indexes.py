@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.wire.batches.batch_heads import scan
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
     ProducerEntry,
     decode_producer_snapshot,

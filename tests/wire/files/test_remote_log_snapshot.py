@@ -14,7 +14,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
 )
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.values import decode, encode
 
 SNAPSHOT = (DATA / "vectors/kafka-3.6/remote_log_snapshot").read_bytes()
 

@@ -15,7 +15,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import dialect_of
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 
 @cache

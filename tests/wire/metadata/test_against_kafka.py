@@ -11,7 +11,7 @@ from tests.wire.metadata.samples import golden
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 
 SEED = 20_240_917
 VALUES = 4_000

@@ -1,24 +1,24 @@
-"""The columnar codec has the same results as the scalar codec, row by row."""
+"""A decoded column has the results of the scalar codec, row by row."""
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
 from tests.wire.metadata.samples import columns, golden
-from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
+from tierctl.errors import CorruptInputError
+from tierctl.model import RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import dialect_of
-from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata import decode_columns as columns_module
-from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
-from tierctl.wire.metadata.encode_columns import encode_column, event_at
-from tierctl.wire.metadata.event_table import EVENT_SCHEMA, UUID
+from tierctl.wire.metadata import decode as decode_module
+from tierctl.wire.metadata.decode import decode_column
+from tierctl.wire.metadata.event_schema import EVENT_SCHEMA, UUID
 from tierctl.wire.metadata.schema import FIELD_NAMES
+from tierctl.wire.metadata.values import decode, encode
+
+pytestmark = pytest.mark.usefixtures("both_forms")
 
 COPIES = 30
 """How often a value is repeated if a test needs many values of one shape."""
@@ -41,24 +41,14 @@ def expected_row(value: bytes | None) -> dict[str, Any]:
     return row | {"dialect": dialect_of(event), "unknown_tags": found or None}
 
 
-def scalar(value: bytes | None) -> MetadataEvent | None:
-    """Return the event of a value, or None for an invalid value."""
-    try:
-        return None if value is None else decode(value)
-    except CorruptInputError:
-        return None
-
-
 def check(values: list[bytes | None], column: pa.Array | pa.ChunkedArray) -> None:
-    """Check that the decoded column equals the scalar results, and encodes to the valid values again."""
+    """Check that the decoded column equals the scalar results."""
     table = decode_column(column)
     table.validate(full=True)
     assert table.schema == EVENT_SCHEMA
     assert table.to_pylist() == [expected_row(value) for value in values]
     for some in (["segment_id"], ["error", "topic", "state"], EVENT_SCHEMA.names[::-2]):
         assert decode_column(column, columns=some).equals(table.select(some))
-    assert [event_at(table, row) for row in range(len(values))] == [scalar(value) for value in values]
-    assert encode_column(table).to_pylist() == [None if scalar(value) is None else value for value in values]
 
 
 @examples(150)
@@ -83,7 +73,6 @@ def test_slices_and_chunks_decode_as_the_whole(
 def test_golden_values_many_times_over(dialect: str) -> None:
     values = list(golden(dialect)) * COPIES
     table = decode_column(pa.array(values, pa.binary()))
-    assert encode_column(table).to_pylist() == values
     assert table.slice(len(values) - 400).to_pylist() == [expected_row(v) for v in golden(dialect)]
 
 
@@ -95,23 +84,12 @@ def test_a_column_without_values(kind: pa.DataType) -> None:
 
 
 def test_pieces_are_bounded_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_module, "_PIECE_ROWS", 100)
-    monkeypatch.setattr(columns_module, "_PIECE_BYTES", 3000)
+    monkeypatch.setattr(decode_module, "_PIECE_ROWS", 100)
+    monkeypatch.setattr(decode_module, "_PIECE_BYTES", 3000)
     values = list(golden("kafka"))
     table = decode_column(pa.array(values, pa.binary()))
     assert table.column(0).num_chunks > 8
-    assert encode_column(table).to_pylist() == values
-
-
-def test_shapes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows with equal structural bytes are not decoded one by one."""
-    value = golden("kafka")[0]
-    decoded = []
-    original = columns_module.decode_traced
-    monkeypatch.setattr(columns_module, "decode_traced", lambda *a: decoded.append(1) or original(*a))
-    monkeypatch.setattr(columns_module, "decode", lambda _value: pytest.fail("took the scalar path"))
-    assert decode_column(pa.array([value] * 20_000)).num_rows == 20_000
-    assert len(decoded) == 1
+    assert table.to_pylist() == [expected_row(value) for value in values]
 
 
 def test_a_row_that_breaks_a_rule_is_told_apart_within_its_shape() -> None:
@@ -142,62 +120,3 @@ def test_ids_are_model_ids() -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(table)
-
-
-@pytest.mark.parametrize("row", [0, COPIES - 1])
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("segment_leader_epochs", [[1 << 31, 0], [2, 0]]),
-        ("segment_leader_epochs", [[-(1 << 31) - 1, 0], [2, 0]]),
-        ("segment_leader_epochs", []),
-        ("start_offset", -1),
-        ("start_offset", None),
-        ("end_offset", 0),
-        ("state", "DELETE_PARTITION_MARKED"),
-    ],
-)
-def test_a_row_the_format_can_not_hold_is_refused(name: str, wrong: Any, row: int) -> None:
-    table = decode_column(pa.array([golden("kafka")[0]] * COPIES))
-    at = table.schema.get_field_index(name)
-    rows = table.column(name).to_pylist()
-    rows[row] = wrong
-    kind = EVENT_SCHEMA.field(name).type
-    column = pa.array(rows, pa.string()).dictionary_encode() if name == "state" else pa.array(rows, kind)
-    with pytest.raises(UsageError):
-        encode_column(table.set_column(at, name, column))
-
-
-def test_a_filtered_table_encodes_what_is_left() -> None:
-    values = [*golden("kafka"), *golden("kip405")]
-    table = decode_column(pa.array(values))
-    keep = np.arange(len(values)) % 3 == 0
-    assert encode_column(table.filter(pa.array(keep))).to_pylist() == values[::3]
-    assert encode_column(table.slice(5, 300)).to_pylist() == values[5:305]
-    assert encode_column(table.take(pa.array([700, 3, 3]))).to_pylist() == [values[700], values[3], values[3]]
-
-
-@examples(60)
-@given(st.lists(columns(), min_size=2, max_size=4))
-def test_known_layouts_change_no_row(chunks: list[list[bytes | None]]) -> None:
-    known = KnownLayouts()
-    for values in chunks:
-        column = pa.array(values, pa.binary())
-        assert decode_column(column, known).equals(decode_column(column))
-
-
-def test_a_layout_is_learned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    value, known = golden("kafka")[0], KnownLayouts()
-    decode_column(pa.array([value] * COPIES), known)
-    monkeypatch.setattr(columns_module, "decode_traced", lambda *_: pytest.fail("learned again"))
-    monkeypatch.setattr(columns_module, "decode", lambda _value: pytest.fail("took the scalar path"))
-    for rows in (COPIES, 1):
-        assert encode_column(decode_column(pa.array([value] * rows), known)).to_pylist() == [value] * rows
-
-
-def test_the_number_of_known_layouts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_module, "_LAYOUTS_MAX", 3)
-    known = KnownLayouts()
-    values = [value for value in golden("kafka") for _ in range(COPIES)]
-    assert encode_column(decode_column(pa.array(values), known)).to_pylist() == values
-    assert sum(len(known.of_length(length)) for length in set(map(len, values))) == 3

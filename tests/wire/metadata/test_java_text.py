@@ -8,8 +8,8 @@ from tests.conftest import vectors
 from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import golden
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
-from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
+from tierctl.wire.metadata.values import decode
 
 
 def test_events_print_as_the_jvm_prints_them() -> None:

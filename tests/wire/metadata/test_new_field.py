@@ -7,13 +7,13 @@ FIELDS = """    txn_index_empty: bool = False
     key_id: int = 0
     note: str = ""
     proof: bytes | None = None
-    parts: tuple[tuple[int, int, int], ...] = ()
+    parts: tuple[tuple[int, int], ...] = ()
     sealed: bool = False
 """
 TABLE = """    _KEY_ID := Field("key_id", Fixed.INT64),
     _NOTE := Field("note", Variable.STRING),
     _PROOF := Field("proof", Variable.NULLABLE_BYTES),
-    _PARTS := Field("parts", Array(Struct(tuple(Field(n, Fixed.INT32) for n in "abc")))),
+    _PARTS := Field("parts", Array(Struct((Field("a", Fixed.INT32), Field("b", Fixed.INT64))))),
     _SEALED := Flag("sealed", 1),
     _CUSTOM_METADATA := """
 # By module: a text, its replacement, and how often the text occurs.
@@ -33,11 +33,9 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.json_lines import JsonFormatter
 from tierctl.spark.sources.metadata_splits import SCHEMA
-from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata.decode_columns import decode_column
-from tierctl.wire.metadata.encode_columns import encode_column
-from tierctl.wire.metadata import decode_columns
-from tierctl.wire.metadata.encode_columns import event_at
+from tierctl.wire.metadata.values import decode, encode
+from tierctl.wire.metadata import decode as decode_module
+from tierctl.wire.metadata.decode import decode_column, decode_values
 from tierctl.wire.metadata.schema import json_fields
 
 first = RemoteLogSegmentMetadata(
@@ -47,17 +45,20 @@ first = RemoteLogSegmentMetadata(
 )
 events = [
     replace(first, key_id=n, note="note%d" % (n % 2), proof=None if n % 3 else b"p", sealed=n % 4 == 0,
-            parts=tuple((n, i, -i) for i in range(n % 2)))
+            parts=tuple((n, i) for i in range(n % 3)))
     for n in range(200)
 ]
 values = pa.array([encode(event) for event in events])
 assert [decode(value) for value in values.to_pylist()] == events
 one_by_one = []
-decode_columns.decode = lambda value: one_by_one.append(1) or decode(value)
-table = decode_column(values)
+decode_module.decode = lambda value: one_by_one.append(1) or decode(value)
+decoded, table = decode_values(values), decode_column(values)
 assert not one_by_one, len(one_by_one)
-assert [event_at(table, row) for row in range(200)] == events
-assert encode_column(table).equals(values)
+assert [decoded.event(row) for row in range(200)] == events
+for name in ("key_id", "note", "proof", "parts", "sealed"):
+    own = [getattr(event, name) for event in events]
+    own = [list(map(list, value)) for value in own] if name == "parts" else own
+    assert table.column(name).to_pylist() == own, name
 assert json_fields(events[5])["note"] == "note1"
 numbers = pa.array(range(200), pa.int64())
 lines = list(JsonFormatter({}).lines(Records.of(0, numbers, numbers, values)))

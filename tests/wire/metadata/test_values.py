@@ -9,8 +9,8 @@ from tests.wire.metadata.samples import ANY_BYTES, EVENTS, KAFKA_EVENTS, KIP405_
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierctl.model.events import dialect_of
-from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.schema import json_fields
+from tierctl.wire.metadata.values import decode, encode
 
 SEGMENT = next(v for v in golden("kafka") if v[1] == 0 and v[-1] == 0 and len(v) < 200)
 UPDATE = next(v for v in golden("kafka") if v[1] == 1)

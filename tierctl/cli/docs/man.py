@@ -173,6 +173,13 @@ def _settings() -> Iterator[str]:
             "--topic. XDG_CACHE_HOME replaces ~/.cache."
         ),
     )
+    yield from tagged(
+        escaped("~/.cache/tierctl/kernels-VERSION"),
+        escaped(
+            "Compiled loops, if the folder of the installed package can't be written. A folder that others "
+            "may write is not used: each long run then compiles the loops again, which takes some seconds."
+        ),
+    )
 
 
 def _exit_status() -> Iterator[str]:

@@ -59,7 +59,7 @@ from tierctl.report.html_page import AGES, PageContent, require_replaceable, wri
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows, row_of
 from tierctl.report.texts import bytes_text, counted, printable
-from tierctl.state.segments.columns import FINISHED, STATES
+from tierctl.state.table_arrays import FINISHED, STATES
 from tierctl.state.tier_state import PartitionState, TierState
 
 EXPIRATIONS_MAX = 1000
@@ -341,7 +341,7 @@ class Expirations:
         """Yield the segments that become due next, at most EXPIRATIONS_MAX."""
         for due_ms, _, topic_id, number, row in heapq.nsmallest(EXPIRATIONS_MAX, self._next):
             live = state.partitions[topic_id, number].segments.columns
-            segment = live.columns.metadata(int(live.rows[row]))
+            segment = live.table.metadata(int(live.rows[row]))
             yield Expiration(
                 topic=segment.topic,
                 topic_id=segment.topic_id,
@@ -498,15 +498,15 @@ class _Sums:
         """Add the segments of `part` to the sums; return its row."""
         segments, decided = part.segments, self.decisions.of(part)
         live = segments.columns
-        sizes = live.column("sizes").astype(np.int64)
-        times_ms = live.column("max_timestamps").astype(np.int64)
+        sizes = live.column("size").astype(np.int64)
+        times_ms = live.column("max_timestamp").astype(np.int64)
         is_finished = live.states == FINISHED
         partition = part.topic_id_partition
         topic = (partition.topic, partition.topic_id)
         self.ages.add(topic, Location.TIER, sizes[is_finished], times_ms[is_finished])
         tier = LaneSegments.of(
-            starts=live.column("starts"),
-            ends=live.ends,
+            starts=live.column("start"),
+            ends=live.column("end"),
             sizes=sizes,
             times_ms=times_ms,
             epochs=segments.last_epochs,

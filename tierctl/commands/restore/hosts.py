@@ -53,8 +53,8 @@ from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     write_leader_epoch_checkpoint,
 )
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 
 def checkpoint_steps(

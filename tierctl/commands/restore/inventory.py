@@ -62,7 +62,7 @@ from tierctl.storage.object_sets import (
     read_each,
     with_lineage,
 )
-from tierctl.wire.batches.batch_heads import BadRange
+from tierctl.wire.batches.scan import BadRange
 
 if TYPE_CHECKING:
     from tierctl.commands.mutation import Mutation

@@ -51,7 +51,6 @@ from tierctl.wire.batches.batch_head import (
     TRANSACTIONAL,
     BatchHead,
 )
-from tierctl.wire.batches.batch_heads import HeadColumns, scan_heads
 from tierctl.wire.batches.record_batch import (
     RecordBatch,
     batch_at,
@@ -59,7 +58,8 @@ from tierctl.wire.batches.record_batch import (
     batch_emptied,
     encode_abort_marker,
 )
-from tierctl.wire.batches.record_columns import record_columns
+from tierctl.wire.batches.records import record_columns
+from tierctl.wire.batches.scan import HeadColumns, scan_heads
 from tierctl.wire.batches.segment_file import Window, scan_windows
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,

@@ -35,7 +35,7 @@ from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.values import decode
 from tierctl.wire.primitives import crc32c
 
 _GONE = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED

@@ -20,8 +20,8 @@ from tierctl.model.stored import StoredRecord, StoredValue
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import RemoteIndexFile
-from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.schema import json_fields
+from tierctl.wire.metadata.values import decode
 from tierctl.wire.primitives import crc32c
 
 SNAPSHOT_NAME = "remote_log_snapshot"

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 from tierctl.errors import CorruptInputError
 from tierctl.files import BACKUP_SUFFIX, FileSystem, read_regular, write_durably
 from tierctl.metadata.state_dir.manifest import CacheEntry
-from tierctl.metadata.user_partitions import UserPartitionRows, rows_by_user_partition, user_partitions
+from tierctl.metadata.user_partitions import UserPartitionRows, rows_by_user_partition
 from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import flatfile
-from tierctl.wire.files.flatfile import decode_values, encode_column
-from tierctl.wire.metadata.decode_columns import decode_column
+from tierctl.wire.metadata.decode import DecodedEvents, decode_values
 from tierctl.wire.primitives import crc32c, crc32c_extend
 
 SUFFIX = ".rlmcache"
@@ -52,7 +51,7 @@ class LoadedCache:
     """The events of a cache that its manifest entry covers, and the position of the next entry."""
 
     offsets: list[int]
-    table: pa.Table
+    events: DecodedEvents
     end: int
 
 
@@ -64,7 +63,7 @@ def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> Lo
     data = read_regular(path)
     try:
         header, start = flatfile.read_header(data)
-        found = decode_values(data, start, entry.events)
+        found = flatfile.decode_values(data, start, entry.events)
     except CorruptInputError as e:
         raise e.within(str(path)) from None
     crc = crc32c(data[start : found.end])
@@ -74,16 +73,17 @@ def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> Lo
         raise _wrong(path, f"CRC-32C {entry.crc:#010x}", f"{crc:#010x}")
     if (header.topic, header.topic_id) != (partition.topic, partition.topic_id):
         raise _wrong(path, f"a cache of {partition}", f"one of {header.topic_id}:{header.topic}")
-    table = decode_column(pa.array(found.values, pa.binary()))
-    _check(path, partition, entry, found.offsets, table)
-    return LoadedCache(found.offsets, table, found.end)
+    events = decode_values(pa.array(found.values, pa.binary()))
+    _check(path, partition, entry, found.offsets, events)
+    return LoadedCache(found.offsets, events, found.end)
 
 
 def _check(
-    path: Path, partition: TopicIdPartition, entry: CacheEntry, offsets: list[int], table: pa.Table
+    path: Path, partition: TopicIdPartition, entry: CacheEntry, offsets: list[int], events: DecodedEvents
 ) -> None:
     """Raise CorruptInputError unless all events are of the partition and end at the expected offset."""
-    for whose in user_partitions(table):
+    found = rows_by_user_partition(events)
+    for whose in map(found.user_partition, range(len(found))):
         if whose.key != partition.key:
             raise _wrong(path, f"events of {partition}", f"events of {whose}")
     if not offsets or offsets[-1] != entry.last_offset:
@@ -201,17 +201,17 @@ class CacheLedger:
         self.holds |= part.holds
         self.pending_bytes += part.pending_bytes
 
-    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
-        """Keep a chunk's new events for the caches; return the chunk and `table` with these events only."""
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
+        """Keep a chunk's new events for the caches; return chunk and decoded events with these only."""
         for damage in chunk.damage:
             self._hold(chunk.partition, damage.offset)
-        groups = rows_by_user_partition(table)
+        groups = rows_by_user_partition(events)
         for row in groups.without.tolist():
             # A tombstone has no event; a record that cannot be decoded must be read again by the next run.
             if chunk.values[row].is_valid:
                 self._hold(chunk.partition, int(chunk.offsets[row]))
                 break
-        caches = [self._cache(chunk, groups, at) for at in range(len(groups.keys))]
+        caches = [self._cache(chunk, groups, at) for at in range(len(groups))]
         lasts = np.array([-1 if cache is None else cache.last_offset for cache in caches], dtype=np.int64)
         is_named = np.array([cache is not None for cache in caches], dtype=bool)
         counts = np.diff(groups.bounds)
@@ -220,7 +220,7 @@ class CacheLedger:
         # `groups.without` are the rows of partitions whose name can't be a file name: they have no cache, but
         # their events are folded, too.
         if is_new.all():
-            return chunk, table
+            return chunk, events
         rows = np.sort(np.concatenate([groups.without, groups.rows[is_new]]))
         left = replace(
             chunk,
@@ -228,14 +228,14 @@ class CacheLedger:
             timestamps_ms=chunk.timestamps_ms[rows],
             values=chunk.values.take(pa.array(rows)),
         )
-        return left, table.take(pa.array(rows))
+        return left, events.take(rows)
 
     def _cache(self, chunk: RecordChunk, groups: UserPartitionRows, at: int) -> OpenCache | None:
         """Return the cache of a user partition; if no file can have its name, hold its offset instead."""
-        key = groups.keys[at]
+        user_partition = groups.user_partition(at)
+        key = user_partition.topic_id.bytes, user_partition.partition
         cache = self.caches.get(key)
         if cache is None:
-            user_partition = groups.user_partition(at)
             name = cache_name(user_partition)
             if name is None:
                 self._hold(chunk.partition, int(chunk.offsets[groups.rows[groups.bounds[at]]]))
@@ -253,7 +253,7 @@ class CacheLedger:
         """Add the events of the chosen rows to the caches."""
         rows = groups.rows[is_added]
         chosen = chunk.values.take(pa.array(rows))
-        entries = encode_column(chunk.offsets[rows], chunk.timestamps_ms[rows], chosen)
+        entries = flatfile.encode_column(chunk.offsets[rows], chunk.timestamps_ms[rows], chosen)
         ends = np.concatenate([[0], np.cumsum(pc.binary_length(entries).to_numpy())])
         data = memoryview(entries.buffers()[2] or b"")
         lasts = np.concatenate([[0], np.cumsum(is_added)])[groups.bounds]

@@ -14,8 +14,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
 from tierctl.files import (
     BACKUP_SUFFIX,
@@ -51,6 +49,7 @@ from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import committed_offsets
+from tierctl.wire.metadata.decode import DecodedEvents
 from tierctl.wire.primitives import crc32c
 
 PREFIX = "_tierctl_state-"
@@ -242,7 +241,7 @@ class StateDirectory:
         self, name: str, partition: TopicIdPartition, entry: CacheEntry, loaded: LoadedCache, state: TierState
     ) -> None:
         fold(
-            loaded.table,
+            loaded.events,
             state,
             metadata_partition=entry.metadata_partition,
             metadata_offsets=loaded.offsets,
@@ -267,9 +266,9 @@ class StateDirectory:
         if self._keeps and path.exists():
             self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
 
-    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
         """Implement `EventSink.take`; write the caches when many events are pending."""
-        left = self._ledger.take(chunk, table)
+        left = self._ledger.take(chunk, events)
         self._flush_if_large()
         return left
 

@@ -25,7 +25,7 @@ from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Step, delete_step
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs
 from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import KnownTier, extended_below, log_start_in_force, with_tier_start
-from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import PartitionState
 
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

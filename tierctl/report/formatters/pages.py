@@ -4,7 +4,7 @@ import heapq
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.selection import admits_topic, is_glob
 from tierctl.report.formatters.records import EncodedRecords, Formatter, Records, TextLines, as_array, is_true
-from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +132,11 @@ class Printer:
     formatter: Formatter
     chosen: Filter
     with_positions: bool = False
-    known: KnownLayouts = field(default_factory=KnownLayouts)
 
     def pages(self, encoded: EncodedRecords) -> Iterator[Page]:
         """Yield pages of bounded size with one line for each record that the filter accepts."""
         for some in _slices(encoded):
-            yield from self.pages_of(some.decoded(self.known))
+            yield from self.pages_of(some.decoded())
 
     def pages_of(self, records: Records) -> Iterator[Page]:
         """Yield the pages of decoded records."""
@@ -180,7 +178,7 @@ def _tasks(
     try:
         for encoded in records:
             for some in _slices(encoded):
-                yield pool.submit(_rendered, printer, some.decoded(printer.known))
+                yield pool.submit(_rendered, printer, some.decoded())
     # Exceptions of reading and decoding are raised again at their position in the order.
     except Exception as e:
         failed: Future[list[Page]] = Future()

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.report.texts import printable
-from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
-from tierctl.wire.metadata.encode_columns import event_at
+from tierctl.wire.metadata.decode import decode_column
+from tierctl.wire.metadata.values import decode
 
 _BAD_VALUE_BYTES_MAX = 1024
 
@@ -27,7 +27,7 @@ _BAD_VALUE_BYTES_MAX = 1024
 class Records:
     """Consecutive records of one metadata partition as columns of equal length.
 
-    `events` is the result of `tierctl.wire.metadata.decode_column(values)`; its `error` is null if the value
+    `events` is the result of `wire.metadata.decode.decode_column(values)`; its `error` is null if the value
     is good. A value is null for a tombstone, and for bytes without a readable record, which have an `error`.
     `timestamps_ms` is null where it is not known.
     """
@@ -46,15 +46,12 @@ class Records:
         timestamps_ms: pa.Int64Array,
         values: pa.BinaryArray,
         errors: Mapping[int, str] | None = None,
-        *,
-        known: KnownLayouts | None = None,
     ) -> Self:
         """Return the records of a column of values.
 
-        `errors` are the messages, by row, of rows without a value that could be decoded. `known` are the
-        layouts that `decode_column` learned from earlier records.
+        `errors` are the messages, by row, of rows without a value that could be decoded.
         """
-        events = decode_column(values, known)
+        events = decode_column(values)
         if errors:
             index = events.schema.get_field_index("error")
             texts = events.column(index).to_pylist()
@@ -111,13 +108,13 @@ class Records:
             self.events.column("error").to_pylist(),
             strict=True,
         )
-        for row, (offset, timestamp_ms, value, error) in enumerate(columns):
+        for offset, timestamp_ms, value, error in columns:
             yield Record(
                 metadata_partition=self.metadata_partition,
                 metadata_offset=offset,
                 timestamp_ms=timestamp_ms,
                 value=value,
-                event=event_at(self.events, row),
+                event=None if value is None or error is not None else decode(value),
                 error=error,
             )
 
@@ -165,10 +162,9 @@ class EncodedRecords:
             errors={row - start: error for row, error in self.errors.items() if 0 <= row - start < count},
         )
 
-    def decoded(self, known: KnownLayouts) -> Records:
+    def decoded(self) -> Records:
         """Return the records with their events."""
-        columns = (self.offsets, self.timestamps_ms, self.values, self.errors)
-        return Records.of(self.metadata_partition, *columns, known=known)
+        return Records.of(self.metadata_partition, self.offsets, self.timestamps_ms, self.values, self.errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from tierctl.model.progress import Advance
 from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.task import shared_tier, shared_topic
 from tierctl.spark.executors.transport import Executors, grouped
-from tierctl.state.segments.columns import SegmentIds
+from tierctl.state.segment_ids import SegmentIds
 from tierctl.storage import object_sets as sets
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder

@@ -1,8 +1,4 @@
-"""Fold the metadata topic on executors: each task reads, decodes and folds whole metadata partitions.
-
-A metadata partition with more than its part of the events is divided: tasks read and decode ranges of its
-offsets, and further tasks fold a share of its user partitions each.
-"""
+"""Fold the metadata topic on executors: each task reads, decodes and folds whole metadata partitions."""
 
 from __future__ import annotations
 
@@ -18,22 +14,10 @@ from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
-from tierctl.metadata.parallel_fold import (
-    DividedRange,
-    FoldResult,
-    FoldTask,
-    PartitionRange,
-    divided_ranges,
-    fold_share,
-    is_divisible,
-    joined_shares,
-    pieces_of,
-    run_fold_task,
-)
-from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, PartitionRange, run_fold_task
 from tierctl.model import Selection
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.task import keep_freed_memory, shared_layouts, shared_topic
+from tierctl.spark.executors.task import keep_freed_memory, shared_topic
 from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.tier_state import TierState
 
@@ -42,10 +26,6 @@ if TYPE_CHECKING:
 
 LEAST_EVENTS = 20_000
 """The number of events that are folded in the time that a task takes to start."""
-DIVIDED_EVENTS_MIN = 1_000_000
-"""A metadata partition with fewer events is not divided: the shuffle would cost more than it saves."""
-EVENTS_PER_SHARE_MAX = 2_000_000
-"""The events of a share are in memory as compressed records, about 40 bytes each, until they are folded."""
 
 
 class SparkFold:
@@ -57,61 +37,13 @@ class SparkFold:
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
-        job = uuid4().hex
-        fold = partial(_fold, self._location, job)
-        divided = self._divided(tasks)
-        others = [task for number, task in enumerate(tasks) if number not in divided]
-        whole = self._executors.run(fold, others, cost=_events, min_task_cost=LEAST_EVENTS)
-        for number, task in enumerate(tasks):
-            if number not in divided:
-                yield next(whole)
-                continue
-            result = self._fold_divided(task, job)
-            yield next(self._executors.run(fold, [task])) if result is None else result
-
-    def _divided(self, tasks: Sequence[FoldTask]) -> frozenset[int]:
-        """Return the numbers of the tasks that one core would still fold when all others are done."""
-        large = [
-            number
-            for number, task in enumerate(tasks)
-            if task.unread >= DIVIDED_EVENTS_MIN and is_divisible(task)
-        ]
-        if not large:
-            return frozenset()
-        slots, total = self._executors.slots, sum(map(_events, tasks))
-        return frozenset(number for number in large if slots > 1 and tasks[number].unread * slots > total)
-
-    def _fold_divided(self, task: FoldTask, job: str) -> FoldResult | None:
-        """Return the result of `task`, folded by shares; None if it cannot be divided."""
-        slots = self._executors.slots
-        shares = slots * -(-task.unread // (slots * EVENTS_PER_SHARE_MAX))
-        found = self._executors.run_shuffled(
-            partial(_divide, self._location, job),
-            divided_ranges(task, shares=shares, records=RECORDS_PER_SPLIT),
-            partial(fold_share, task),
-            shares=shares,
-            cost=_offsets,
-        )
-        results: list[FoldResult] = []
-        for result in found:
-            if result is None:
-                return None
-            results.append(result)
-        return joined_shares(task, results)
-
-
-def _divide(location: TopicLocation, job: str, divided: DividedRange) -> Iterator[tuple[int, bytes]]:
-    keep_freed_memory()
-    reached = divided.range.begin
-    for piece in pieces_of(shared_topic(location, job), divided, shared_layouts(job)):
-        yield piece.share, piece.data
-        reached = piece.next_offset
-    _require_read(divided.range, reached)
+        fold = partial(_fold, self._location, uuid4().hex)
+        yield from self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
 
 
 def _fold(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:
     keep_freed_memory()
-    done = run_fold_task(shared_topic(location, job), task, shared_layouts(job))
+    done = run_fold_task(shared_topic(location, job), task)
     for each in task.ranges:
         _require_read(each, done.state.read[each.metadata_partition])
     return done
@@ -129,10 +61,6 @@ def _require_read(wanted: PartitionRange, reached: int) -> None:
 
 def _events(task: FoldTask) -> int:
     return task.unread
-
-
-def _offsets(divided: DividedRange) -> int:
-    return divided.range.end - divided.range.begin
 
 
 def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int | None = None) -> TierState:

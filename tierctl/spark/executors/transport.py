@@ -26,14 +26,8 @@ import tierctl
 from tierctl.errors import EngineError, TierctlError, UsageError
 from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
-    PIECES_DDL,
     RESULTS_DDL,
-    SHARE,
     TASKS,
-    Combine,
-    CombineTask,
-    Divide,
-    DivideTask,
     PlainFunction,
     SparkTask,
     TaskFunction,
@@ -406,25 +400,6 @@ class Executors:
         results = self._collect(_one_stage(runner), tasks, stopped=stopped, title="reading")
         yield from _values(results, len(inputs))
 
-    def run_shuffled(
-        self,
-        divide: Divide,
-        inputs: Sequence[Any],
-        combine: Callable[[Iterator[bytes]], Result],
-        *,
-        shares: int,
-        cost: Callable[[Any], int] = _equal_cost,
-    ) -> Iterator[Result]:
-        """Yield the result of `combine` for each of `shares` shares, into which `divide` divides all inputs.
-
-        Every share must get a piece. All else is as for `run`, for both functions.
-        """
-        tasks = self._tasks(inputs, [cost(each) for each in inputs], 1)
-        results = self._collect(
-            partial(_two_stages, divide, combine, shares), tasks, stopped=_never, title="reading"
-        )
-        yield from _values(results, shares)
-
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
         count = min(len(inputs), -(-sum(costs) // min_task_cost))
         if count > 1:
@@ -468,11 +443,6 @@ class Executors:
 
 def _one_stage(runner: SparkTask) -> Stages:
     return lambda tasks: tasks.mapInArrow(runner, RESULTS_DDL)
-
-
-def _two_stages(divide: Divide, combine: Combine, shares: int, tasks: DataFrame) -> DataFrame:
-    pieces = tasks.mapInArrow(DivideTask(divide), PIECES_DDL)
-    return pieces.repartitionById(shares, SHARE).mapInArrow(CombineTask(combine), RESULTS_DDL)
 
 
 def grouped(

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import MetadataSplit, MetadataTopic, open_topic, read_chunks
 from tierctl.metadata.topic.open_topic import RECORDS_PER_SPLIT
-from tierctl.metadata.user_partitions import first_rows, misplaced
+from tierctl.metadata.user_partitions import misplaced, rows_by_user_partition
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.templates import id_text
 from tierctl.spark.sources.predicates import Predicate, Window, mask_of
-from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk, joined
-from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
-from tierctl.wire.metadata.event_table import EVENT_SCHEMA, UuidType
+from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
+from tierctl.wire.metadata.decode import decode_column, decode_values
+from tierctl.wire.metadata.event_schema import EVENT_SCHEMA, UuidType
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.schema import FIELD_NAMES
 
@@ -56,8 +56,8 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
     for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
-            table = decode_column(chunk.values, columns=("topic", "topic_id", "partition"))
-            if any(misplaced(table, first_rows(table), number, topic.partition_count)):
+            found = rows_by_user_partition(decode_values(chunk.values))
+            if any(misplaced(found.table, range(len(found)), number, topic.partition_count)):
                 return False
     return True
 
@@ -239,25 +239,17 @@ def read_task(task: EventTask | None) -> Iterator[pa.RecordBatch]:
 
     `task` is None in the empty task that Spark creates if there is no other.
     """
-    known = KnownLayouts()
     for split in task or ():
-        for chunk in joined(read_chunks(split)):
-            batch = batch_of(chunk, split, known=known)
+        for chunk in read_chunks(split):
+            batch = batch_of(chunk, split)
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
 
 
-def batch_of(
-    chunk: RecordChunk,
-    split: EventSplit,
-    events: pa.Table | None = None,
-    *,
-    known: KnownLayouts | None = None,
-) -> pa.RecordBatch:
+def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = None) -> pa.RecordBatch:
     """Return the rows of a chunk of the split, in the order of offsets.
 
-    `events` are the decoded values of the whole chunk, if the caller has decoded them already; otherwise
-    `known` are the byte layouts that earlier chunks taught.
+    `events` are the decoded values of the whole chunk, if the caller has decoded them already.
     """
     predicates = split.predicates
     rows = _Rows.of_chunk(chunk)
@@ -266,7 +258,7 @@ def batch_of(
     ranges = _ranges(chunk, split)
     names = split.columns or SCHEMA.names
     needed = SCHEMA.names if ranges else [*names, *(p.column for p in predicates)]
-    rows = rows.decoded(needed, known) if events is None else replace(rows, events=events.combine_chunks())
+    rows = rows.decoded(needed) if events is None else replace(rows, events=events)
     rows = rows.where([p for p in predicates if p.column not in _POSITION])
     if not ranges:
         return rows.batch(names)
@@ -291,13 +283,13 @@ class _Rows:
         offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
         return cls(chunk.partition, offsets, timestamps_ms, chunk.values)
 
-    def decoded(self, names: Collection[str], known: KnownLayouts | None) -> Self:
+    def decoded(self, names: Collection[str]) -> Self:
         """Return the rows with the events' columns that the columns `names` of SCHEMA need."""
         needed = {*names, "error"} if "value" in names else set(names)
         columns = [name for name in EVENT_SCHEMA.names if name in needed]
         if not columns:
             return self
-        return replace(self, events=decode_column(self.values, known, columns=columns).combine_chunks())
+        return replace(self, events=decode_column(self.values, columns=columns).combine_chunks())
 
     def where(self, predicates: Sequence[Predicate]) -> Self:
         mask = mask_of(predicates, self.column)

@@ -99,7 +99,7 @@ from tierctl.storage.identity import tier_contents
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.open_tier import LAYOUTS, TierSpec, open_tier
 from tierctl.storage.throttle import parse_rate
-from tierctl.wire.batches import record_columns
+from tierctl.wire.batches import records
 from tierctl.wire.primitives import use_limit_factor
 
 _NAMES = frozenset(
@@ -250,7 +250,7 @@ SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),
-        *list(record_columns.SCHEMA)[1:],
+        *list(records.SCHEMA)[1:],
     ]
 )
 """The columns of a record as a consumer sees it.

@@ -18,7 +18,7 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.storage.stores.base import ObjectStore, Source
-from tierctl.wire.batches.batch_heads import HeadColumns
+from tierctl.wire.batches.scan import HeadColumns
 from tierctl.wire.batches.segment_file import scan_windows
 
 

@@ -10,7 +10,7 @@ Source: KIP-98; org.apache.kafka.common.record.DefaultRecordBatch.
 
 import struct
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from tierctl.wire.batches.batch_head import (
     emptied_records,
     encode_records,
 )
-from tierctl.wire.batches.batch_heads import scan
+from tierctl.wire.batches.scan import scan
 from tierctl.wire.primitives import crc32c
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -59,10 +59,14 @@ class ControlRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """One batch: its head, and the bytes after it, still compressed (`payload`)."""
+    """One batch: its head, and the bytes after it, still compressed (`payload`).
+
+    `plain` has the decompressed bytes of the records after `opened`.
+    """
 
     head: BatchHead
     payload: bytes
+    plain: bytes | None = field(default=None, compare=False, repr=False)
 
     def records(self, *, max_bytes: int | None = None) -> Iterator[Record]:
         """Yield the records in offset order; a compacted batch may have gaps, or no records.
@@ -70,38 +74,38 @@ class RecordBatch:
         Raise CorruptInputError, whose `at` is the position in the batch (None if compressed), and
         LimitExceeded if the records decompress to more than `max_bytes` (default: `Limits.batch_bytes`).
         """
-        head = self.head
-        where = f"the batch at offset {head.base_offset}"
-        if head.magic < batch_head.MAGIC:
-            messages = legacy.records(head, self.payload, max_bytes)
-            is_plain = head.compression is CompressionType.NONE
-            return _within(messages, where, head.payload_position - head.position if is_plain else None)
-        if head.compression is CompressionType.NONE:
-            return _within(decode_records(self.payload, head), where, HEAD_SIZE)
-        return _within(self._decompressed(max_bytes), where, None)
+        try:
+            if self.head.magic < MAGIC:
+                yield from legacy.records(self.head, self.payload, max_bytes)
+            elif self.head.record_count or self.head.compression is CompressionType.NONE:
+                yield from decode_records(self.uncompressed(max_bytes=max_bytes), self.head)
+        except CorruptInputError as error:
+            raise self._located(error) from None
+
+    def opened(self, *, max_bytes: int | None = None) -> "RecordBatch":
+        """Return the batch, which has magic 2, with its records decompressed; raise as `records`."""
+        try:
+            return replace(self, plain=self.uncompressed(max_bytes=max_bytes))
+        except CorruptInputError as error:
+            raise self._located(error) from None
 
     def uncompressed(self, *, max_bytes: int | None = None) -> bytes:
         """Return the decompressed bytes of the records; raise as `records`, without naming the batch.
 
         The batch has magic 2.
         """
+        if self.plain is not None:
+            return self.plain
         if not self.head.attributes & batch_head.COMPRESSION_MASK or not self.head.record_count:
             return self.payload
         return decompress(self.head.compression, self.payload, max_bytes=max_bytes)
 
-    def _decompressed(self, max_bytes: int | None) -> Iterator[Record]:
-        if self.head.record_count:
-            yield from decode_records(self.uncompressed(max_bytes=max_bytes), self.head)
-
-
-def _within(records: Iterator[Record], where: str, base: int | None) -> Iterator[Record]:
-    """Yield `records`; add `where` to errors, and `base` to their position (None: drop the position)."""
-    try:
-        yield from records
-    except CorruptInputError as error:
-        if base is None:
-            error = CorruptInputError(error.what, expected=error.expected, found=error.found)
-        raise error.within(where, base=base or 0) from None
+    def _located(self, error: CorruptInputError) -> CorruptInputError:
+        """Return the error of a record with the batch, and its position in the batch if that is known."""
+        base = self.head.payload_position - self.head.position
+        if self.head.compression is not CompressionType.NONE:
+            error, base = CorruptInputError(error.what, expected=error.expected, found=error.found), 0
+        return error.within(f"the batch at offset {self.head.base_offset}", base=base)
 
 
 def batches(

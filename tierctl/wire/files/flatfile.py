@@ -22,9 +22,8 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.stored import StoredRecord, StoredValue
-from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.schema import STORED_RECORDS
-from tierctl.wire.metadata.values import RecordCodec
+from tierctl.wire.metadata.values import RecordCodec, decode, encode
 from tierctl.wire.primitives import (
     read_uvarint,
     read_varlong,

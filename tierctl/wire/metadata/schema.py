@@ -1,6 +1,6 @@
 """The layouts of the records that tierctl reads and writes, as data.
 
-This is the only description of these layouts: the scalar codec, the columnar codec, the JSON fields, the
+This is the only description of these layouts: the scalar codec, the decoding kernel, the JSON fields, the
 columns of `format` and of the Spark source, and the formatter in Java all derive from it. To add a field, add
 it to the table below, to the records that have it, and to their dataclasses in `tierctl.model.events`.
 
@@ -299,10 +299,10 @@ class Tags:
         self._flags = flags
         self._place = place
 
-    def decode(self, buf: bytes, pos: int, values: Values, _trace: object) -> int:
+    def decode(self, buf: bytes, pos: int, values: Values) -> int:
         return read_tags(buf, pos, self._flags, self._place, values)
 
-    def encode(self, values: Mapping[str, Any], out: bytearray, _trace: object) -> None:
+    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
         write_tags(self._flags, self._place, values, out)
 
 

@@ -14,7 +14,7 @@ broker can use such a record.
 import struct
 from collections.abc import Callable, Mapping
 from struct import Struct as Packer
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
@@ -38,36 +38,17 @@ from tierctl.wire.primitives import read_uvarint, take, truncated, write_uvarint
 # The scalar codec: decodes the bytes of one record to its event and encodes events, as its schema says.
 #
 # Each schema is turned once into a list of steps; consecutive fields of fixed width become one `struct` call.
-# With a trace, the steps also report the position of each field's payload; all other bytes of the value
-# (counts, lengths, null marks, tags) are structural. The columnar codec learns byte layouts from traces.
-
-
-class Span(NamedTuple):
-    """The position of a field's payload.
-
-    Within an array, `array` is the array's name and `element` the index of the element.
-    """
-
-    field: Field
-    position: int
-    width: int
-    array: str | None = None
-    element: int = -1
-
-
-Trace = list[Span]
 
 
 class _Step(Protocol):
     """Decode and encode one part of a record.
 
-    `decode` reads from `pos`, adds to `values` and returns the next position; `encode` appends to `out`. Both
-    add the spans of the part's fields to `trace` unless it is None.
+    `decode` reads from `pos`, adds to `values` and returns the next position; `encode` appends to `out`.
     """
 
-    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int: ...
+    def decode(self, buf: bytes, pos: int, values: Values) -> int: ...
 
-    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None: ...
+    def encode(self, values: Mapping[str, Any], out: bytearray) -> None: ...
 
 
 class _FixedField:
@@ -112,7 +93,7 @@ class _FixedRun:
         self._plain = [(i, f.field.name) for i, f in enumerate(self._fields) if f.is_plain]
         self._converted = [(i, f) for i, f in enumerate(self._fields) if not f.is_plain]
 
-    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int:
+    def decode(self, buf: bytes, pos: int, values: Values) -> int:
         end = pos + self._packer.size
         if end > len(buf):
             raise self._too_short(buf, pos)
@@ -121,20 +102,17 @@ class _FixedRun:
             values[name] = raw[i]
         for i, field in self._converted:
             values[field.field.name] = field.read(raw[i], pos + field.offset)
-        if trace is not None:
-            self._report(pos, trace)
         return end
 
-    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
-        if trace is not None:
-            self._report(len(out), trace)
+    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
         try:
             out += self._packer.pack(*(f.raw(values[f.field.name]) for f in self._fields))
         except (struct.error, ValueError, AttributeError) as error:
             raise self._does_not_fit(values) from error
 
-    def _report(self, pos: int, trace: Trace) -> None:
-        trace.extend(Span(f.field, pos + f.offset, f.width) for f in self._fields)
+    def offset_of(self, name: str) -> int | None:
+        """Return the offset of a field in the run, None if the run does not have it."""
+        return next((f.offset for f in self._fields if f.field.name == name), None)
 
     def _too_short(self, buf: bytes, pos: int) -> CorruptInputError:
         missing = next(f for f in self._fields if pos + f.offset + f.width > len(buf))
@@ -174,7 +152,7 @@ class _Length:
             raise UsageError(f"{what} is too long: {length}") from None
 
 
-_MAX_STRING_BYTES = 0x7FFF
+MAX_STRING_BYTES = 0x7FFF
 
 
 class _VariableField:
@@ -186,7 +164,7 @@ class _VariableField:
         self._nullable = field.kind is Variable.NULLABLE_BYTES
         self._length = _Length(flexible=flexible, width=2 if self._is_string else 4)
 
-    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int:
+    def decode(self, buf: bytes, pos: int, values: Values) -> int:
         name = self._field.name
         length, start = self._length.read(buf, pos, name)
         if length is None:
@@ -194,14 +172,12 @@ class _VariableField:
                 raise CorruptInputError(name, expected="a value", found="null", at=pos)
             values[name] = None
             return start
-        if self._is_string and length > _MAX_STRING_BYTES:
+        if self._is_string and length > MAX_STRING_BYTES:
             raise CorruptInputError(
-                name, expected=f"at most {_MAX_STRING_BYTES} bytes", found=str(length), at=pos
+                name, expected=f"at most {MAX_STRING_BYTES} bytes", found=str(length), at=pos
             )
         raw, end = take(buf, start, length, name)
         values[name] = self._text(raw, start) if self._is_string else raw
-        if trace is not None:
-            trace.append(Span(self._field, start, length))
         return end
 
     def _text(self, raw: bytes, at: int) -> str:
@@ -213,17 +189,15 @@ class _VariableField:
                 self._field.name, expected="UTF-8", found=found, at=at + error.start
             ) from None
 
-    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
+    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
         value = values[self._field.name]
         if value is None and not self._nullable:
             raise UsageError(f"{self._field.name} cannot be null")
         raw = None if value is None else value.encode("utf-8") if self._is_string else value
-        if raw is not None and self._is_string and len(raw) > _MAX_STRING_BYTES:
+        if raw is not None and self._is_string and len(raw) > MAX_STRING_BYTES:
             raise UsageError(f"{self._field.name} is too long: {len(raw)} bytes")
         out += self._length.write(None if raw is None else len(raw), self._field.name)
         if raw is not None:
-            if trace is not None:
-                trace.append(Span(self._field, len(out), len(raw)))
             out += raw
 
 
@@ -239,7 +213,7 @@ class _Elements:
         widths = (Packer(">" + f.kind.value).size for f in array.element.fields if isinstance(f.kind, Fixed))
         self._min_width = sum(widths) + flexible
 
-    def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int:
+    def decode(self, buf: bytes, pos: int, values: Values) -> int:
         name = self._field.name
         count, at = self._length.read(buf, pos, name)
         if count is None:
@@ -250,26 +224,20 @@ class _Elements:
         element: Values = {}
         found = []
         for i in range(count):
-            spans: Trace | None = None if trace is None else []
-            at = self._run.decode(buf, at, element, spans)
+            at = self._run.decode(buf, at, element)
             found.append(tuple([element[n] for n in self._names]))
             if self._flexible:
                 at = read_tags(buf, at, (), f"{name}.{i}", values)
-            if trace is not None:
-                trace.extend(span._replace(array=name, element=i) for span in spans or ())
         values[name] = tuple(found)
         return at
 
-    def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
+    def encode(self, values: Mapping[str, Any], out: bytearray) -> None:
         name = self._field.name
         out += self._length.write(len(values[name]), name)
         for i, row in enumerate(values[name]):
-            spans: Trace | None = None if trace is None else []
-            self._run.encode(dict(zip(self._names, row, strict=True)), out, spans)
+            self._run.encode(dict(zip(self._names, row, strict=True)), out)
             if self._flexible:
                 write_tags((), f"{name}.{i}", values, out)
-            if trace is not None:
-                trace.extend(span._replace(array=name, element=i) for span in spans or ())
 
 
 def _steps(body: Struct, place: str, *, flexible: bool) -> list[_Step]:
@@ -307,12 +275,12 @@ class RecordCodec:
         self._steps = _steps(schema.body, "", flexible=schema.flexible)
         self._names: Callable[[Any], Values] = _attributes(schema)
 
-    def decode(self, buf: bytes, pos: int = 0, trace: Trace | None = None) -> Any:
+    def decode(self, buf: bytes, pos: int = 0) -> Any:
         """Decode the event in the bytes of `buf` from `pos` to the end; raise CorruptInputError."""
         values: Values = {}
         at = pos
         for step in self._steps:
-            at = step.decode(buf, at, values, trace)
+            at = step.decode(buf, at, values)
         if at != len(buf):
             raise CorruptInputError(
                 self.schema.name, expected="the end", found=f"{len(buf) - at} more bytes", at=at
@@ -320,23 +288,27 @@ class RecordCodec:
         event = self.schema.event(**values)
         for rule in self.schema.rules:
             if not rule.holds(event):
-                raise self._broken_rule(rule.field, rule.expected, event, buf, pos)
+                found = str(getattr(event, rule.field))
+                position = self._position(rule.field, buf, pos)
+                raise CorruptInputError(rule.field, expected=rule.expected, found=found, at=position)
         return event
 
-    def _broken_rule(self, name: str, expected: str, event: Any, buf: bytes, pos: int) -> CorruptInputError:
-        spans: Trace = []
-        at, values = pos, Values()
+    def _position(self, name: str, buf: bytes, pos: int) -> int | None:
+        """Return the position of a field of fixed width in a record that was decoded; None for another."""
+        at = pos
         for step in self._steps:
-            at = step.decode(buf, at, values, spans)
-        position = next((s.position for s in spans if s.field.name == name), None)
-        return CorruptInputError(name, expected=expected, found=str(getattr(event, name)), at=position)
+            offset = step.offset_of(name) if isinstance(step, _FixedRun) else None
+            if offset is not None:
+                return at + offset
+            at = step.decode(buf, at, {})
+        return None
 
-    def encode(self, event: Any, out: bytearray | None = None, trace: Trace | None = None) -> bytes:
+    def encode(self, event: Any, out: bytearray | None = None) -> bytes:
         """Return `out` followed by the event's bytes; raise UsageError for a value that does not fit."""
         out = bytearray() if out is None else out
         values = self._names(event)
         for step in self._steps:
-            step.encode(values, out, trace)
+            step.encode(values, out)
         for rule in self.schema.rules:
             if not rule.holds(event):
                 raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
@@ -369,12 +341,28 @@ def decode(value: bytes, dialect: str | None = None) -> MetadataEvent:
     Raise CorruptInputError with the byte, the expected and the found value; for an unknown frame version,
     apiKey or record version, raise UnsupportedFormatError.
     """
-    return decode_traced(bytes(value), None if dialect is None else _dialect(dialect), None)
+    value = bytes(value)
+    if dialect is not None:
+        return _decode_as(value, _dialect(dialect))
+    try:
+        return _decode_as(value, Dialect.KAFKA)
+    except CorruptInputError as error:
+        as_kafka = error
+    try:
+        event = _decode_as(value, Dialect.KIP405)
+    except CorruptInputError as as_kip405:
+        raise _more_plausible(value, as_kafka, as_kip405) from None
+    if _is_cut_segment(value):
+        raise as_kafka
+    return event
 
 
 def encode(event: MetadataEvent, dialect: str = Dialect.KAFKA) -> bytes:
     """Encode an event to the value of a record; raise UsageError if the dialect cannot hold the event."""
-    return encode_traced(event, _dialect(dialect), None)
+    codec = _codec_of(event, _dialect(dialect))
+    frame = write_uvarint(FRAME_VERSION) if dialect == Dialect.KAFKA else b""
+    head = frame + write_uvarint(codec.schema.api_key) + write_uvarint(RECORD_VERSION)
+    return codec.encode(event, bytearray(head))
 
 
 def _dialect(name: str) -> Dialect:
@@ -382,25 +370,6 @@ def _dialect(name: str) -> Dialect:
         return Dialect(name)
     except ValueError:
         raise UsageError(f"no dialect {name!r}", hint="one of kafka, kip405") from None
-
-
-def decode_traced(value: bytes, dialect: Dialect | None, trace: Trace | None) -> MetadataEvent:
-    """Decode as `decode` does, and add the position of each field to `trace`."""
-    if dialect is not None:
-        return _decode_as(value, dialect, trace)
-    try:
-        return _decode_as(value, Dialect.KAFKA, trace)
-    except CorruptInputError as error:
-        as_kafka = error
-    if trace is not None:
-        trace.clear()
-    try:
-        event = _decode_as(value, Dialect.KIP405, trace)
-    except CorruptInputError as as_kip405:
-        raise _more_plausible(value, as_kafka, as_kip405) from None
-    if _is_cut_segment(value):
-        raise as_kafka
-    return event
 
 
 def _more_plausible(
@@ -422,9 +391,9 @@ def _more_plausible(
     return as_kafka
 
 
-def _decode_as(value: bytes, dialect: Dialect, trace: Trace | None) -> MetadataEvent:
+def _decode_as(value: bytes, dialect: Dialect) -> MetadataEvent:
     codec, at = read_frame(value, dialect)
-    event: MetadataEvent = codec.decode(value, at, trace)
+    event: MetadataEvent = codec.decode(value, at)
     return event
 
 
@@ -456,55 +425,36 @@ def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
     return codec, body
 
 
-def cut_segment_marks(value: bytes) -> tuple[int, ...]:
-    """Return the positions of bytes that are all 0 in a cut segment record that reads as a kip405 update.
-
-    If a kafka segment record is cut within its end offset, it reads as an update of a topic whose name is one
-    byte longer, and all fields up to the segment id are shifted by that byte. Return () if the value cannot
-    be such a record.
-    """
-    if not value.startswith(b"\x01\x00\x00"):
-        return ()
-    try:
-        length, at = read_uvarint(value, 3)
-    except CorruptInputError:
-        return ()
-    topic_id = at + length - 1
-    partition = topic_id + 16
-    tags = partition + 4
-    segment_tags = tags + 1 + 16
-    end_offset = segment_tags + 1 + 8
-    return (partition, tags, segment_tags) if end_offset < len(value) < end_offset + 8 else ()
-
-
 def _is_cut_segment(value: bytes) -> bool:
     """Return whether a value that reads as a kip405 update is a kafka segment record that was cut.
 
-    Such a record has a partition below 2^24 and no tags, and the rest of its end offset begins like its start
-    offset or one higher. In an update, these are bytes of a random id, of the partition, of the leader epoch
-    and of the time: they agree by chance once in billions.
+    If a kafka segment record is cut within its end offset, it reads as an update of a topic whose name is one
+    byte longer, and all fields up to the segment id are shifted by that byte. Such a record has a partition
+    below 2^24 and no tags, and the rest of its end offset begins like its start offset or one higher. In an
+    update, these are bytes of a random id, of the partition, of the leader epoch and of the time: they agree
+    by chance once in billions.
     """
-    marks = cut_segment_marks(value)
-    if not marks or any(value[mark] for mark in marks):
+    if not value.startswith(b"\x01\x00\x00"):
         return False
-    start = marks[-1] + 1
+    try:
+        length, at = read_uvarint(value, 3)
+    except CorruptInputError:
+        return False
+    partition = at + length - 1 + 16
+    tags = partition + 4
+    segment_tags = tags + 1 + 16
+    start = segment_tags + 1
     end = start + 8
     left = len(value) - end
+    if not 0 < left < 8 or value[partition] or value[tags] or value[segment_tags]:
+        return False
     high_start = int.from_bytes(value[start : start + left], "big")
     return int.from_bytes(value[end:], "big") - high_start in (0, 1)
 
 
-def codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:
+def _codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:
     """Return the codec that encodes an event; raise UsageError if the dialect cannot hold the event."""
     codec = _BY_EVENT.get((dialect, type(event)))
     if codec is None or dialect_of(event) is not dialect:
         raise UsageError(f"a {event.type} of dialect {dialect_of(event)} can't be written as {dialect}")
     return codec
-
-
-def encode_traced(event: MetadataEvent, dialect: Dialect, trace: Trace | None) -> bytes:
-    """Encode as `encode` does, and add the position of each field to `trace`."""
-    codec = codec_of(event, dialect)
-    frame = write_uvarint(FRAME_VERSION) if dialect is Dialect.KAFKA else b""
-    head = frame + write_uvarint(codec.schema.api_key) + write_uvarint(RECORD_VERSION)
-    return codec.encode(event, bytearray(head), trace)

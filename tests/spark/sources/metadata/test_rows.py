@@ -17,8 +17,8 @@ from tierctl.spark.sources.predicates import Predicate
 from tierctl.storage import open_store
 from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
-from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import encode
 
 from tests.cli.shell import tierctl
 from tests.conftest import vectors

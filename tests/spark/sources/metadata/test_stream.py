@@ -7,7 +7,7 @@ import pytest
 import tierctl.spark
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.spark.sources.remote_log_metadata import EARLIEST, LATEST, StreamOffsets, TopicNow
-from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import started
 from tests.metadata.topics import topic_in

@@ -9,13 +9,14 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98.
 """
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
+from tierctl.kernel import int64, is_compiled, plain_kernel
 from tierctl.wire.batches import legacy
 from tierctl.wire.batches.batch_head import (
     COMPRESSION_MASK,
@@ -24,6 +25,7 @@ from tierctl.wire.batches.batch_head import (
     CRC_FROM,
     HEAD,
     HEAD_SIZE,
+    LEADER_EPOCH_AT,
     LENGTH_END,
     MAGIC,
     MAGIC_AT,
@@ -31,12 +33,12 @@ from tierctl.wire.batches.batch_head import (
     Buffer,
     CompressionType,
 )
-from tierctl.wire.batches.legacy import is_message
-from tierctl.wire.primitives import crc32c, crc32c_extend
+from tierctl.wire.primitives import crc32c, int32_at, int64_at
 
 _LENGTH = struct.Struct(">i")
 _OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
 _DELTA_MAX = (1 << 31) - 1
+_CODEC_MAX = CompressionType.ZSTD.value
 # The search for the next good batch checks CRCs of at most this many times the searched bytes.
 _SEARCH_COST_MAX = 8
 # If the last batch ends in at least this number of zeros, it was not written completely: a file system may
@@ -307,105 +309,117 @@ def _is_zero(buf: Buffer, position: int) -> bool:
     return all(chunk.count(0) == len(chunk) for chunk in chunks)
 
 
-# The batch heads of a whole segment as NumPy columns, with the results of `batch_heads.walk`.
+# The batch heads of a whole segment as columns, with the results of `walk`.
 #
-# Only the walk over the length fields is a loop. Batches that fail a check here are checked again by
-# `batch_heads.scan_at`, so one function decides which batches are good.
-
-# Checks the CRCs of many small batches with one call per block of batches.
-#
-# A CRC is linear: after a message and the message's own CRC, the register holds 0. In a copy of the block,
-# all bytes between the checked bytes of two batches are set to 0, and the stored CRC of each batch is
-# written directly after its checked bytes. The register then is 0 at the begin of each batch, and 0 after
-# the block, unless a batch is damaged. Damage of one batch is always found. Damage of several batches of a
-# block stays unnoticed with a probability of 2^-32, as damage of one batch does that is checked on its own.
+# A kernel finds good batches up to an item that fails a check; `scan_at` decides about that item.
 
 Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 
-# A block and its copy should fit in the processor's cache.
-_BLOCK_BYTES = 512 << 10
-# For fewer batches in a block, one call per batch is as fast.
-_BLOCK_BATCHES_MIN = 64
-_ONES = 0xFFFFFFFF
-_CRC_SIZE = 4
+_CRC_BYTES_MAX = 1 << 10
+"""The CRC of a longer batch is computed faster by google-crc32c, which has an instruction for it."""
 
 
-def count_before_wrong_crc(buf: Buffer, positions: Int64s, ends: Int64s, crcs: npt.NDArray[np.uint32]) -> int:
-    """Return the number of batches before the first one with a wrong CRC.
+def _crc_tables() -> Int64s:
+    """Return the tables of CRC-32C for eight bytes at a time: table k is for a byte that k bytes follow."""
+    tables = np.zeros((8, 256), np.int64)
+    tables[0] = np.arange(256)
+    for _ in range(8):
+        tables[0] = tables[0] >> 1 ^ (tables[0] & 1) * 0x82F63B78
+    for k in range(1, 8):
+        tables[k] = tables[k - 1] >> 8 ^ tables[0, tables[k - 1] & 255]
+    return tables
 
-    Batch i is `buf[positions[i]:ends[i]]` and has the stored CRC `crcs[i]`; each batch begins at the end of
-    the batch before.
+
+_CRC_TABLES = _crc_tables()
+
+
+@plain_kernel
+def crc32c_of(data: Bytes, start: int, end: int) -> int:
+    """Return the CRC-32C of `data[start:end]`."""
+    crc, at = 0xFFFF_FFFF, start
+    while end - at >= 8:
+        crc ^= (
+            int64(data[at]) | int64(data[at + 1]) << 8 | int64(data[at + 2]) << 16 | int64(data[at + 3]) << 24
+        )
+        crc = (
+            int64(_CRC_TABLES[7, crc & 255])
+            ^ int64(_CRC_TABLES[6, crc >> 8 & 255])
+            ^ int64(_CRC_TABLES[5, crc >> 16 & 255])
+            ^ int64(_CRC_TABLES[4, crc >> 24])
+            ^ int64(_CRC_TABLES[3, data[at + 4]])
+            ^ int64(_CRC_TABLES[2, data[at + 5]])
+            ^ int64(_CRC_TABLES[1, data[at + 6]])
+            ^ int64(_CRC_TABLES[0, data[at + 7]])
+        )
+        at += 8
+    while at < end:
+        crc = int64(_CRC_TABLES[0, (crc ^ int64(data[at])) & 255]) ^ crc >> 8
+        at += 1
+    return crc ^ 0xFFFF_FFFF
+
+
+@plain_kernel
+def _good_batches(  # noqa: PLR0917
+    data: Bytes, at: int, expected: int, check_crc: bool, positions: Int64s, fields: npt.NDArray[np.void]
+) -> int:
+    """Write a row for each batch of magic 2 from `at` on, up to the first one that `scan_at` has to look at.
+
+    Return the number of rows, at most `len(positions)`. `expected` is -1 if it is unknown. Of a batch larger
+    than _CRC_BYTES_MAX, the CRC is not checked.
     """
-    count = len(positions)
-    if not count:
-        return 0
-    step = _BLOCK_BYTES * count // (int(ends[-1]) - int(positions[0]))
-    if step < _BLOCK_BATCHES_MIN:
-        return _one_by_one(buf, positions, ends, crcs)
-    for first in range(0, count, step):
-        block = slice(first, first + step)
-        if not _all_right(buf, positions[block], int(ends[block][-1]), crcs[block]):
-            return first + _one_by_one(buf, positions[block], ends[block], crcs[block])
+    size, count = len(data), 0
+    while count < len(positions) and size - at >= HEAD_SIZE:
+        base, length = int64_at(data, at), int32_at(data, at + 8)
+        attributes = int64(data[at + CRC_FROM]) << 8 | int64(data[at + CRC_FROM + 1])
+        delta, records = int32_at(data, at + 23), int32_at(data, at + 57)
+        end = at + LENGTH_END + length
+        if int64(data[at + MAGIC_AT]) != MAGIC or end - at < HEAD_SIZE or end > size:
+            break
+        if base < max(expected, 0) or base > _OFFSET_MAX or attributes & COMPRESSION_MASK > _CODEC_MAX:
+            break
+        if delta < 0 or records < 0 or records > delta + 1:
+            break
+        crc = int32_at(data, at + CRC_AT) & 0xFFFF_FFFF
+        if check_crc and end - at <= _CRC_BYTES_MAX and crc32c_of(data, at + CRC_FROM, end) != crc:
+            break
+        # The CRC does not cover the base offset: after a gap, the next batch must not go back.
+        if base != expected and end < size:
+            if size - end < HEAD_SIZE or int64(data[end + MAGIC_AT]) != MAGIC:
+                break
+            if int64_at(data, end) <= base + delta:
+                break
+        positions[count] = at
+        row = fields[count]
+        row["base_offset"], row["length"] = base, length
+        row["partition_leader_epoch"] = int32_at(data, at + LEADER_EPOCH_AT)
+        row["magic"], row["crc"] = MAGIC, crc
+        row["attributes"] = attributes - 0x1_0000 if attributes > 0x7FFF else attributes
+        row["last_offset_delta"] = delta
+        row["base_timestamp_ms"] = int64_at(data, at + 27)
+        row["max_timestamp_ms"] = int64_at(data, at + 35)
+        row["producer_id"] = int64_at(data, at + 43)
+        row["producer_epoch"] = int32_at(data, at + 51) >> 16
+        row["base_sequence"] = int32_at(data, at + 53)
+        row["record_count"] = records
+        count += 1
+        at, expected = end, base + delta + 1
     return count
 
 
-def _all_right(buf: Buffer, positions: Int64s, end: int, crcs: npt.NDArray[np.uint32]) -> bool:
-    """Return whether the CRCs of all batches from `positions[0]` to `end` are right."""
-    start, size = int(positions[0]), end - int(positions[0])
-    copy = np.empty(size + _CRC_SIZE, np.uint8)
-    copy[:size] = np.frombuffer(buf, np.uint8, size, start)
-    begins = np.lib.stride_tricks.sliding_window_view(copy, CRC_FROM + _CRC_SIZE, writeable=True)
-    # The last step of CRC-32C complements the register.
-    raw_crcs = (~crcs).astype("<u4").view(np.uint8).reshape(-1, _CRC_SIZE)
-    changed = np.zeros((len(positions), begins.shape[1]), np.uint8)
-    changed[1:, :_CRC_SIZE] = raw_crcs[:-1]
-    # The first step sets the register to ones, which is the same as to complement the first checked bytes.
-    changed[:, CRC_FROM:] = ~begins[positions - start, CRC_FROM:]
-    begins[positions - start] = changed
-    copy[size:] = raw_crcs[-1]
-    # `extend` complements the register before and after.
-    return crc32c_extend(_ONES, copy) == _ONES
+HEAD_DTYPE = np.dtype([*zip(BatchHead._fields[1:], HEAD.format[1:], strict=True)])
+"""The fields of a batch head without gaps, in the byte order of this machine."""
 
-
-def _one_by_one(buf: Buffer, positions: Int64s, ends: Int64s, crcs: npt.NDArray[np.uint32]) -> int:
-    slices = map(slice, (positions + CRC_FROM).tolist(), ends.tolist())
-    computed = np.fromiter(map(crc32c, map(buf.__getitem__, slices)), np.uint32, len(ends))
-    wrong = computed != crcs
-    return int(np.argmax(wrong)) if wrong.any() else len(ends)
-
-
-HEAD_DTYPE = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("partition_leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp_ms", ">i8"),
-        ("max_timestamp_ms", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-    ]
-)
-"""The fields of a batch head at their positions, big-endian."""
-
-_NATIVE = HEAD_DTYPE.newbyteorder("=")
-_LENGTH_AT = 8
-_NO_BATCHES = (np.empty(0, np.int64), np.empty(0, _NATIVE))
 _CHUNK_MIN = 16
 _CHUNK_FIRST = 1024
-_CHUNK_MAX = 1 << 16
+_CHUNK_MAX = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadColumns:
     """The good batches of a segment, one row per batch, and the damage beside them.
 
-    `positions` are the batches' positions in the buffer; `fields` are HEAD_DTYPE's fields in native order.
+    `positions` are the batches' positions in the buffer; `fields` have HEAD_DTYPE.
     """
 
     positions: Int64s
@@ -447,6 +461,10 @@ class HeadColumns:
         flags: npt.NDArray[np.bool_] = (self.fields["attributes"] & mask) != 0
         return flags
 
+    def chosen(self, mask: npt.NDArray[np.bool_]) -> "HeadColumns":
+        """Return the batches for which `mask` is true."""
+        return self if mask.all() else replace(self, positions=self.positions[mask], fields=self.fields[mask])
+
     def head(self, row: int) -> BatchHead:
         """Return one row as a BatchHead."""
         return BatchHead(int(self.positions[row]), *(int(value) for value in self.fields[row].item()))
@@ -466,21 +484,23 @@ def scan_heads(
     have cut is torn, without a search for good batches in it. The caller scans again from there.
     """
     start = position
-    parts: list[tuple[Int64s, npt.NDArray[np.void]]] = [_NO_BATCHES]
+    parts = [_rows([])]
+    heads: list[BatchHead] = []
     bad: list[BadRange] = []
     torn = None
     expected = expected_offset
     chunk = _CHUNK_FIRST
     while position < len(buf) and torn is None:
-        positions, fields = _NO_BATCHES
         # Messages of magic 0 and 1 are read one by one.
-        if not is_message(buf, position):
+        if is_compiled() and not legacy.is_message(buf, position):
             positions, fields = _good_prefix(buf, position, expected, chunk, check_crc)
-        if len(positions):
-            parts.append((positions, fields))
-            position, expected = _after(positions, fields)
-            chunk = min(4 * chunk, _CHUNK_MAX)
-            continue
+            if len(positions):
+                parts += [_rows(heads), (positions, fields)]
+                heads.clear()
+                position, expected = _after(positions, fields)
+                chunk = min(4 * chunk, _CHUNK_MAX)
+                continue
+        # After a damaged batch, the kernel begins again with few batches: it may have read many in vain.
         chunk = _CHUNK_MIN
         if is_window and position > start and is_cut(buf, position, expected):
             torn = TornTail(position=position, size_bytes=len(buf) - position, next_offset=expected)
@@ -492,15 +512,29 @@ def scan_heads(
             bad.append(item)
             position = item.end
         else:
-            parts.append(_row(item))
+            heads.append(item)
             position, expected = item.end, item.next_offset
+    parts.append(_rows(heads))
     return HeadColumns(
         positions=np.concatenate([p for p, _ in parts]),
         # Concatenated as bytes: NumPy would concatenate structured arrays field by field, which is slower.
-        fields=np.concatenate([f.view(np.uint8) for _, f in parts]).view(_NATIVE),
+        fields=np.concatenate([f.view(np.uint8) for _, f in parts]).view(HEAD_DTYPE),
         bad=tuple(bad),
         torn=torn,
     )
+
+
+_Rows = tuple[Int64s, npt.NDArray[np.void]]
+"""Positions and fields of batches, as in HeadColumns."""
+
+
+def _rows(heads: Sequence[BatchHead]) -> _Rows:
+    return np.array([head.position for head in heads], np.int64), fields_of(heads)
+
+
+def fields_of(heads: Sequence[BatchHead]) -> npt.NDArray[np.void]:
+    """Return the fields of heads as in HeadColumns."""
+    return np.array([tuple(head[1:]) for head in heads], HEAD_DTYPE)
 
 
 def _after(positions: Int64s, fields: npt.NDArray[np.void]) -> tuple[int, int]:
@@ -509,75 +543,24 @@ def _after(positions: Int64s, fields: npt.NDArray[np.void]) -> tuple[int, int]:
     return end, int(last["base_offset"]) + int(last["last_offset_delta"]) + 1
 
 
-def _row(head: BatchHead) -> tuple[Int64s, npt.NDArray[np.void]]:
-    return np.array([head.position], np.int64), np.array([tuple(head[1:])], _NATIVE)
-
-
-def _good_prefix(
-    buf: Buffer, position: int, expected: int | None, count: int, check_crc: bool
-) -> tuple[Int64s, npt.NDArray[np.void]]:
-    """Return up to `count` good batches from `position` on, up to the first batch that fails a check."""
-    positions = _follow_lengths(buf, position, count)
-    if not len(positions):
-        return positions, np.empty(0, _NATIVE)
-    end = min(int(positions[-1]) + HEAD_SIZE, len(buf))
-    rows = np.lib.stride_tricks.sliding_window_view(
-        np.frombuffer(buf, np.uint8, end - position, position), HEAD_SIZE
-    )[positions - position]
-    fields = rows.view(HEAD_DTYPE)[:, 0].astype(_NATIVE)
-    good = _plausible(fields, expected)
-    # If a base offset is too high, the next batch seems to go back. So neither of the two is accepted here,
-    # and `scan_at` decides on both.
-    good[:-1] &= good[1:]
-    good[-1] &= expected is not None and _has_no_gap(fields, expected)
-    keep = len(good) if good.all() else int(np.argmin(good))
+def _good_prefix(buf: Buffer, position: int, expected: int | None, count: int, check_crc: bool) -> _Rows:
+    """Return up to `count` good batches from `position` on, up to the first one that fails a check."""
+    rows_max = min((len(buf) - position) // HEAD_SIZE, count)
+    positions, fields = np.empty(rows_max, np.int64), np.empty(rows_max, HEAD_DTYPE)
+    data = bytes_of(buf)
+    found = _good_batches(data, position, -1 if expected is None else expected, check_crc, positions, fields)
+    positions, fields = positions[:found], fields[:found]
     if check_crc:
-        ends = positions + LENGTH_END + fields["length"]
-        keep = count_before_wrong_crc(buf, positions[:keep], ends[:keep], fields["crc"][:keep])
-    return positions[:keep], fields[:keep]
+        sizes = fields["length"] + LENGTH_END
+        for row in np.flatnonzero(sizes > _CRC_BYTES_MAX).tolist():
+            begin = int(positions[row])
+            if crc32c(buf[begin + CRC_FROM : begin + int(sizes[row])]) != fields["crc"][row]:
+                return positions[:row], fields[:row]
+    return positions, fields
 
 
-def _follow_lengths(buf: Buffer, position: int, count: int) -> Int64s:
-    """Return the positions of up to `count` complete batches, found by their length fields."""
-    edges = np.fromiter(_walk_lengths(buf, position, count), np.int64)
-    positions, ends = edges[:-1], edges[1:]
-    good = (ends - positions >= HEAD_SIZE) & (ends <= len(buf))
-    return positions if good.all() else positions[: int(np.argmin(good))]
-
-
-def _walk_lengths(buf: Buffer, position: int, count: int) -> Iterator[int]:
-    """Yield `position`, and the end of each of up to `count` batches, without checking the lengths."""
-    unpack = _LENGTH.unpack_from
-    at = position + _LENGTH_AT
-    yield position
-    try:
-        for _ in range(count):
-            at += unpack(buf, at)[0] + LENGTH_END
-            yield at - _LENGTH_AT
-    except struct.error:
-        return
-
-
-def _plausible(fields: npt.NDArray[np.void], expected: int | None) -> npt.NDArray[np.bool_]:
-    base = fields["base_offset"]
-    delta = fields["last_offset_delta"].astype(np.int64)
-    count = fields["record_count"]
-    # With this bound on `base`, sums of offsets can't overflow. `scan_at` checks the exact, higher bound.
-    good: npt.NDArray[np.bool_] = (fields["magic"] == MAGIC) & (delta >= 0) & (base < 1 << 62)
-    good &= (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
-    good &= (count >= 0) & (count <= delta + 1)
-    lowest = np.empty(len(fields), np.int64)
-    lowest[0] = expected or 0
-    lowest[1:] = base[:-1] + delta[:-1] + 1
-    good &= base >= lowest
-    return good
-
-
-def _has_no_gap(fields: npt.NDArray[np.void], expected: int) -> bool:
-    """Return whether the last row begins where the row before it ends.
-
-    After a gap, only the batch after it shows whether its base offset is right.
-    """
-    if len(fields) > 1:
-        expected = int(fields["base_offset"][-2]) + int(fields["last_offset_delta"][-2]) + 1
-    return int(fields["base_offset"][-1]) == expected
+def bytes_of(buf: Buffer) -> Bytes:
+    """Return the bytes of a buffer as kernels take them: read-only, so that they compile for one type."""
+    data = np.frombuffer(buf, np.uint8)
+    data.flags.writeable = False
+    return data

@@ -1,17 +1,20 @@
 """Records decoded by columns equal those decoded one by one, for any bytes."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.amounts import examples
-from tierctl.errors import CorruptInputError, LimitExceeded
+from tests.wire.batches.same import check_columns, decoded
+from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.batch_head import HEAD_SIZE, CompressionType, Record
 from tierctl.wire.batches.record_batch import RecordBatch, batches, encode_batch
-from tierctl.wire.batches.record_columns import SCHEMA, record_columns
+from tierctl.wire.batches.records import record_columns
+
+pytestmark = pytest.mark.usefixtures("every_way")
 
 BLOB = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), BLOB), max_size=3) | st.just([("h", b"v")] * 70)
@@ -37,43 +40,10 @@ def logs(draw: st.DrawFn) -> list[RecordBatch]:
     return found
 
 
-def decoded(batch: RecordBatch) -> Iterator[Record]:
-    """Decode like a reader, up to the first error."""
-    try:
-        yield from batch.records()
-    except (CorruptInputError, LimitExceeded):
-        return
-
-
-def one_by_one(found: Sequence[RecordBatch]) -> list[tuple[object, ...]]:
-    return [
-        (
-            record.offset,
-            record.timestamp_ms,
-            "LogAppendTime" if batch.head.is_log_append_time else "CreateTime",
-            batch.head.partition_leader_epoch,
-            record.key,
-            record.value,
-            [{"key": name, "value": value} for name, value in record.headers],
-        )
-        for batch in found
-        for record in decoded(batch)
-    ]
-
-
-def by_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> list[tuple[object, ...]]:
-    tables = list(record_columns(found, decoded, rows_max=rows_max))
-    for table in tables:
-        table.validate(full=True)
-        assert 0 < table.num_rows <= rows_max
-    rows = pa.Table.from_batches(tables, SCHEMA).to_pylist()
-    return [tuple(row.values()) for row in rows]
-
-
 @examples(60)
 @given(logs(), st.sampled_from([1, 3, 4096]))
 def test_columns_are_the_records(found: list[RecordBatch], rows_max: int) -> None:
-    assert by_columns(found, rows_max) == one_by_one(found)
+    check_columns(found, rows_max)
 
 
 @examples(100)
@@ -90,7 +60,7 @@ def test_damage_costs_what_it_costs_one_by_one(found: list[RecordBatch], data: s
         if data.draw(st.booleans()):
             del payload[data.draw(st.integers(0, len(payload))) :]
         damaged.append(RecordBatch(batch.head, bytes(payload)))
-    assert by_columns(damaged) == one_by_one(damaged)
+    check_columns(damaged)
 
 
 def test_wherever_a_record_is_cut_or_changed() -> None:
@@ -99,7 +69,7 @@ def test_wherever_a_record_is_cut_or_changed() -> None:
     for at in range(len(good.payload)):
         for payload in (good.payload[:at], good.payload[:at] + b"\xff" + good.payload[at + 1 :]):
             batch = RecordBatch(good.head, payload)
-            assert by_columns([good, batch, good]) == one_by_one([good, batch, good]), at
+            check_columns([good, batch, good])
 
 
 def test_what_the_head_says_of_its_records_counts() -> None:
@@ -112,11 +82,14 @@ def test_what_the_head_says_of_its_records_counts() -> None:
         {"base_timestamp_ms": (1 << 63) - 2},
     ):
         batch = RecordBatch(good.head._replace(**change), good.payload)
-        if "base_timestamp_ms" not in change:
-            assert by_columns([batch]) == one_by_one([batch]), change
-        else:
-            # Like in the JVM, additions beyond 64 bits wrap.
-            assert [row[1] for row in by_columns([batch])][2:] == [-(1 << 63), -(1 << 63) + 1]
+        check_columns([batch])
+
+
+def test_a_timestamp_beyond_64_bits_wraps_like_in_the_jvm() -> None:
+    (good,) = batches(encode_batch([Record(i, i, b"k", b"v") for i in range(4)]))
+    late = RecordBatch(good.head._replace(base_timestamp_ms=(1 << 63) - 2), good.payload)
+    (columns,) = record_columns([late], decoded)
+    assert columns.column("timestamp_ms").to_pylist()[2:] == [-(1 << 63), -(1 << 63) + 1]
 
 
 @pytest.mark.parametrize("kind", [CompressionType.ZSTD, CompressionType.GZIP])
@@ -134,8 +107,8 @@ def test_memory_is_bounded_by_a_group_and_a_batch(kind: CompressionType) -> None
     assert rows == 40
 
 
-def test_the_positions_of_errors_are_those_of_the_scalar_decoder() -> None:
-    """Unusual batches are given to the scalar decoder, which is called only for them."""
+def test_the_positions_of_errors_are_those_of_the_scalar_decoder(every_way: str) -> None:
+    """The scalar decoder is called for the batches that the kernel does not accept, and only for them."""
     rng = random.Random(5)
     good = list(batches(b"".join(encode_batch([Record(i, i, b"k", rng.randbytes(9))]) for i in range(9))))
     bad = RecordBatch(good[4].head, good[4].payload[:-1])
@@ -146,7 +119,7 @@ def test_the_positions_of_errors_are_those_of_the_scalar_decoder() -> None:
         return decoded(batch)
 
     list(record_columns([*good[:4], bad, *good[5:]], decode))
-    assert asked == [bad]
+    assert asked == ([*good[:4], bad, *good[5:]] if every_way == "scalar" else [bad])
     with pytest.raises(CorruptInputError, match="batch at offset 4") as e:
         list(bad.records())
     assert (e.value.at or 0) >= HEAD_SIZE

@@ -1,0 +1,85 @@
+"""Checks that batches read as columns have the results of batches read one by one."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.batches.batch_head import BatchHead, Record
+from tierctl.wire.batches.record_batch import RecordBatch, batch_at
+from tierctl.wire.batches.records import SCHEMA, read_values, record_columns
+from tierctl.wire.batches.scan import BadRange, TornTail, scan_heads, walk
+
+END = (1 << 63) - 1
+
+
+def _damage(bad: BadRange) -> tuple[object, ...]:
+    return bad.position, bad.end, bad.first_offset, bad.next_offset, str(bad.error)
+
+
+def _wrapped(number: int) -> int:
+    """Return `number` as the JVM stores it in 64 bits."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def check_heads(data: bytes, **arguments: int) -> None:
+    """Compare `scan_heads` with `walk`."""
+    pieces = list(walk(data, **arguments))
+    columns = scan_heads(data, **arguments)
+    heads = [piece for piece in pieces if isinstance(piece, BatchHead)]
+    assert [columns.head(row) for row in range(len(columns))] == heads
+    assert [*map(_damage, columns.bad)] == [_damage(piece) for piece in pieces if isinstance(piece, BadRange)]
+    assert columns.torn == (pieces[-1] if pieces and isinstance(pieces[-1], TornTail) else None)
+    assert columns.next_offsets.tolist() == [head.next_offset for head in heads]
+    assert columns.sizes_bytes.tolist() == [head.size_bytes for head in heads]
+    assert columns.fields["max_timestamp_ms"].tolist() == [head.max_timestamp_ms for head in heads]
+
+
+def check_values(data: bytes, start: int = 0, end: int = END) -> None:
+    """Compare `read_values` with the records of the batches that `walk` finds."""
+    want: list[Record] = []
+    bad = []
+    for piece in walk(data):
+        if not isinstance(piece, BatchHead) or piece.is_control:
+            continue
+        if piece.next_offset <= start or piece.base_offset >= end:
+            continue
+        try:
+            want += [each for each in batch_at(data, piece).records() if start <= each.offset < end]
+        except CorruptInputError as error:
+            bad.append((piece.position, piece.end, piece.base_offset, piece.next_offset, str(error)))
+    got = read_values(data, scan_heads(data), start, end)
+    got.values.validate(full=True)
+    assert got.offsets.tolist() == [each.offset for each in want]
+    assert got.values.to_pylist() == [each.value for each in want]
+    assert got.timestamps_ms.tolist() == [_wrapped(each.timestamp_ms) for each in want]
+    assert sorted(map(_damage, got.damaged)) == bad
+
+
+def decoded(batch: RecordBatch) -> Iterator[Record]:
+    """Decode like a reader, up to the first error."""
+    try:
+        yield from batch.records()
+    except (CorruptInputError, LimitExceeded):
+        return
+
+
+def check_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> None:
+    """Compare `record_columns` with the records of batches up to their first error."""
+    tables = list(record_columns(found, decoded, rows_max=rows_max))
+    for table in tables:
+        table.validate(full=True)
+        assert 0 < table.num_rows <= rows_max
+    rows = pa.Table.from_batches(tables, SCHEMA).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (
+            record.offset,
+            _wrapped(record.timestamp_ms),
+            batch.head.timestamp_type,
+            batch.head.partition_leader_epoch,
+            record.key,
+            record.value,
+            [{"key": name, "value": value} for name, value in record.headers],
+        )
+        for batch in found
+        for record in decoded(batch)
+    ]

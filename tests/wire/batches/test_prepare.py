@@ -1,0 +1,32 @@
+"""Kernels are compiled once many batches or records were read one by one."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.wire.batches.samples import one_record_log
+from tests.wire.batches.test_segment_file import Bytes
+from tierctl import kernel
+from tierctl.kernel import is_compiled, use_interpreted
+from tierctl.wire.batches.record_batch import RecordBatch, batches
+from tierctl.wire.batches.records import record_columns
+from tierctl.wire.batches.segment_file import scan_windows
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(kernel, "LARGE", 4)
+    use_interpreted()
+    yield
+    use_interpreted()
+
+
+@pytest.mark.parametrize(("count", "is_many"), [(60, False), (120, True)])
+def test_scanned_batches(count: int, is_many: bool) -> None:
+    list(scan_windows(Bytes(one_record_log(count)), 0, 0))
+    assert is_compiled() == is_many
+
+
+@pytest.mark.parametrize(("count", "is_many"), [(60, False), (120, True)])
+def test_decoded_records(count: int, is_many: bool) -> None:
+    list(record_columns(batches(one_record_log(count)), RecordBatch.records))
+    assert is_compiled() == is_many

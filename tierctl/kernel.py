@@ -1,0 +1,213 @@
+"""Loops over many events or records: compiled by Numba where a run has much to do, interpreted where not.
+
+A function with the decorator `kernel` has one source and two forms. `prepare` decides which one all kernels
+of this process use: compiled code needs most of a second before its first call, and interpreted loops take
+about a tenth of a millisecond per event, so small commands never import Numba.
+
+A kernel takes and returns integers, arrays of NumPy, and tuples of them. It computes with 64-bit integers
+that never overflow, and turns what it reads from an array into one by `int64`, because Numba gives unsigned
+bytes another type. It checks every position before it reads there: compiled code has bounds checks, which
+raise IndexError, but they are for our mistakes, not for bad input. Constants of a module are compiled in.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import update_wrapper
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, cast
+
+from tierctl.files import why_folder_distrusted
+
+LARGE: Final = 8_000
+"""From this number of events or records on, a run is faster with compiled kernels."""
+
+_SLOW: Final = 200_000
+"""From this number on, a run without Numba says why it is slow."""
+
+_PACKAGE: Final = Path(__file__).parent
+_PREFIX: Final = "kernels-"
+
+Note = Callable[[str], None]
+"""Receives a line of text for the operator, perhaps more than once."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Forms:
+    """Which form the kernels of this process have, and where compiled code is kept."""
+
+    def __init__(self) -> None:
+        self.compiled = False
+        self.announced = 0
+        self.folder: Path | None = None
+        self.note: Note | None = None
+
+
+_forms = _Forms()
+
+
+class Kernel(Generic[F]):
+    """A function with two forms, callable; other compiled kernels call its compiled form."""
+
+    def __init__(self, function: F, *, makes_arrays: bool) -> None:
+        self.interpreted = function
+        self._makes_arrays = makes_arrays
+        self._compiled: Any = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.compiled(*arguments) if _forms.compiled else self.interpreted(*arguments)
+
+    @property
+    def compiled(self) -> Any:
+        """Return the function as Numba's dispatcher, which compiles it for the types of its first call."""
+        if self._compiled is None:
+            from numba import config as module
+            from numba import njit
+
+            # The settings are attributes that Numba makes when it is imported.
+            config: Any = module
+            before, config.CACHE_DIR = config.CACHE_DIR, str(_forms.folder or "")
+            try:
+                options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
+                # Numba's runtime (NRT) makes arrays and counts references to them.
+                options |= {"cache": _forms.folder is not None, "_nrt": self._makes_arrays}
+                self._compiled = njit(**options)(self.interpreted)
+            finally:
+                config.CACHE_DIR = before
+        return self._compiled
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type by which Numba compiles a call of this kernel in another one."""
+        from numba.core.types import Dispatcher
+
+        return Dispatcher(self.compiled)
+
+
+def kernel(function: F) -> F:
+    """Make a function a kernel."""
+    return cast("F", Kernel(function, makes_arrays=True))
+
+
+def plain_kernel(function: F) -> F:
+    """Make a function a kernel that makes no array, and calls no kernel that returns a new one.
+
+    Its compiled form counts no references to arrays, which takes three quarters of the time of small kernels.
+    Numba refuses to compile it if it makes an array; a new array that it is given is never freed.
+    """
+    return cast("F", Kernel(function, makes_arrays=False))
+
+
+class _Int64:
+    """`int` in interpreted kernels, a conversion to a signed integer of 64 bits in compiled ones."""
+
+    def __call__(self, value: Any) -> int:
+        return int(value)
+
+    @property
+    def _numba_type_(self) -> Any:
+        from numba.core.types import NumberClass, int64
+
+        return NumberClass(int64)
+
+
+int64: Final = _Int64()
+
+
+@contextmanager
+def reported(note: Note) -> Iterator[None]:
+    """Tell `note` during the block if a run compiles kernels, or takes long because it can't."""
+    before, _forms.note = _forms.note, note
+    try:
+        yield
+    finally:
+        _forms.note = before
+
+
+def prepare(items: int) -> None:
+    """Announce that this process is going to handle `items` more events or records.
+
+    From LARGE of them on, all together, kernels are compiled, if Numba is installed.
+    """
+    _forms.announced += items
+    if _forms.compiled or _forms.announced < LARGE:
+        return
+    if find_spec("numba") is not None:
+        use_compiled()
+    elif _forms.announced >= _SLOW and _forms.note is not None:
+        _forms.note("this takes long without the package numba, which has compiled loops: pip install numba")
+
+
+def use_compiled() -> None:
+    """Use the compiled form of all kernels from now on."""
+    if _forms.compiled:
+        return
+    _forms.folder = _cache_folder()
+    is_kept = _forms.folder is not None and any(_forms.folder.iterdir())
+    if not is_kept and _forms.note is not None:
+        _forms.note("compiling loops (once per installation): some seconds")
+    _forms.compiled = True
+
+
+def use_interpreted() -> None:
+    """Use the interpreted form of all kernels from now on, and forget what was announced (for tests)."""
+    _forms.compiled, _forms.announced = False, 0
+
+
+def is_compiled() -> bool:
+    """Return whether kernels are called in their compiled form."""
+    return _forms.compiled
+
+
+def _cache_folder() -> Path | None:
+    """Return a folder for compiled code that only this user and root may write; None if there is none.
+
+    A file of compiled code is a pickle: who writes it runs code as this user. The name has a digest of the
+    sources, because Numba does not notice that a kernel in another module changed.
+    """
+    try:
+        name = _PREFIX + _digest()
+    except OSError:
+        # The package is in an archive: Numba can't tell whether the code has changed.
+        return None
+    for parent in (_PACKAGE / "__pycache__", _user_cache()):
+        if parent is None:
+            continue
+        with suppress(OSError):
+            folder = parent / name
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            is_ours = not any(why_folder_distrusted(each) for each in (folder, parent, parent.parent))
+            if is_ours and os.access(folder, os.W_OK | os.X_OK):
+                _remove_others(folder)
+                return folder
+    return None
+
+
+def _user_cache() -> Path | None:
+    """Return this user's folder for files that can be made again; None without a home."""
+    home, base = Path(os.environ.get("HOME", "")), Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = base if base.is_absolute() else home / ".cache"
+    return folder / "tierctl" if folder.is_absolute() else None
+
+
+def _digest() -> str:
+    """Return a digest of the modules that may have kernels; raise OSError if they are in no folder."""
+    sources = [Path(__file__)]
+    sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
+    digest = hashlib.sha256()
+    for path in sorted(sources):
+        found = path.stat()
+        digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def _remove_others(folder: Path) -> None:
+    """Remove the folders of former versions beside `folder`."""
+    for other in folder.parent.glob(f"{_PREFIX}*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)

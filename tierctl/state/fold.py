@@ -1,0 +1,143 @@
+"""The fold: it applies metadata events, in offset order, to the state of the tier (`TierState`)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tierctl.errors import CorruptInputError, IllegalEventError
+from tierctl.model import (
+    RemoteLogSegmentMetadataSnapshot,
+    TopicIdPartition,
+)
+from tierctl.model.events import MetadataEvent
+from tierctl.state.fold_kernels import ACCEPTED, FOREIGN, IGNORED, REFUSED, fold_rows, number_partitions
+from tierctl.state.queries import refusal
+from tierctl.state.table import SegmentTable
+from tierctl.state.tier_state import Anomaly, Quarantined, TierState
+from tierctl.wire.arrays import Int64s, NdArray
+from tierctl.wire.metadata.decode import (
+    ADD,
+    HAS_TAGS,
+    KIND,
+    ODD,
+    SNAPSHOT,
+    DecodedEvents,
+    rows_of,
+)
+
+
+class Folded(NamedTuple):
+    """The result of a fold, by event: its outcome, and the number of its user partition, -1 for none."""
+
+    outcomes: NdArray
+    owners: Int64s
+
+
+def fold(
+    events: DecodedEvents,
+    state: TierState,
+    *,
+    metadata_partition: int,
+    metadata_offsets: Sequence[int] | Int64s,
+    next_offset: int | None = None,
+) -> Folded:
+    """Apply records of one metadata partition, in offset order, to `state`.
+
+    `metadata_offsets[i]` is the offset of event i. Rows with an error, and events that Kafka refuses, go to
+    `state.quarantined`; events that Kafka ignores are counted as anomalies; tombstones are skipped.
+    Afterwards, `state.read[metadata_partition]` is the offset after the last row, or `next_offset` if that is
+    higher.
+    """
+    offsets = np.asarray(metadata_offsets, dtype=np.int64)
+    folded = fold_into(state.table(metadata_partition), events, offsets, state, metadata_partition)
+    _report(events, offsets, folded.outcomes, state, metadata_partition)
+    last = int(offsets[-1]) + 1 if len(offsets) else 0
+    state.read[metadata_partition] = max(state.read.get(metadata_partition, 0), last, next_offset or 0)
+    return folded
+
+
+def fold_event(
+    event: MetadataEvent, state: TierState, *, metadata_partition: int, metadata_offset: int
+) -> None:
+    """Apply one event to `state`; raise IllegalEventError if Kafka refuses the event."""
+    whose, events, offsets = _partition_of(event), rows_of([event]), np.array([metadata_offset], np.int64)
+    folded = fold_into(state.table(metadata_partition), events, offsets, state, metadata_partition)
+    if folded.outcomes[0] == REFUSED:
+        raise refusal(event)
+    if folded.outcomes[0] == IGNORED:
+        state.note(Anomaly(metadata_partition, metadata_offset, whose, event))
+
+
+def fold_into(
+    table: SegmentTable, events: DecodedEvents, offsets: Int64s, state: TierState, metadata_partition: int
+) -> Folded:
+    """Apply events to a table, and those of foreign user partitions to the tables that have these."""
+    rows = events.rows
+    table.reserve_for(rows)
+    owners, topics, segments = (np.empty(len(rows), np.int64) for _ in range(3))
+    known = len(table.partitions)
+    number_partitions(table.arrays, events.data, rows, owners, topics)
+    state.take_partitions(table, known, metadata_partition)
+    outcomes = np.empty(len(rows), np.uint8)
+    fold_rows(
+        table.arrays,
+        events.data,
+        rows,
+        events.epochs,
+        offsets,
+        owners,
+        topics,
+        table.keep_deleted,
+        outcomes,
+        segments,
+    )
+    for row in np.flatnonzero(
+        (rows[:, HAS_TAGS] != 0) & (rows[:, KIND] == ADD) & (outcomes == ACCEPTED)
+    ).tolist():
+        event = events.event(row)
+        table.set_tags(int(segments[row]), (event.unknown_tags, event.nested_tags))
+    foreign = np.flatnonzero(outcomes == FOREIGN)
+    for number in np.unique(owners[foreign]).tolist():
+        part = state.partitions[table.topic_id_partition(number).key]
+        own = foreign[owners[foreign] == number]
+        there = fold_into(part.table, events.take(own), offsets[own], state, part.metadata_partition)
+        outcomes[own] = there.outcomes
+    table.changed()
+    table.compact_when_due()
+    return Folded(outcomes, owners)
+
+
+def _report(
+    events: DecodedEvents, offsets: Int64s, outcomes: NdArray, state: TierState, metadata_partition: int
+) -> None:
+    """Quarantine the events that cannot be used, and note those that a broker ignores."""
+    kinds = events.rows[:, KIND]
+    bad = (kinds == ODD) | (kinds == SNAPSHOT) | (outcomes == REFUSED)
+    for row in np.flatnonzero(bad).tolist():
+        error: CorruptInputError
+        if kinds[row] == ODD:
+            found = str(events.errors[row])
+            error = CorruptInputError("record", expected="a metadata event", found=found)
+        else:
+            error = _snapshot_refusal() if kinds[row] == SNAPSHOT else refusal(events.event(row))
+        state.quarantined.append(Quarantined(metadata_partition, int(offsets[row]), error))
+    ignored = np.flatnonzero(outcomes == IGNORED).tolist()
+    kept = ignored[: state.anomaly_room]
+    for row in kept:
+        event = events.event(row)
+        state.note(Anomaly(metadata_partition, int(offsets[row]), _partition_of(event), event))
+    state.anomaly_count += len(ignored) - len(kept)
+
+
+def _partition_of(event: MetadataEvent) -> TopicIdPartition:
+    """Return the event's user partition; raise IllegalEventError for an entry of a snapshot file."""
+    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+        raise _snapshot_refusal()
+    return event.topic_id_partition
+
+
+def _snapshot_refusal() -> IllegalEventError:
+    return IllegalEventError(
+        "metadata record", expected="an event of the metadata topic", found="an entry of a snapshot file"
+    )

@@ -1,0 +1,735 @@
+"""Questions about the segments of user partitions: a broker's cache, and facts in columns.
+
+All read the table of segments as the fold left it, and are not to be used after the next fold.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.errors import IllegalEventError, RemoteResourceNotFound
+from tierctl.kernel import int64, kernel
+from tierctl.model import (
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    Uuid,
+)
+from tierctl.model.events import MetadataEvent
+from tierctl.state.fold_kernels import (
+    ACCEPTED,
+    REFUSED,
+    bin_order,
+    fold_rows,
+    hashes_of,
+    last_offset,
+    named_links,
+    number_partitions,
+    waiting_links,
+)
+from tierctl.state.table import SegmentTable
+from tierctl.state.table_arrays import (
+    FINISHED,
+    NO_OFFSET,
+    NOT_LISTED,
+    ODD_EPOCHS,
+    READABLE,
+    REPEATED,
+    STATES,
+    TXN_INDEX_EMPTY,
+    Array,
+    Arrays,
+)
+from tierctl.wire.arrays import Bools, Int64s
+from tierctl.wire.metadata.decode import rows_of
+
+NONE: Final = -1
+"""The row of a user partition without finished segments."""
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def ranges(starts: Int64s, lengths: Int64s) -> Int64s:
+    """Return the numbers start, start + 1, ... of each range, concatenated."""
+    firsts = np.cumsum(lengths) - lengths
+    return np.repeat(starts - firsts, lengths) + np.arange(int(lengths.sum()))
+
+
+@kernel
+def readable_links(t: Arrays, epoch: int) -> Int64s:
+    """Return the links of a leader epoch's readable segments, by the offset at which it starts."""
+    count, link = 0, int64(t.epochs[epoch]["first_readable"])
+    while link >= 0:
+        count, link = count + 1, int64(t.links[link]["next"])
+    links = np.empty(count, np.int64)
+    link = int64(t.epochs[epoch]["first_readable"])
+    for i in range(count):
+        links[i], link = link, int64(t.links[link]["next"])
+    return links
+
+
+@kernel
+def waiting_in_java_order(t: Arrays, epoch: int) -> Int64s:
+    """Return the links of a leader epoch's waiting segments in the order of Kafka's hash set of their ids."""
+    links = waiting_links(t, epoch)
+    return links[bin_order(hashes_of(t, links), int64(t.epochs[epoch]["table_size"]))]
+
+
+def refusal(event: MetadataEvent) -> IllegalEventError:
+    """Return the error of an event for which Kafka throws an exception.
+
+    A segment that Kafka's constructor or addCopyInProgressSegment refuses, or an update to
+    COPY_SEGMENT_STARTED.
+    """
+    if isinstance(event, RemoteLogSegmentMetadataUpdate):
+        what = f"update of segment {event.segment_id}"
+        return IllegalEventError(what, expected="a later state", found=event.state)
+    assert isinstance(event, RemoteLogSegmentMetadata)
+    what, start, end = f"segment {event.segment_id}", event.start_offset, event.end_offset
+    if start < 0:
+        return IllegalEventError(what, expected="a start offset of at least 0", found=str(start))
+    if end < start:
+        return IllegalEventError(what, expected=f"an end offset of at least {start}", found=str(end))
+    if not event.segment_leader_epochs:
+        return IllegalEventError(what, expected="at least one leader epoch", found="none")
+    first = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    return IllegalEventError(what, expected=f"{first} first", found=event.state)
+
+
+class _Readable(NamedTuple):
+    """The readable segments of a leader epoch: their rows, and where the epoch starts in each."""
+
+    rows: Int64s
+    starts: Int64s
+
+
+class RemoteLogMetadataCache:
+    """The segments of one user partition that are not deleted, as a broker has them: a view of a table.
+
+    Every query returns the same result as Kafka's class of this name
+    (org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataCache). A cache that is made without
+    a table has its own, to which `add` and `update` apply events. With `initialized=False`, `update` ignores
+    unknown segments instead of raising: while history is loaded, such segments were deleted before. With
+    `keep_deleted=True`, deleted segments stay readable through `list_deleted_segments`.
+    """
+
+    def __init__(self, *, initialized: bool = True, keep_deleted: bool = False) -> None:
+        self.initialized = initialized
+        self.table = SegmentTable(keep_deleted=keep_deleted)
+        self.number = 0
+
+    @classmethod
+    def of(cls, table: SegmentTable, number: int) -> Self:
+        """Return the view of a user partition in a table."""
+        cache = cls.__new__(cls)
+        cache.initialized, cache.table, cache.number = False, table, number
+        return cache
+
+    def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Apply an event that adds a segment (addCopyInProgressSegment).
+
+        Return False if Kafka ignores the event. Raise IllegalEventError if the state is not
+        COPY_SEGMENT_STARTED or the offsets and epochs cannot be those of a segment.
+        """
+        return self._apply(metadata) == ACCEPTED
+
+    def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
+        """Apply an event that updates a segment (updateRemoteLogSegmentMetadata).
+
+        Return False if Kafka ignores the event. Raise RemoteResourceNotFound if the segment is unknown and
+        the cache is initialized, and IllegalEventError for an update to COPY_SEGMENT_STARTED that the
+        transition table allows.
+        """
+        if self.initialized and self.get(update.segment_id) is None:
+            raise RemoteResourceNotFound(f"no metadata of remote segment {update.segment_id}")
+        return self._apply(update) == ACCEPTED
+
+    def _apply(self, event: MetadataEvent) -> int:
+        events, table = rows_of([event]), self.table
+        table.reserve_for(events.rows)
+        owners, topics, segments = (np.zeros(1, np.int64) for _ in range(3))
+        number_partitions(table.arrays, events.data, events.rows, owners, topics)
+        outcomes = np.empty(1, np.uint8)
+        fold_rows(
+            table.arrays,
+            events.data,
+            events.rows,
+            events.epochs,
+            np.zeros(1, np.int64),
+            owners,
+            topics,
+            table.keep_deleted,
+            outcomes,
+            segments,
+        )
+        table.changed()
+        if outcomes[0] == REFUSED:
+            raise refusal(event)
+        if outcomes[0] == ACCEPTED and events.events and isinstance(event, RemoteLogSegmentMetadata):
+            table.set_tags(int(segments[0]), (event.unknown_tags, event.nested_tags))
+        table.compact_when_due()
+        return int(outcomes[0])
+
+    def __len__(self) -> int:
+        return int(self.table.partitions["live"][self.number]) if len(self.table.partitions) else 0
+
+    @property
+    def rows(self) -> Int64s:
+        """Return the rows of the segments in the table, in order of arrival."""
+        return self.table.rows_of(self.number) if len(self.table.partitions) else np.empty(0, np.int64)
+
+    def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
+        """Return the segment with that id in any state; None if it is unknown or deleted."""
+        row = self.table.find(self.number, segment_id)
+        return None if row < 0 else self.table.metadata(row)
+
+    def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """Return the readable segment that contains `offset` in leader epoch `epoch`."""
+        row = self._find(epoch, offset)
+        return None if row < 0 else self.table.metadata(row)
+
+    def _find(self, epoch: int, offset: int) -> int:
+        found = self._readable(epoch)
+        at = int(np.searchsorted(found.starts, offset, side="right")) - 1
+        row = int(found.rows[at]) if at >= 0 else -1
+        return row if row >= 0 and offset <= self._epoch_end(row, epoch) else -1
+
+    def _epoch_end(self, row: int, epoch: int) -> int:
+        """Return the last offset that `epoch` can have in the segment: the next epoch's start minus one."""
+        t = self.table.arrays
+        links = named_links(t, row)
+        at = int(np.searchsorted(t.links["epoch"][links], epoch))
+        return int(last_offset(t, row, links, at))
+
+    def _readable(self, epoch: int) -> _Readable:
+        at = self.table.epoch(self.number, epoch)
+        known: dict[int, _Readable] = self.table.derived
+        if at not in known:
+            t = self.table.arrays
+            links = readable_links(t, at) if at >= 0 else np.empty(0, np.int64)
+            known[at] = _Readable(t.links["segment"][links].astype(np.int64), t.links["start"][links])
+        return known[at]
+
+    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """Return the first segment at or after `offset` whose transaction index is not empty.
+
+        The search visits readable segments of `epoch` as long as each begins at the offset after the one
+        before it (nextSegmentWithTxnIndex).
+        """
+        row, segments = self._find(epoch, offset), self.table.segments
+        while row >= 0 and int(segments[row]["flags"]) & TXN_INDEX_EMPTY:
+            following = int(segments[row]["end"]) + 1
+            # The search must continue at a higher offset. Otherwise an epoch that extends beyond the
+            # segment's end would find the same segment without end.
+            row = self._find(epoch, following) if following > offset else -1
+            offset = following
+        return None if row < 0 else self.table.metadata(row)
+
+    def next_start_offset(self, epoch: int, offset: int) -> int | None:
+        """Return the lowest offset, at or after `offset`, at which a readable segment of `epoch` begins."""
+        starts = self._readable(epoch).starts
+        at = int(np.searchsorted(starts, offset))
+        return int(starts[at]) if at < len(starts) else None
+
+    def highest_offset_for_epoch(self, epoch: int) -> int | None:
+        """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""
+        at = self.table.epoch(self.number, epoch)
+        highest = NO_OFFSET if at < 0 else int(self.table.epochs[at]["highest"])
+        return None if highest == NO_OFFSET else highest
+
+    def list_remote_log_segments(self, epoch: int | None = None) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments of `epoch` by start offset, or all segments in order of arrival.
+
+        Of segments with equal start offsets, the readable one comes first; the others follow in the order
+        of Kafka's hash set. Segments that are deleted during the iteration are left out. Raise
+        RemoteResourceNotFound, as Kafka does, if the epoch still lists a deleted segment.
+        """
+        if epoch is None:
+            return self._metadata_of(self.rows)
+        at = self.table.epoch(self.number, epoch)
+        if at < 0:
+            return iter(())
+        self.require_known(at, epoch)
+        return self._metadata_of(self.listed(at, epoch))
+
+    def require_known(self, at: int, epoch: int) -> None:
+        """Raise RemoteResourceNotFound if the leader epoch in row `at` lists a deleted segment."""
+        if self.table.epochs[at]["left"]:
+            raise RemoteResourceNotFound(f"leader epoch {epoch} lists a segment without metadata")
+
+    def listed(self, at: int, epoch: int) -> Int64s:
+        """Return the rows of the segments that the leader epoch in row `at` lists, in Kafka's order."""
+        t = self.table.arrays
+        rows = self._readable(epoch).rows
+        if t.epochs[at]["first_waiting"] < 0:
+            return rows
+        waiting = t.links["segment"][waiting_in_java_order(t, at)].astype(np.int64)
+        rows = np.concatenate([rows, waiting])
+        return rows[np.argsort(t.segments["start"][rows], kind="stable")]
+
+    def _metadata_of(self, rows: Int64s) -> Iterator[RemoteLogSegmentMetadata]:
+        arrays, ids = self.table.arrays, [self.table.id_of(row) for row in rows.tolist()]
+        count = len(self.table.segments)
+        for row, raw in zip(rows.tolist(), ids, strict=True):
+            # The caller may have changed the table meanwhile: look the id up.
+            is_same = self.table.arrays is arrays and len(self.table.segments) == count
+            at = row if is_same else self.table.find(self.number, Uuid.from_bytes(raw))
+            if at >= 0 and not self.table.is_deleted(at):
+                yield self.table.metadata(at)
+
+    def list_deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield each deleted segment once, in its last state; the table must have `keep_deleted`.
+
+        A segment that was added again after its deletion is left out.
+        """
+        rows = self.table.rows_of(self.number, deleted=True) if len(self.table.partitions) else ()
+        last_rows = {self.table.id_of(row): row for row in rows}
+        for segment_id, row in last_rows.items():
+            if self.table.find(self.number, Uuid.from_bytes(segment_id)) < 0:
+                yield self.table.metadata(int(row))
+
+    def unlisted_ids(self, state: RemoteLogSegmentState) -> list[bytes]:
+        """Return the ids of segments in `state` that no leader epoch lists."""
+        segments, links = self.table.segments, self.table.links
+        rows = self.rows
+        rows = rows[segments["state"][rows] == STATES.index(state)]
+        counts = segments["link_count"][rows].astype(np.int64)
+        own = ranges(segments["links"][rows].astype(np.int64), counts)
+        is_listed = np.isin(links["status"][own], (NOT_LISTED, REPEATED), invert=True)
+        listed = np.bincount(np.repeat(np.arange(len(rows)), counts)[is_listed], minlength=len(rows))
+        return [self.table.id_of(row) for row in rows[listed == 0].tolist()]
+
+    def leader_epochs(self) -> tuple[int, ...]:
+        """Return every leader epoch that a segment ever named, ascending."""
+        return tuple(sorted(int(self.table.epochs["epoch"][at]) for at in self.table.epoch_rows(self.number)))
+
+
+class EpochRuns(NamedTuple):
+    """The leader epochs of many segments, concatenated; ascending within each segment.
+
+    Segment i has `counts[i]` epochs. `starts` and `ends` are an epoch's first and last offset in its segment
+    (both inclusive).
+    """
+
+    counts: Int64s
+    epochs: Int64s
+    starts: Int64s
+    ends: Int64s
+
+
+def epoch_runs(table: SegmentTable, rows: Int64s) -> EpochRuns:
+    """Return the leader epochs of `rows`; of an epoch that an event names twice, the last start counts."""
+    own, links = table.segments[rows], table.links
+    counts = own["link_count"].astype(np.int64)
+    places = ranges(own["links"].astype(np.int64), counts)
+    owners = np.repeat(np.arange(len(rows)), counts)
+    if (own["flags"] & ODD_EPOCHS).any():
+        is_named = links["status"][places] != REPEATED
+        places, owners = places[is_named], owners[is_named]
+        order = np.lexsort((links["epoch"][places], owners))
+        places, owners = places[order], owners[order]
+        counts = np.bincount(owners, minlength=len(rows))
+    starts = links["start"][places]
+    ends = own["end"][owners]
+    is_same = owners[1:] == owners[:-1]
+    ends[:-1][is_same] = starts[1:][is_same] - 1
+    return EpochRuns(counts, links["epoch"][places].astype(np.int64), starts, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPairs:
+    """The (epoch, start offset) pairs of all rows, concatenated; row i has `counts[i]` pairs."""
+
+    counts: Int64s
+    epochs: Int64s
+    offsets: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSegments:
+    """The segments of one or several user partitions; `rows` are their rows in `table`."""
+
+    table: SegmentTable
+    rows: Int64s
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a copy of one of the fields of SEGMENT."""
+        values: npt.NDArray[Any] = self.table.segments[name][self.rows]
+        return values
+
+    def flags(self, bits: int) -> Bools:
+        """Return which segments have one of the bits set in their flags."""
+        chosen: Bools = (self.column("flags") & bits) != 0
+        return chosen
+
+    @property
+    def states(self) -> npt.NDArray[np.uint8]:
+        """Return the states as indexes of STATES."""
+        return self.column("state")
+
+    @property
+    def ids(self) -> list[bytes]:
+        """Return the segment ids, 16 bytes each."""
+        raw = self.id_bytes.tobytes()
+        return [raw[at : at + 16] for at in range(0, len(raw), 16)]
+
+    @property
+    def id_bytes(self) -> npt.NDArray[np.uint8]:
+        """Return the bytes of the segment ids, one row of 16 bytes per segment."""
+        words = np.stack([self.column("id_high"), self.column("id_low")], axis=1)
+        return words.astype(">i8").view(np.uint8).reshape(-1, 16)
+
+    def customs(self) -> list[bytes | None] | None:
+        """Return the custom metadata; None if no segment has any."""
+        if (self.column("custom") < 0).all():
+            return None
+        return [self.table.custom(row) for row in self.rows.tolist()]
+
+    def _places(self) -> tuple[Int64s, Int64s]:
+        counts = self.column("link_count").astype(np.int64)
+        return counts, ranges(self.column("links").astype(np.int64), counts)
+
+    def epoch_pairs(self) -> EpochPairs:
+        """Return the leader epochs of the segments in the order of their events."""
+        counts, places = self._places()
+        links = self.table.links
+        return EpochPairs(counts, links["epoch"][places].astype(np.int64), links["start"][places])
+
+    def plainly_in_order(self, pairs: EpochPairs, owners: Int64s, partitions: int) -> Bools:
+        """Return of each user partition whether its finished segments are one unbroken sequence.
+
+        `owners[i]` is the user partition of segment i, a number below `partitions`; `pairs` are those of all
+        segments. In an unbroken sequence each segment begins where the previous one ends, in the same epoch
+        or a later one, and every leader epoch of each can read it. Comparing the segments of such a partition
+        with each other finds no problem.
+        """
+        at = np.flatnonzero(self.states == FINISHED)
+        order = at[np.lexsort((self.column("start")[at], owners[at]))]
+        starts, ends, whose = self.column("start")[order], self.column("end")[order], owners[order]
+        is_broken = np.zeros(partitions, dtype=bool)
+        is_broken[whose[1:][(whose[1:] == whose[:-1]) & (starts[1:] != ends[:-1] + 1)]] = True
+        counts = pairs.counts[order]
+        places = ranges((np.cumsum(pairs.counts) - pairs.counts)[order], counts)
+        epochs, offsets, named_by = pairs.epochs[places], pairs.offsets[places], np.repeat(whose, counts)
+        begins = np.zeros(len(places), dtype=bool)
+        begins[np.cumsum(counts) - counts] = True
+        rises = np.diff(epochs)
+        follows = ((rises > 0) | ((rises == 0) & begins[1:])) & (np.diff(offsets) > 0)
+        is_broken[named_by[1:][(named_by[1:] == named_by[:-1]) & ~follows]] = True
+        is_broken[whose[(offsets[begins] != starts) | (offsets[np.cumsum(counts) - 1] > ends)]] = True
+        own = ranges(self.column("links")[order].astype(np.int64), counts)
+        is_broken[named_by[self.table.links["status"][own] != READABLE]] = True
+        return ~is_broken
+
+
+class SegmentFacts(NamedTuple):
+    """Facts about the segments of one user partition that are not deleted.
+
+    - `counts`: number of segments in each state, in the order of STATES.
+    - `newest_event_ms`: latest event time; 0 without segments.
+    - `newest`: row of the newest finished segment, NONE without any. The latest leader epoch decides, then
+      the highest end offset, then the latest event, then the first arrival.
+    - `lowest_start`, `lowest_end`, `highest_end`: offsets of finished segments, `highest_end` inclusive.
+    - `lowest_last_epoch`: lowest of the highest leader epochs of each finished segment.
+
+    Without finished segments, `highest_end` is -1 and the lowest values are 2^63 - 1.
+    """
+
+    counts: list[int]
+    newest_event_ms: int
+    newest: int
+    lowest_start: int
+    lowest_end: int
+    highest_end: int
+    lowest_last_epoch: int
+
+
+@kernel
+def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s, facts: Int64s) -> None:
+    """Write the facts about each group of rows: group i has `rows[bounds[i]:bounds[i + 1]]`.
+
+    A row of `facts` has four counts, and the other fields of SegmentFacts in their order.
+    """
+    for group in range(len(bounds) - 1):
+        found, best = facts[group], -1
+        found[:] = 0
+        found[5], found[6], found[7], found[8], found[9] = -1, _INT64_MAX, _INT64_MAX, -1, _INT64_MAX
+        for i in range(int64(bounds[group]), int64(bounds[group + 1])):
+            segment = segments[int64(rows[i])]
+            state, end, time = (
+                int64(segment["state"]),
+                int64(segment["end"]),
+                int64(segment["event_timestamp"]),
+            )
+            found[state] += 1
+            found[4] = max(int64(found[4]), time)
+            if state != FINISHED:
+                continue
+            found[6] = min(int64(found[6]), int64(segment["start"]))
+            found[7] = min(int64(found[7]), end)
+            found[8] = max(int64(found[8]), end)
+            epoch = int64(last_epochs[i])
+            found[9] = min(int64(found[9]), epoch)
+            if best >= 0:
+                other = segments[int64(rows[best])]
+                of_best, end_of_best = int64(last_epochs[best]), int64(other["end"])
+                if epoch < of_best or (epoch == of_best and end < end_of_best):
+                    continue
+                if epoch == of_best and end == end_of_best and time <= int64(other["event_timestamp"]):
+                    continue
+            best = i
+            found[5] = rows[i]
+
+
+class SegmentGroups:
+    """Groups of `rows` in `table`, which are not deleted: group i has `rows[bounds[i]:bounds[i + 1]]`.
+
+    The rows of a group are in order of arrival.
+    """
+
+    def __init__(self, table: SegmentTable, rows: Int64s, bounds: Int64s) -> None:
+        self.table = table
+        self._rows = rows
+        self._bounds = bounds
+
+    @classmethod
+    def by_owner(cls, table: SegmentTable) -> Self:
+        """Return one group for each user partition, whose number is that of the group."""
+        partitions = len(table.partitions)
+        live = table.live_rows()
+        owners = table.segments["owner"][live]
+        narrow = owners.astype(np.uint16) if partitions <= 1 << 16 else owners
+        return cls(
+            table, live[np.argsort(narrow, kind="stable")], _bounds(np.bincount(owners, minlength=partitions))
+        )
+
+    @classmethod
+    def single(cls, table: SegmentTable, rows: Int64s) -> Self:
+        """Return `rows` as the one group."""
+        return cls(table, rows, np.array([0, len(rows)]))
+
+    def slice_of(self, group: int) -> slice:
+        """Return the place of a group in the rows of all groups."""
+        return slice(int(self._bounds[group]), int(self._bounds[group + 1]))
+
+    def rows_of(self, group: int) -> Int64s:
+        """Return the rows of a group in order of arrival."""
+        return self._rows[self.slice_of(group)]
+
+    def runs_of(self, group: int) -> EpochRuns:
+        """Return the `epoch_runs` of `rows_of(group)`."""
+        own = self.slice_of(group)
+        of_runs = slice(self._run_bounds[own.start], self._run_bounds[own.stop])
+        counts, epochs, starts, ends = self._runs
+        return EpochRuns(counts[own], epochs[of_runs], starts[of_runs], ends[of_runs])
+
+    def last_epochs_of(self, group: int) -> Int64s:
+        """Return the highest leader epoch of each of `rows_of(group)`."""
+        return self._last_epochs[self.slice_of(group)]
+
+    def facts_of(self, group: int) -> SegmentFacts:
+        """Return facts about the segments of a group."""
+        counts, rest = self._facts[group, : len(STATES)].tolist(), self._facts[group, len(STATES) :].tolist()
+        return SegmentFacts(counts, *rest)
+
+    @cached_property
+    def _runs(self) -> EpochRuns:
+        return epoch_runs(self.table, self._rows)
+
+    @cached_property
+    def _run_bounds(self) -> Int64s:
+        return _bounds(self._runs.counts)
+
+    @cached_property
+    def _last_epochs(self) -> Int64s:
+        return self._runs.epochs[self._run_bounds[1:] - 1]
+
+    @cached_property
+    def _facts(self) -> Int64s:
+        facts = np.zeros((len(self._bounds) - 1, len(STATES) + len(SegmentFacts._fields) - 1), np.int64)
+        facts_of(self.table.segments, self._rows, self._last_epochs, self._bounds, facts)
+        return facts
+
+
+def _bounds(counts: Int64s) -> Int64s:
+    bounds: Int64s = np.concatenate([[0], np.cumsum(counts)])
+    return bounds
+
+
+class PartitionSegments:
+    """The segments of a user partition that are not deleted: group `group` of `groups`."""
+
+    def __init__(self, table: SegmentTable, number: int, groups: SegmentGroups, group: int) -> None:
+        self._table = table
+        self._number = number
+        self._groups = groups
+        self._group = group
+
+    @classmethod
+    def of(cls, table: SegmentTable, number: int) -> Self:
+        """Return the segments of a user partition of a table."""
+        return cls(table, number, SegmentGroups.single(table, table.rows_of(number)), 0)
+
+    @classmethod
+    def of_cache(cls, cache: RemoteLogMetadataCache) -> Self:
+        """Return the segments in `cache`."""
+        return cls(cache.table, cache.number, SegmentGroups.single(cache.table, cache.rows), 0)
+
+    @cached_property
+    def cache(self) -> RemoteLogMetadataCache:
+        """Return the segments as a broker's cache."""
+        return RemoteLogMetadataCache.of(self._table, self._number)
+
+    def __iter__(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield all segments in order of arrival."""
+        return map(self._table.metadata, self._rows.tolist())
+
+    @property
+    def columns(self) -> LiveSegments:
+        """Return the columns of all segments, in order of arrival."""
+        return LiveSegments(self._table, self._rows)
+
+    @property
+    def last_epochs(self) -> Int64s:
+        """Return the highest leader epoch of each segment, in order of arrival."""
+        return self._groups.last_epochs_of(self._group)
+
+    def in_state(self, state: RemoteLogSegmentState) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments in `state` in order of arrival."""
+        if not self.count_in(state):
+            return iter(())
+        return self._metadata(self._column("state") == STATES.index(state))
+
+    def count_in(self, state: RemoteLogSegmentState) -> int:
+        """Return the number of segments in `state`."""
+        return self._facts.counts[STATES.index(state)]
+
+    def finished_before(self, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments that begin below `offset`, in order of arrival."""
+        return self._metadata(self._is_finished & (self._column("start") < offset))
+
+    def finished_below(self, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments that end below `offset`, in order of arrival."""
+        if self._facts.lowest_end >= offset:
+            return iter(())
+        return self._metadata(self._is_finished & (self._column("end") < offset))
+
+    def count_finished_below(self, offset: int) -> int:
+        """Return the number of finished segments that end below `offset`."""
+        if self._facts.lowest_end >= offset:
+            return 0
+        return int(np.count_nonzero(self._is_finished & (self._column("end") < offset)))
+
+    def finished_of_epochs_below(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments whose leader epochs are all below `epoch`, in order of arrival."""
+        if self._facts.lowest_last_epoch >= epoch:
+            return iter(())
+        return self._metadata(self._is_finished & (self.last_epochs < epoch))
+
+    def finished_beside(
+        self, entries: Sequence[EpochEntry], offset: int
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments that have another leader epoch than `entries` at or above `offset`.
+
+        `entries` are those of a leader-epoch checkpoint, in ascending order.
+        """
+        runs, first = self._runs, np.maximum(self._runs.starts, offset)
+        starts = np.array([entry.start_offset for entry in entries], dtype=np.int64)
+        epochs = np.array([-1, *(entry.epoch for entry in entries)], dtype=np.int64)
+        at_first, at_last = (epochs[np.searchsorted(starts, at, side="right")] for at in (first, runs.ends))
+        differs = ((at_first != runs.epochs) | (at_last != runs.epochs)) & (first <= runs.ends)
+        if not differs.any():
+            return iter(())
+        is_beside = np.zeros(len(self._rows), dtype=np.bool_)
+        is_beside[self._owners[differs]] = True
+        return self._metadata(is_beside & self._is_finished)
+
+    def finished_range(self) -> tuple[int, int] | None:
+        """Return the lowest start and highest end offset (inclusive) of finished segments; None without."""
+        facts = self._facts
+        return (facts.lowest_start, facts.highest_end) if facts.counts[FINISHED] else None
+
+    def finished_times_ms(self) -> tuple[int, int] | None:
+        """Return the lowest and the highest of the largest timestamps of finished segments; None without."""
+        times = self._column("max_timestamp")[self._is_finished]
+        return (int(times.min()), int(times.max())) if len(times) else None
+
+    def finished_in_epoch(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the finished segments that the cache lists for a leader epoch, in the same order."""
+        cache, at = self.cache, self._table.epoch(self._number, epoch)
+        if at < 0:
+            return iter(())
+        cache.require_known(at, epoch)
+        rows = cache.listed(at, epoch)
+        return map(self._table.metadata, rows[self._table.segments["state"][rows] == FINISHED].tolist())
+
+    def highest_offset_for_epoch(self, epoch: int) -> int | None:
+        """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""
+        return self.cache.highest_offset_for_epoch(epoch)
+
+    def has_copied_since(self, begun: Uuid, offset: int, epochs: Collection[int]) -> bool:
+        """Return whether `offset` or a later one was copied, in one of `epochs`, since `begun` arrived.
+
+        `begun` is the id of one of these segments. The copy may have been deleted since. Return False if a
+        finished segment that arrived before `begun` has such an offset: the order of deleted segments is
+        unknown.
+        """
+        highest = map(self.highest_offset_for_epoch, epochs)
+        if not any(each is not None and each >= offset for each in highest):
+            return False
+        arrived = np.flatnonzero(self._rows == self._table.find(self._number, begun))[0]
+        has_offset = np.isin(self._runs.epochs, list(epochs)) & (self._runs.ends >= offset)
+        return not (self._owners[has_offset & self._is_finished[self._owners]] < arrived).any()
+
+    def latest_epoch(self) -> int:
+        """Return the highest leader epoch that a segment, deleted ones included, named; -1 without any."""
+        return int(self._table.partitions["latest_epoch"][self._number])
+
+    def newest_event_ms(self) -> int:
+        """Return the latest event time of all segments; 0 without segments."""
+        return self._facts.newest_event_ms
+
+    def newest(self) -> RemoteLogSegmentMetadata | None:
+        """Return the most recent finished segment: latest leader epoch, then highest end offset.
+
+        Of equal ones, the latest event decides, then the first arrival.
+        """
+        row = self._facts.newest
+        return None if row == NONE else self._table.metadata(row)
+
+    @cached_property
+    def _facts(self) -> SegmentFacts:
+        return self._groups.facts_of(self._group)
+
+    @cached_property
+    def _rows(self) -> Int64s:
+        return self._groups.rows_of(self._group)
+
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = self._table.segments[name][self._rows]
+        return values
+
+    @property
+    def _is_finished(self) -> Bools:
+        is_finished: Bools = self._column("state") == FINISHED
+        return is_finished
+
+    @cached_property
+    def _runs(self) -> EpochRuns:
+        return self._groups.runs_of(self._group)
+
+    @cached_property
+    def _owners(self) -> Int64s:
+        """The index in `_rows` of the segment of each of `_runs`."""
+        return np.repeat(np.arange(len(self._rows)), self._runs.counts)
+
+    def _metadata(self, chosen: npt.NDArray[Any]) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments at `chosen`, indexes of `_rows` or a mask."""
+        return map(self._table.metadata, self._rows[chosen].tolist())

@@ -1,0 +1,486 @@
+"""The table of segments of one metadata partition: its arrays, and its rows as the model's objects."""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from tierctl.errors import CorruptInputError
+from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition, Uuid
+from tierctl.model.events import NestedTags, UnknownTags
+from tierctl.state.fold_kernels import find_epoch, find_partition, find_segment
+from tierctl.state.table_arrays import (
+    BLOB,
+    COUNTS,
+    DANGLING,
+    DEAD,
+    DELETE_FINISHED,
+    EPOCHS,
+    FREE,
+    HAS_TAGS,
+    KIP405,
+    LINKS,
+    NAMES,
+    PARTITIONS,
+    ROW_TYPES,
+    SEGMENTS,
+    STATES,
+    TXN_INDEX_EMPTY,
+    Array,
+    Arrays,
+)
+from tierctl.wire.arrays import Int64s
+from tierctl.wire.metadata.decode import ADD, CUSTOM_LENGTH, EPOCH_COUNT, KIND, PARTITION_DELETE, TOPIC_LENGTH
+
+Tags = tuple[UnknownTags, NestedTags]
+Pairs = tuple[tuple[int, int], ...]
+
+_PARTITION_STATES: Final = tuple(RemotePartitionDeleteState)
+_DEAD_ROWS_MAX: Final = 1024
+_LEAST_SLOTS: Final = 16
+_SEED_BITS: Final = 27
+_LENGTH_BYTES: Final = 4
+_ENDS: Final = ("first_readable", "last_readable", "first_waiting", "last_waiting")
+"""The fields of a leader epoch that lead to the ends of its lists."""
+
+
+def _new_seeds() -> Int64s:
+    """Return the factors of the hash function of a table: odd numbers of 28 bits."""
+    source = random.SystemRandom()
+    return np.array([source.getrandbits(_SEED_BITS) | 1 << _SEED_BITS | 1 for _ in range(5)], np.int64)
+
+
+class SegmentTable:
+    """The segments of the user partitions of one metadata partition: about 150 bytes per segment.
+
+    Rows of deleted segments stay until `compact` renumbers the rows, with `keep_deleted` always. `tags` has
+    the unknown tagged fields of each row that has them.
+    """
+
+    def __init__(self, *, keep_deleted: bool = False) -> None:
+        self.keep_deleted = keep_deleted
+        self.tags: dict[int, Tags] = {}
+        self.groups: Any = None
+        self.sums: Int64s | None = None
+        contents = [np.zeros(0, kind) for kind in ROW_TYPES.values()]
+        self.arrays = self._with_slots(contents, np.zeros(COUNTS, np.int64))
+
+    def _with_slots(self, contents: list[Array], counts: Int64s) -> Arrays:
+        self._forget()
+        slots = [np.full(_LEAST_SLOTS, -1, np.int32) for _ in range(4)]
+        return Arrays(*contents, *slots, _new_seeds(), counts)  # type: ignore[call-arg]
+
+    def _forget(self) -> None:
+        """Clear what was derived from the rows."""
+        for name in ("_rows_by_partition", "_topics", "derived"):
+            self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        contents = {name: rows.tobytes() for name, rows in self.contents().items()}
+        sums = None if self.sums is None else self.sums.tobytes()
+        return {"keep_deleted": self.keep_deleted, "tags": self.tags, "contents": contents, "sums": sums}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.keep_deleted, self.tags, self.groups, self.sums = (
+            state["keep_deleted"],
+            state["tags"],
+            None,
+            None,
+        )
+        self.load(state["contents"])
+        if state["sums"] is not None:
+            self.sums = np.frombuffer(state["sums"], np.int64).reshape(-1, 2, len(STATES))
+
+    def contents(self) -> dict[str, Array]:
+        """Return the arrays with the content of the table, without the rows of deleted segments."""
+        self.compact()
+        return {name: _padded(self._used(i)) for i, name in enumerate(ROW_TYPES)}
+
+    def load(self, contents: Mapping[str, bytes | memoryview]) -> None:
+        """Replace the content; raise CorruptInputError if a row points to one that does not exist."""
+        arrays = [np.frombuffer(contents[name], kind).copy() for name, kind in ROW_TYPES.items()]
+        counts = np.zeros(COUNTS, np.int64)
+        counts[: len(arrays)] = [len(each) for each in arrays]
+        self.arrays = self._with_slots(arrays, counts)
+        _check(self.arrays)
+        counts[DEAD] = int((self.arrays.segments["state"] == DELETE_FINISHED).sum())
+        self._reserve_slots(0, 0, 0, is_new=True)
+
+    # The arrays in use, as views: they are no longer those of the table after the next fold.
+
+    def _used(self, array: int) -> Array:
+        used: Array = self.arrays[array][: int(self.arrays.counts[array])]
+        return used
+
+    @property
+    def segments(self) -> Array:
+        """Return the rows of segments, deleted ones included."""
+        if self.sums is not None:
+            raise AttributeError("the segments were summed up")
+        return self._used(SEGMENTS)
+
+    @property
+    def links(self) -> Array:
+        """Return the links of segments to leader epochs."""
+        return self._used(LINKS)
+
+    @property
+    def epochs(self) -> Array:
+        """Return the leader epochs of user partitions."""
+        return self._used(EPOCHS)
+
+    @property
+    def partitions(self) -> Array:
+        """Return the user partitions, by number."""
+        return self._used(PARTITIONS)
+
+    @property
+    def _dead(self) -> int:
+        return int(self.arrays.counts[DEAD])
+
+    def __len__(self) -> int:
+        """Return the number of segments that are not deleted."""
+        return len(self.segments) - self._dead
+
+    @cached_property
+    def derived(self) -> dict[int, Any]:
+        """What queries derive from leader epochs, by their rows, until the table changes."""
+        return {}
+
+    def changed(self) -> None:
+        """Forget what was derived from the rows: a fold changed them."""
+        for name in ("_rows_by_partition", "derived"):
+            self.__dict__.pop(name, None)
+
+    def reserve_for(self, events: Int64s) -> None:
+        """Make room for events, rows of `wire.metadata.decode`."""
+        is_add, is_event = events[:, KIND] == ADD, events[:, KIND] <= PARTITION_DELETE
+        self.reserve(
+            int(is_add.sum()),
+            int(events[is_add, EPOCH_COUNT].sum()),
+            int(is_event.sum()),
+            int(events[is_event, TOPIC_LENGTH].sum()),
+            int((events[:, CUSTOM_LENGTH].clip(min=0) + _LENGTH_BYTES).sum()),
+        )
+
+    def reserve(self, adds: int, epochs: int, partitions: int, text: int, blob: int) -> None:
+        """Make room for events that add segments with leader epochs in total, and for new user partitions.
+
+        `text` and `blob` are the bytes of all topic names and of all custom metadata.
+        """
+        # A reshaped segment may take its links twice.
+        wanted = (adds, 2 * epochs, epochs, partitions, partitions, text, blob)
+        arrays, counts = list(self.arrays), self.arrays.counts
+        for i, more in enumerate(wanted):
+            needed = int(counts[i]) + more
+            if needed > len(arrays[i]):
+                grown = np.zeros(max(needed, 3 * len(arrays[i]) // 2), arrays[i].dtype)
+                grown[: counts[i]] = arrays[i][: counts[i]]
+                arrays[i] = grown
+        self.arrays = Arrays(*arrays)
+        self._reserve_slots(adds, epochs, partitions)
+
+    def _reserve_slots(self, adds: int, epochs: int, partitions: int, *, is_new: bool = False) -> None:
+        """Make room in the hash tables; make all of them again if `is_new`."""
+        t = self.arrays
+        zero = np.zeros(len(t.epochs) + len(t.names), np.int64)
+        for field, count, more, keys in (
+            ("segment_slots", SEGMENTS, adds, [t.segments[name] for name in ("id_high", "id_low", "owner")]),
+            ("epoch_slots", EPOCHS, epochs, [t.epochs["epoch"], zero, t.epochs["owner"]]),
+            (
+                "partition_slots",
+                PARTITIONS,
+                partitions,
+                [t.partitions[name] for name in ("id_high", "id_low", "partition")],
+            ),
+            ("name_slots", NAMES, partitions, [t.names["hash"], t.names["length"], zero]),
+        ):
+            used, slots = int(t.counts[count]), getattr(t, field)
+            size = len(slots)
+            if 2 * (used + more) > size:
+                size = 1 << (3 * (used + more)).bit_length()
+            if size != len(slots) or is_new:
+                made = _linked([key[:used] for key in keys], size, t.seeds)
+                self.arrays = self.arrays._replace(**{field: made})
+
+    # Questions about single rows.
+
+    @cached_property
+    def _topics(self) -> dict[int, str]:
+        return {}
+
+    def topic(self, number: int) -> str:
+        """Return the topic name with that number."""
+        found = self._topics.get(number)
+        if found is None:
+            name = self.arrays.names[number]
+            at = int(name["at"])
+            found = self.arrays.text[at : at + int(name["length"])].tobytes().decode("utf-8")
+            self._topics[number] = found
+        return found
+
+    def topic_id_partition(self, number: int, topic: int | None = None) -> TopicIdPartition:
+        """Return the user partition with that number, with the name of its first event or another one."""
+        row = self.arrays.partitions[number]
+        name = self.topic(int(row["topic"]) if topic is None else topic)
+        return TopicIdPartition(_uuid(row["id_high"], row["id_low"]), name, int(row["partition"]))
+
+    def number_of(self, topic_id: Uuid, partition: int) -> int | None:
+        """Return the number of a user partition; None if no event named it."""
+        high, low = _words(topic_id)
+        number = find_partition(self.arrays, high, low, partition)[1]
+        return None if number < 0 else int(number)
+
+    def find(self, number: int, segment_id: Uuid) -> int:
+        """Return the row of a segment of a user partition; -1 if it is unknown or deleted."""
+        row = int(find_segment(self.arrays, number, *_words(segment_id))[1])
+        return -1 if row < 0 or self.arrays.segments[row]["state"] == DELETE_FINISHED else row
+
+    def epoch(self, number: int, epoch: int) -> int:
+        """Return the row of a leader epoch of a user partition; -1 if no segment ever named it."""
+        return int(find_epoch(self.arrays, number, epoch)[1])
+
+    def delete_state(self, number: int) -> RemotePartitionDeleteState | None:
+        """Return the state of a user partition's deletion."""
+        code = int(self.arrays.partitions[number]["delete_state"])
+        return None if code < 0 else _PARTITION_STATES[code]
+
+    def id_of(self, row: int) -> bytes:
+        """Return the id of a segment."""
+        segment = self.arrays.segments[row]
+        return _bytes(segment["id_high"], segment["id_low"])
+
+    def leader_epochs(self, row: int) -> Pairs:
+        """Return the segment's (epoch, start offset) pairs in the order of its event."""
+        segment = self.arrays.segments[row]
+        first = int(segment["links"])
+        links = self.arrays.links[first : first + int(segment["link_count"])]
+        return tuple(zip(links["epoch"].tolist(), links["start"].tolist(), strict=True))
+
+    def custom(self, row: int) -> bytes | None:
+        """Return the segment's custom metadata; None is null."""
+        at = int(self.arrays.segments[row]["custom"])
+        if at < 0:
+            return None
+        length = int.from_bytes(self.arrays.blob[at : at + 4].tobytes(), "little")
+        return self.arrays.blob[at + 4 : at + 4 + length].tobytes()
+
+    def metadata(self, row: int) -> RemoteLogSegmentMetadata:
+        """Return the segment in `row` as the model's object."""
+        high, low, start, end, max_timestamp, event_timestamp, *rest = self.arrays.segments[row].item()
+        _offset, _custom, size, owner, writer, topic, _links, _link_count, state, flags = rest
+        partition = self.topic_id_partition(owner, topic)
+        unknown_tags, nested_tags = self.tags[row] if flags & HAS_TAGS else ((), ())
+        is_kip405 = bool(flags & KIP405)
+        return RemoteLogSegmentMetadata(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            segment_id=_uuid(high, low),
+            start_offset=start,
+            end_offset=end,
+            broker_id=None if is_kip405 else writer,
+            leader_epoch=writer if is_kip405 else None,
+            max_timestamp_ms=max_timestamp,
+            event_timestamp_ms=event_timestamp,
+            segment_leader_epochs=self.leader_epochs(row),
+            segment_size_in_bytes=size,
+            custom_metadata=self.custom(row),
+            state=STATES[state],
+            txn_index_empty=bool(flags & TXN_INDEX_EMPTY),
+            unknown_tags=unknown_tags,
+            nested_tags=nested_tags,
+        )
+
+    def is_deleted(self, row: int) -> bool:
+        """Return whether a segment is deleted."""
+        return bool(self.arrays.segments[row]["state"] == DELETE_FINISHED)
+
+    def epoch_rows(self, number: int) -> Iterator[int]:
+        """Yield the rows of the leader epochs of a user partition."""
+        at = int(self.partitions["first_epoch"][number]) if len(self.partitions) else -1
+        while at >= 0:
+            yield at
+            at = int(self.arrays.epochs[at]["next"])
+
+    def set_tags(self, row: int, tags: Tags) -> None:
+        """Keep the unknown tagged fields of a segment."""
+        self.tags[row] = tags
+
+    # Rows of user partitions.
+
+    def live_rows(self) -> Int64s:
+        """Return the rows of segments that are not deleted, in order of arrival."""
+        return np.flatnonzero(self.segments["state"] != DELETE_FINISHED)
+
+    @cached_property
+    def _rows_by_partition(self) -> tuple[Int64s, Int64s, int]:
+        """All rows, ordered by user partition, where those of each begin, and how many rows there were."""
+        owners = self.segments["owner"]
+        bounds = np.zeros(len(self.partitions) + 1, np.int64)
+        np.cumsum(np.bincount(owners, minlength=len(self.partitions)), out=bounds[1:])
+        narrow = owners.astype(np.uint16) if len(self.partitions) <= 1 << 16 else owners
+        return np.argsort(narrow, kind="stable"), bounds, len(owners)
+
+    def rows_of(self, number: int, *, deleted: bool = False) -> Int64s:
+        """Return the rows of a user partition's segments, or of its deleted ones, in order of arrival."""
+        if self._rows_by_partition[2] != len(self.segments) or number + 1 >= len(self._rows_by_partition[1]):
+            self.__dict__.pop("_rows_by_partition")
+        order, bounds, _count = self._rows_by_partition
+        rows = order[bounds[number] : bounds[number + 1]]
+        chosen: Int64s = rows[(self.segments["state"][rows] == DELETE_FINISHED) == deleted]
+        return chosen
+
+    def drop_segments(self, sums: Int64s) -> None:
+        """Keep only the user partitions, and `sums` of their segments; fold nothing afterwards."""
+        self.tags, counts = {}, self.arrays.counts.copy()
+        counts[[SEGMENTS, LINKS, EPOCHS, BLOB, DEAD]] = 0
+        partitions = self.partitions.copy()
+        partitions["first_epoch"] = -1
+        self.arrays = self.arrays._replace(
+            **{name: np.zeros(0, ROW_TYPES[name]) for name in ("segments", "links", "epochs", "blob")},
+            partitions=partitions,
+            counts=counts,
+        )
+        self.changed()
+        self._reserve_slots(0, 0, 0, is_new=True)
+        self.sums = sums
+
+    def compact_when_due(self) -> None:
+        """Drop the rows of deleted segments if they are more than an eighth of all."""
+        if self._dead > _DEAD_ROWS_MAX and 8 * self._dead > len(self.segments):
+            self.compact()
+
+    def compact(self) -> None:
+        """Drop the rows of deleted segments, but for those that former leader epochs still list."""
+        if self.keep_deleted or not self._dead:
+            return
+        segments = self._used(SEGMENTS)
+        is_kept = (segments["state"] != DELETE_FINISHED) | (segments["flags"] & DANGLING != 0)
+        if is_kept.all():
+            return
+        rows = np.flatnonzero(is_kept)
+        numbers = _numbering(is_kept)
+        is_linked = (self.links["status"] != FREE) & is_kept[np.maximum(self.links["segment"], 0)]
+        links, new = self.links[is_linked], _numbering(is_linked)
+        links["segment"] = numbers[links["segment"]]
+        for name in ("previous", "next", "stale"):
+            links[name] = new[links[name]]
+        kept, epochs = segments[rows], self.epochs.copy()
+        kept["links"] = new[kept["links"]]
+        for name in _ENDS:
+            epochs[name] = new[epochs[name]]
+        blob = self._compact_blob(kept)
+        self.tags = {int(numbers[row]): tags for row, tags in self.tags.items() if numbers[row] >= 0}
+        counts = self.arrays.counts.copy()
+        counts[SEGMENTS], counts[LINKS], counts[BLOB] = len(kept), len(links), len(blob)
+        counts[DEAD] = int((kept["state"] == DELETE_FINISHED).sum())
+        self._forget()
+        self.arrays = self.arrays._replace(
+            segments=kept, links=links, epochs=epochs, blob=blob, counts=counts
+        )
+        self._reserve_slots(0, 0, 0, is_new=True)
+
+    def _compact_blob(self, kept: Array) -> Array:
+        """Return the custom metadata of the rows `kept`, whose positions are changed to it."""
+        blob = bytearray()
+        chosen = np.flatnonzero(kept["custom"] >= 0)
+        places = []
+        for at in kept["custom"][chosen].tolist():
+            places.append(len(blob))
+            length = int.from_bytes(self.arrays.blob[at : at + 4].tobytes(), "little")
+            blob += self.arrays.blob[at : at + 4 + length].tobytes()
+        kept["custom"][chosen] = places
+        return np.frombuffer(bytes(blob), np.uint8).copy()
+
+
+def _padded(rows: Array) -> Array:
+    """Return a copy of `rows` in which the bytes between fields are 0: NumPy leaves them undefined."""
+    if rows.dtype.names is None:
+        return rows
+    padded: Array = np.zeros(len(rows), rows.dtype)
+    for name in rows.dtype.names:
+        padded[name] = rows[name]
+    return padded
+
+
+def _numbering(is_kept: Array) -> Int64s:
+    """Return the number of each kept item among these, -1 of others, and -1 for item -1."""
+    numbers = np.full(len(is_kept) + 1, -1, np.int64)
+    numbers[:-1][is_kept] = np.arange(int(is_kept.sum()))
+    return numbers
+
+
+def _linked(keys: Iterable[Array], size: int, seeds: Int64s) -> Array:
+    """Return hash slots that lead to row i for the i-th of the keys; of equal keys, to the last."""
+    high, low, number = (each.astype(np.int64) for each in keys)
+    slots = np.full(size, -1, np.int32)
+    mask = np.int64(size - 1)
+    word = np.int64(0xFFFFFFFF)
+    total = (high & word) * seeds[0] + (high >> 32 & word) * seeds[1]
+    total += (low & word) * seeds[2] + (low >> 32 & word) * seeds[3] + (number & word) * seeds[4]
+    at = (total ^ total >> 41) >> 20 & mask
+    rows = np.arange(len(high))
+    while len(rows):
+        free = slots[at] < 0
+        slots[at[free]] = rows[free]
+        # If several rows wrote to one slot, the last one has it; the others try the next slot.
+        is_lost = slots[at] != rows
+        rows, at = rows[is_lost], (at[is_lost] + 1) & mask
+    return slots
+
+
+def _words(value: Uuid) -> tuple[int, int]:
+    raw = value.bytes
+    return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
+
+
+def _bytes(high: int, low: int) -> bytes:
+    return int(high).to_bytes(8, "big", signed=True) + int(low).to_bytes(8, "big", signed=True)
+
+
+def _uuid(high: int, low: int) -> Uuid:
+    return Uuid.from_bytes(_bytes(high, low))
+
+
+def _check(t: Arrays) -> None:
+    """Raise CorruptInputError if a row points to one that does not exist, or lists are not consistent."""
+
+    def require(holds: Any, what: str) -> None:
+        if not bool(np.all(holds)):
+            raise CorruptInputError("table of segments", expected=what, found="another number")
+
+    counts = [len(t.segments), len(t.links), len(t.epochs), len(t.partitions), len(t.names)]
+    for array, name, count in (
+        (t.segments, "owner", counts[3]), (t.segments, "topic", counts[4]),
+        (t.epochs, "owner", counts[3]), (t.partitions, "topic", counts[4]),
+    ):  # fmt: skip
+        require((array[name] >= 0) & (array[name] < count), f"a {name} below {count}")
+    for array, name, count in (
+        *((t.links, name, counts[1]) for name in ("previous", "next", "stale")),
+        (t.links, "segment", counts[0]),
+        *((t.epochs, name, counts[1]) for name in _ENDS),
+        (t.epochs, "next", counts[2]), (t.partitions, "first_epoch", counts[2]),
+    ):  # fmt: skip
+        require((array[name] >= -1) & (array[name] < count), f"a {name} from -1 to {count - 1}")
+    require((t.segments["links"] >= 0) & (t.segments["link_count"] > 0), "leader epochs of each segment")
+    require(
+        t.segments["links"].astype(np.int64) + t.segments["link_count"] <= counts[1],
+        f"links below {counts[1]}",
+    )
+    require(t.segments["state"] < len(STATES), "a known state")
+    require(t.segments["custom"] < len(t.blob), "custom metadata in the blob")
+    require((t.names["at"] >= 0) & (t.names["length"] >= 0), "a place of each name")
+    require(t.names["at"] + t.names["length"] <= len(t.text), "names in the text")
+    # Every link has one predecessor at most, and the first of a list has none: no list is a circle.
+    following = np.flatnonzero(t.links["next"] >= 0)
+    require(t.links["previous"][t.links["next"][following]] == following, "lists in order")
+    for kind in ("readable", "waiting"):
+        first = t.epochs[f"first_{kind}"]
+        require(t.links["previous"][first[first >= 0]] == -1, "lists that begin with their first link")
+    require(t.epochs["next"] < np.arange(counts[2]), "a leader epoch before")
+    stale = t.links["stale"][t.links["stale"] >= 0]
+    require(np.bincount(stale, minlength=1) <= 1, "one way to a former leader epoch")
+    require(~np.isin(t.segments["links"], stale), "chains that begin with a segment's first link")

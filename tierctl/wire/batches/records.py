@@ -1,0 +1,491 @@
+"""The records of many batches as columns, with the results of `RecordBatch.records`.
+
+A kernel accepts batches whose records are all good. The scalar decoder decodes every other batch, and all
+batches while kernels are interpreted, so one decoder decides which records are good and words the errors.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.kernel import int64, is_compiled, plain_kernel, prepare
+from tierctl.wire.arrays import array_of, take_rows
+from tierctl.wire.batches.batch_head import HEAD_SIZE, LOG_APPEND_TIME, MAGIC, BatchHead, Buffer, Record
+from tierctl.wire.batches.record_batch import RecordBatch, batch_at
+from tierctl.wire.batches.scan import (
+    BadRange,
+    Bytes,
+    HeadColumns,
+    Int64s,
+    bytes_of,
+    fields_of,
+)
+from tierctl.wire.primitives import METADATA_RECORD_BYTES, RECORD_HEADERS_COMMON, at_most, limits
+
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("timestamp_type", pa.string()),
+        ("leader_epoch", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.field("element", HEADER))),
+    ]
+)
+"""The columns of a consumer's records; null keys, values and header values are null."""
+
+OFFSET, TIMESTAMP, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH, HEADERS, HEADER_COUNT, WIDTH = range(9)
+"""The columns of a record. A key or value has its position, and its length or -1 for null."""
+
+_RECORD_BYTES_MIN = 7
+_INT64_MAX = (1 << 63) - 1
+
+
+@plain_kernel
+def _zigzag(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return a zigzag varint and the position after it.
+
+    The position is -1 if `at` is, or if the varint does not end before `end` or may have more than 63 bits.
+    """
+    value, shift = 0, 0
+    while 0 <= at < end and shift < 63:
+        byte = int64(data[at])
+        value |= (byte & 127) << shift
+        at += 1
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return 0, -1
+
+
+@plain_kernel
+def _sized(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
+    """Return position and length of bytes that follow their length, and the position after them, or -1."""
+    length, at = _zigzag(data, at, end)
+    if at < 0 or length > end - at:
+        return 0, 0, -1
+    return at, max(length, -1), at + max(length, 0)
+
+
+@plain_kernel
+def _decode_record(data: Bytes, at: int, end: int, headers_max: int, rows: Int64s, row: int) -> int:  # noqa: PLR0917
+    """Write the record at `at` to a row, with deltas of offset and timestamp; return its end, or -1."""
+    size, at = _zigzag(data, at, end)
+    if at < 0 or not 1 <= size <= end - at:
+        return -1
+    end = at + size
+    rows[row, TIMESTAMP], at = _zigzag(data, at + 1, end)
+    rows[row, OFFSET], at = _zigzag(data, at, end)
+    rows[row, KEY], rows[row, KEY_LENGTH], at = _sized(data, at, end)
+    rows[row, VALUE], rows[row, VALUE_LENGTH], at = _sized(data, at, end)
+    count, at = _zigzag(data, at, end)
+    rows[row, HEADERS], rows[row, HEADER_COUNT] = at, count
+    if at < 0 or not 0 <= count <= headers_max:
+        return -1
+    for _ in range(count):
+        _, length, at = _sized(data, at, end)
+        _, _, at = _sized(data, at, end)
+        if at < 0 or length < 0:
+            return -1
+    return at if at == end else -1
+
+
+@plain_kernel
+def _overflows(base: int, delta: int) -> bool:
+    """Return whether the sum may have more than 64 bits."""
+    return base > _INT64_MAX - delta if delta > 0 else base < -_INT64_MAX - delta
+
+
+@plain_kernel
+def _decode_batches(  # noqa: PLR0917
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    fields: npt.NDArray[np.void],
+    record_headers_max: int,
+    batch_headers_max: int,
+    rows: Int64s,
+    counts: Int64s,
+) -> None:
+    """Write a row for each record; `counts[i]` becomes the records of batch i, -1 if it is not accepted."""
+    first = 0
+    for i in range(len(starts)):
+        head = fields[i]
+        at, end, records = int64(starts[i]), int64(ends[i]), int64(head["record_count"])
+        counts[i] = -1
+        if not 0 <= records <= (end - at) // _RECORD_BYTES_MIN:
+            continue
+        base, last_delta = int64(head["base_offset"]), int64(head["last_offset_delta"])
+        created_ms, appended_ms = int64(head["base_timestamp_ms"]), int64(head["max_timestamp_ms"])
+        is_appended = int64(head["attributes"]) & LOG_APPEND_TIME
+        headers_left = batch_headers_max + RECORD_HEADERS_COMMON * records
+        lowest = 0
+        for row in range(first, first + records):
+            at = _decode_record(data, at, end, record_headers_max, rows, row)
+            delta, delta_ms = int64(rows[row, OFFSET]), int64(rows[row, TIMESTAMP])
+            headers_left -= int64(rows[row, HEADER_COUNT])
+            if at < 0 or not lowest <= delta <= last_delta or headers_left < 0:
+                at = -1
+                break
+            if not is_appended and _overflows(created_ms, delta_ms):
+                at = -1
+                break
+            rows[row, OFFSET] = base + delta
+            rows[row, TIMESTAMP] = appended_ms if is_appended else created_ms + delta_ms
+            lowest = delta + 1
+        if at == end:
+            counts[i] = records
+            first += records
+
+
+@plain_kernel
+def _find_headers(data: Bytes, rows: Int64s, headers: Int64s) -> None:
+    """Write position and length of name and value of each header of records that were accepted."""
+    count = 0
+    for i in range(len(rows)):
+        at = int64(rows[i, HEADERS])
+        for _ in range(int64(rows[i, HEADER_COUNT])):
+            headers[count, 0], headers[count, 1], at = _sized(data, at, len(data))
+            headers[count, 2], headers[count, 3], at = _sized(data, at, len(data))
+            count += 1
+
+
+def _binary(data: Bytes, places: Int64s, column: int) -> pa.BinaryArray:
+    """Return the bytes whose positions and lengths are in `column` and the next one; null for length -1.
+
+    Positions ascend.
+    """
+    starts, lengths = places[:, column], places[:, column + 1]
+    bounds = np.stack([starts, starts + np.maximum(lengths, 0)], axis=1, dtype=np.int32)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
+    return take_rows(between, 2 * np.arange(len(places)), lengths >= 0)
+
+
+class _Run(NamedTuple):
+    """Consecutive batches, a row for each of their records, and the number of records of each batch.
+
+    `rows` and `headers` are None for batches that the scalar decoder has to decode.
+    """
+
+    batches: range
+    counts: Int64s
+    rows: Int64s | None = None
+    headers: pa.ListArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Payloads:
+    """The uncompressed records of batches: batch i has the head `fields[i]` and `data[starts[i]:ends[i]]`.
+
+    A batch with records but without bytes is left to the scalar decoder.
+    """
+
+    data: Bytes
+    starts: Int64s
+    ends: Int64s
+    fields: npt.NDArray[np.void]
+
+    def decoded(self) -> Iterator[_Run]:
+        """Yield all batches in runs, at least one run."""
+        count = len(self.starts)
+        counts = np.full(count, -1, np.int64)
+        if not count:
+            yield _Run(range(0), counts)
+            return
+        rows = np.empty((0, WIDTH), np.int64)
+        if is_compiled():
+            sizes = np.minimum((self.ends - self.starts) // _RECORD_BYTES_MIN, self.fields["record_count"])
+            rows = np.empty((int(np.maximum(sizes, 0).sum()), WIDTH), np.int64)
+            headers_max = limits().record_headers, limits().batch_headers
+            _decode_batches(self.data, self.starts, self.ends, self.fields, *headers_max, rows, counts)
+        is_odd = counts < 0
+        row_ends = np.cumsum(np.where(is_odd, 0, counts))
+        edges = np.flatnonzero(is_odd[1:] != is_odd[:-1]) + 1
+        at = 0
+        for first, end in pairwise([0, *edges.tolist(), count]):
+            run = _Run(range(first, end), counts[first:end])
+            of_run, at = rows[at : row_ends[end - 1]], int(row_ends[end - 1])
+            headers = None if is_odd[first] else self._headers(of_run)
+            yield run if headers is None else run._replace(rows=of_run, headers=headers)
+
+    def _headers(self, rows: Int64s) -> pa.ListArray | None:
+        """Return the headers of records; None if a name is not UTF-8."""
+        offsets = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum(rows[:, HEADER_COUNT], out=offsets[1:])
+        places = np.empty((int(offsets[-1]), 4), np.int64)
+        _find_headers(self.data, rows, places)
+        names = pa.Array.from_buffers(pa.string(), len(places), _binary(self.data, places, 0).buffers())
+        try:
+            names.validate(full=True)
+        except pa.ArrowInvalid:
+            return None
+        items = pa.StructArray.from_arrays([names, _binary(self.data, places, 2)], fields=list(HEADER))
+        kind = SCHEMA.field("headers").type
+        return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(offsets)], children=[items])
+
+
+# The values of the metadata topic.
+
+_COLUMN_MAX_BYTES = (1 << 31) - 1
+
+
+class ValueColumns(NamedTuple):
+    """Offsets, timestamps and values of records; `damaged` are batches that could not be decoded."""
+
+    offsets: Int64s
+    timestamps_ms: Int64s
+    values: pa.BinaryArray
+    damaged: tuple[BadRange, ...]
+
+
+def read_values(buf: Buffer, heads: HeadColumns, start_offset: int, end_offset: int) -> ValueColumns:
+    """Return the records with offsets in [start_offset, end_offset), without control records.
+
+    `heads` is the result of a scan of `buf`. A batch that decompresses to more than
+    `Limits.metadata_batch_bytes`, or with those before it to more than `Limits.metadata_window_bytes`, is
+    damaged. Raise LimitExceeded if the values may exceed 2 GiB.
+    """
+    wanted = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset) & ~heads.is_control
+    batches = _WindowBatches(buf, heads.chosen(wanted))
+    offsets, timestamps, values = zip(*batches.columns(start_offset, end_offset), strict=True)
+    return ValueColumns(
+        np.concatenate(offsets),
+        np.concatenate(timestamps),
+        values[0] if len(values) == 1 else pa.concat_arrays(values),
+        tuple(batches.damaged),
+    )
+
+
+class _WindowBatches:
+    """The batches with `heads` in `buf`; `damaged` are those that could not be decompressed or decoded."""
+
+    def __init__(self, buf: Buffer, heads: HeadColumns) -> None:
+        self._buf = buf
+        self._heads = heads
+        self._is_compressed = heads.is_compressed
+        self._opened: dict[int, RecordBatch | Sequence[Record]] = {}
+        self.damaged: list[BadRange] = []
+        self._open()
+
+    def _open(self) -> None:
+        """Decompress the compressed batches, and decode compressed messages."""
+        left = limits().metadata_window_bytes
+        for row in np.flatnonzero(self._is_compressed).tolist():
+            batch = batch_at(self._buf, self._heads.head(row))
+            cost = METADATA_RECORD_BYTES * batch.head.record_count
+            allowed = max(min(limits().metadata_batch_bytes, left - cost), 0)
+            self._opened[row] = ()
+            try:
+                if batch.head.magic < MAGIC:
+                    messages = self._opened[row] = list(batch.records(max_bytes=allowed))
+                    left -= cost + sum(len(message.value or b"") for message in messages)
+                else:
+                    opened = self._opened[row] = batch.opened(max_bytes=allowed)
+                    left -= cost + len(opened.uncompressed())
+            except CorruptInputError as error:
+                self._report(batch.head, error)
+            except LimitExceeded as error:
+                expected = at_most(allowed, "bytes of records")
+                wrong = CorruptInputError("record batch", expected=expected, found=error.message)
+                self._report(batch.head, wrong)
+
+    def _report(self, head: BatchHead, error: CorruptInputError) -> None:
+        self.damaged.append(
+            BadRange(
+                position=head.position,
+                end=head.end,
+                first_offset=head.base_offset,
+                next_offset=head.next_offset,
+                error=error,
+            )
+        )
+
+    def columns(self, start_offset: int, end_offset: int) -> Iterator[tuple[Int64s, Int64s, pa.BinaryArray]]:
+        """Yield offsets, timestamps and values of the records with offsets in [start_offset, end_offset)."""
+        payloads = self._payloads()
+        for run in payloads.decoded():
+            if run.rows is None:
+                records = (each for row in run.batches for each in self._records(row))
+                inside = [each for each in records if start_offset <= each.offset < end_offset]
+                yield (
+                    np.array([each.offset for each in inside], np.int64),
+                    np.array([_wrapped(each.timestamp_ms) for each in inside], np.int64),
+                    pa.array([each.value for each in inside], pa.binary()),
+                )
+            else:
+                is_inside = (run.rows[:, OFFSET] >= start_offset) & (run.rows[:, OFFSET] < end_offset)
+                found = run.rows if is_inside.all() else run.rows[is_inside]
+                yield found[:, OFFSET], found[:, TIMESTAMP], _binary(payloads.data, found, VALUE)
+
+    def _payloads(self) -> _Payloads:
+        """Return the records of the batches: in a copy of the window if some were decompressed.
+
+        There, decompressed records stand before their batch.
+        """
+        heads, is_inline = self._heads, ~self._is_compressed & (self._heads.fields["magic"] >= MAGIC)
+        inserted = np.zeros(len(heads), np.int64)
+        parts, cut = [], 0
+        for row, opened in self._opened.items():
+            data = opened.uncompressed() if isinstance(opened, RecordBatch) else b""
+            position = int(heads.positions[row])
+            parts += [self._buf[cut:position], data]
+            inserted[row], cut = len(data), position
+        whole = b"".join([*parts, self._buf[cut:]]) if parts else self._buf
+        if len(whole) > _COLUMN_MAX_BYTES:
+            raise LimitExceeded(
+                "the values of one log segment pass 2 GiB", hint="read fewer offsets at a time"
+            )
+        starts = heads.positions + np.cumsum(inserted) + np.where(is_inline, HEAD_SIZE, -inserted)
+        sizes = np.where(is_inline, heads.sizes_bytes - HEAD_SIZE, inserted)
+        return _Payloads(bytes_of(whole), starts, starts + sizes, heads.fields)
+
+    def _records(self, row: int) -> Sequence[Record]:
+        """Return the records of a batch by the scalar decoder; none of a damaged batch."""
+        batch = self._opened.get(row)
+        if batch is None:
+            batch = batch_at(self._buf, self._heads.head(row))
+        if not isinstance(batch, RecordBatch):
+            return batch
+        try:
+            return list(batch.records())
+        except CorruptInputError as error:
+            self._report(batch.head, error)
+            return ()
+
+
+# The records of user topics.
+
+Decode = Callable[[RecordBatch], Iterable[Record]]
+"""The scalar decoder of a batch; it reports or raises errors itself."""
+
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+ROWS_MAX = 16384
+BYTES_MAX = 8 << 20
+_SCALAR_BYTES = 1 << 20
+_RECORDS_OF_AN_ITEM = 16
+"""The records that the scalar decoder decodes in the time of an item that is announced to `prepare`."""
+
+
+def record_columns(
+    batches: Iterable[RecordBatch], decode: Decode, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `batches` in order, as columns of SCHEMA with at most `rows_max` rows.
+
+    `decode` decodes the batches that the kernel does not accept. Memory holds at most `bytes_max`
+    of decompressed records plus one batch.
+    """
+    for group in _groups(batches, rows_max, bytes_max):
+        for columns in _decoded(group, decode):
+            for at in range(0, columns.num_rows, rows_max):
+                yield columns.slice(at, rows_max)
+
+
+def _groups(batches: Iterable[RecordBatch], rows_max: int, bytes_max: int) -> Iterator[list[RecordBatch]]:
+    """Yield the batches, decompressed where they can be."""
+    group: list[RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        group.append(_opened(batch))
+        rows += batch.head.record_count
+        size += len(group[-1].plain or batch.payload)
+        if rows >= rows_max or size >= bytes_max:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
+
+
+def _opened(batch: RecordBatch) -> RecordBatch:
+    if batch.head.magic < MAGIC:
+        return batch
+    try:
+        return batch.opened()
+    except (CorruptInputError, LimitExceeded):
+        return batch
+
+
+def _decoded(group: Sequence[RecordBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
+    parts = [batch.plain or b"" for batch in group]
+    sizes = np.array([len(part) for part in parts], np.int64)
+    ends = np.cumsum(sizes)
+    fields = fields_of([batch.head for batch in group])
+    payloads = _Payloads(bytes_of(b"".join(parts)), ends - sizes, ends, fields)
+    for run in payloads.decoded():
+        if run.rows is None:
+            for columns in _scalar((group[number] for number in run.batches), decode):
+                prepare(columns.num_rows // _RECORDS_OF_AN_ITEM)
+                yield columns
+        elif len(run.rows):
+            yield _columns(payloads, run, run.rows)
+
+
+def _columns(payloads: _Payloads, run: _Run, rows: Int64s) -> pa.RecordBatch:
+    """Return the records of a run as columns."""
+    fields = payloads.fields[run.batches.start : run.batches.stop]
+    is_appended = (fields["attributes"] & LOG_APPEND_TIME) != 0
+    # Not when the module is imported: the first conversion of a process imports pandas (`arrow_start`).
+    names_of_types = pa.array(_TIMESTAMP_TYPES, pa.string())
+    types = pa.DictionaryArray.from_arrays(np.repeat(is_appended.astype(np.int8), run.counts), names_of_types)
+    return pa.RecordBatch.from_arrays(
+        [
+            array_of(pa.int64(), np.ascontiguousarray(rows[:, OFFSET])),
+            array_of(pa.int64(), np.ascontiguousarray(rows[:, TIMESTAMP])),
+            types.cast(pa.string()),
+            array_of(pa.int32(), np.repeat(fields["partition_leader_epoch"], run.counts)),
+            _binary(payloads.data, rows, KEY),
+            _binary(payloads.data, rows, VALUE),
+            run.headers,
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _scalar(batches: Iterable[RecordBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
+    """Yield the records of batches that the scalar decoder decodes, about _SCALAR_BYTES at once."""
+    records: list[Record] = []
+    heads: list[BatchHead] = []
+    size = 0
+    for batch in batches:
+        found = list(decode(batch))
+        records += found
+        heads += [batch.head] * len(found)
+        size += sum(len(record.key or b"") + len(record.value or b"") for record in found)
+        if size >= _SCALAR_BYTES:
+            yield _rows(records, heads)
+            records, heads, size = [], [], 0
+    if records:
+        yield _rows(records, heads)
+
+
+def _rows(records: Sequence[Record], heads: Sequence[BatchHead]) -> pa.RecordBatch:
+    """Return the records, whose batches have `heads`, as columns."""
+    offsets, timestamps, keys, values, headers = zip(*records, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(offsets, pa.int64()),
+            pa.array([_wrapped(each) for each in timestamps], pa.int64()),
+            pa.array([head.timestamp_type for head in heads], pa.string()),
+            pa.array([head.partition_leader_epoch for head in heads], pa.int32()),
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array(
+                [[{"key": name, "value": value} for name, value in each] for each in headers],
+                SCHEMA.field("headers").type,
+            ),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _wrapped(number: int) -> int:
+    """Return `number` wrapped to 64 bits, as the JVM wraps the sum of base and delta."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
