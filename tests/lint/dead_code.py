@@ -18,6 +18,7 @@ _LAZY = "Python calls it: a lazy attribute of the package"
 ALLOWED = {
     "RemoteIndex": "writes .remoteindex files of KIP-405's early design, to test the reader",
     "__getattr__": _LAZY,
+    "_numba_type_": "Numba reads it: the type of a kernel that another one calls",
     "fold_topic": "for notebooks: the state of a topic, folded on the executors of a session",
     "getDefaultReadLimit": _SPARK,
     "initialOffset": _SPARK,
@@ -29,6 +30,7 @@ ALLOWED = {
     "reportLatestOffset": _SPARK,
     "streamReader": _SPARK,
     "to_arrow": "public API: callers of the commands in Python ask for tables",
+    "use_interpreted": "tests compare the two forms of kernels in one process",
 }
 """The names of unused code that stays, each with the reason."""
 

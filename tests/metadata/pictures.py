@@ -5,8 +5,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
-from tierctl.state.fold_kernels import waiting_links
-from tierctl.state.queries import readable_links
+from tierctl.state.cache import readable_links
+from tierctl.state.epoch_lists import waiting_links
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import TierState
 

@@ -14,7 +14,7 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from tierctl.state.queries import RemoteLogMetadataCache
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier_state import MissingEvents
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode

@@ -16,8 +16,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import is_valid_partition_transition
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import fold
-from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache
+from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.wire.metadata.decode import DecodedEvents, decode_values
 from tierctl.wire.metadata.values import decode, encode

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import IllegalEventError, RemoteResourceNotFound, TierctlError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
-from tierctl.state.queries import RemoteLogMetadataCache
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.metadata.values import decode
 
 from tests.conftest import vectors

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import EpochEntry, RemoteLogSegmentState
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import (
     Lineage,
     OffsetAndEpoch,
@@ -16,7 +17,6 @@ from tierctl.state.lineage import (
     segments_in_lineage,
     target_epoch,
 )
-from tierctl.state.queries import RemoteLogMetadataCache
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.state.captures import lineage_of, partition, read_state

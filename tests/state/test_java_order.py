@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from tierctl.model import Uuid
-from tierctl.state.fold_kernels import bin_order, segment_hash, split_order, string_hash
-from tierctl.state.queries import RemoteLogMetadataCache
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.epoch_lists import bin_order, segment_hash, split_order
 from tierctl.state.table_arrays import FIRST_TABLE_SIZE
+from tierctl.state.table_kernels import string_hash
 
 from tests.state.histories import S, started, updated
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import (
     Lineage,
     OffsetAndEpoch,
@@ -19,7 +20,6 @@ from tierctl.state.lineage import (
     is_remote_segment_within_leader_epochs,
     segments_in_lineage,
 )
-from tierctl.state.queries import RemoteLogMetadataCache
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import S, finished, segment_id, started, updated

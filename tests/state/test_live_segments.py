@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.checks.segments import LogFacts, check_segments, unfinished_finding
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
-from tierctl.state.queries import LiveSegments, RemoteLogMetadataCache
+from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import STATES
 
 from tests.state.folding import encodable, folded, values_of

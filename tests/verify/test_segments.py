@@ -9,8 +9,8 @@ from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.segments import LogFacts, Offsets, check_latest_tiered, check_offsets, check_segments
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
-from tierctl.state.queries import RemoteLogMetadataCache
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated

@@ -249,8 +249,8 @@ class StoreAudit:
 
 def _named(live: LiveSegments) -> "tuple[SegmentIds, array[int]]":
     """Return the ids and the start offsets of segments."""
-    ids = np.frombuffer(live.id_bytes.tobytes(), np.uint64).reshape(-1, 2)
-    return SegmentIds.of(ids, np.arange(len(live))), array("q", live.column("start").tobytes())
+    ids = np.stack([live.column("id_high"), live.column("id_low")], axis=1)
+    return SegmentIds(ids), array("q", live.column("start").tobytes())
 
 
 def suspect_findings(

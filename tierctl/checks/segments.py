@@ -34,9 +34,10 @@ from tierctl.read.readable_log import (
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache
+from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import TierState
 
 _S = RemoteLogSegmentState

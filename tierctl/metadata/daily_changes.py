@@ -12,7 +12,7 @@ from tierctl.metadata.user_partitions import rows_by_user_partition
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
-from tierctl.state.segment_ids import Ids, SegmentIds
+from tierctl.state.segment_ids import SegmentIds
 from tierctl.state.table_arrays import STATES
 from tierctl.state.tier_state import TierState
 from tierctl.wire.arrays import Int64s
@@ -67,16 +67,13 @@ def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) ->
     found = SegmentIds()
     for chunk in record_chunks(topic, end_offsets):
         rows = decode_values(chunk.values).rows
-        ids = np.unique(_ids_of(rows[(rows[:, KIND] == UPDATE) & (rows[:, STATE] == _DELETED)]), axis=0)
-        ids = ids[found.find_many(ids) < 0]
-        found.extend(ids, np.ones(len(ids), dtype=bool))
+        found.add(_ids_of(rows[(rows[:, KIND] == UPDATE) & (rows[:, STATE] == _DELETED)]))
     return found
 
 
-def _ids_of(rows: Int64s) -> Ids:
-    """Return the segment ids of decoded rows as pairs of words with their bytes in order."""
-    words = np.ascontiguousarray(rows[:, SEGMENT_ID : SEGMENT_ID_LOW + 1]).astype(">i8")
-    return words.view(np.uint64)
+def _ids_of(rows: Int64s) -> Int64s:
+    """Return the segment ids of decoded rows."""
+    return rows[:, SEGMENT_ID : SEGMENT_ID_LOW + 1]
 
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -150,13 +147,12 @@ class _Segments:
     def add(self, events: Int64s) -> None:
         """Add the segments that ADD events, decoded rows, name first."""
         rows = events[events[:, KIND] == ADD]
-        rows = rows[self.ids.find_many(_ids_of(rows)) < 0]
-        ids, firsts = np.unique(_ids_of(rows), axis=0, return_index=True)
-        rows = rows[firsts]
-        self.ids.extend(ids, np.ones(len(rows), dtype=bool))
-        self.sizes = np.concatenate([self.sizes, rows[:, SIZE]])
+        known = len(self.ids)
+        numbers, firsts = np.unique(self.ids.add(_ids_of(rows)), return_index=True)
+        is_new = numbers >= known
+        self.sizes = np.concatenate([self.sizes, rows[firsts[is_new], SIZE]])
         for code, counted in self.counted.items():
-            self.counted[code] = np.concatenate([counted, np.zeros(len(rows), np.bool_)])
+            self.counted[code] = np.concatenate([counted, np.zeros(len(self.ids) - known, np.bool_)])
 
     def first_in(self, code: int, events: Int64s) -> tuple[Int64s, Int64s, int]:
         """Return the rows of events that first bring a segment to state `code`, and the segments' sizes.

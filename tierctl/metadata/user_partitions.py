@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tierctl.model import TopicIdPartition
-from tierctl.state.fold_kernels import number_partitions
 from tierctl.state.table import SegmentTable
+from tierctl.state.table_kernels import number_partitions
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import DecodedEvents
 from tierctl.wire.metadata.partitioner import metadata_partitions_of

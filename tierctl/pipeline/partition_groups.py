@@ -16,8 +16,9 @@ from tierctl.checks.metadata import Removals, check_partition_delete
 from tierctl.checks.segments import check_partition, unfinished_finding
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
-from tierctl.state.queries import LiveSegments, RemoteLogMetadataCache
+from tierctl.state.queries import LiveSegments
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import FINISHED, NO_OFFSET, READABLE, WAITING
 from tierctl.state.tier_state import PartitionState, TierState

@@ -51,9 +51,9 @@ from tierctl.plan.steps import (
     Step,
     delete_step,
 )
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import with_tier_start
-from tierctl.state.queries import RemoteLogMetadataCache
 from tierctl.state.tier_state import PartitionState, TierState
 
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000

@@ -17,8 +17,8 @@ from tierctl.model import (
 from tierctl.read.aborted_transactions import AbortedTransactions
 from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange
 from tierctl.read.segment import Indexes, IndexFetcher, Report
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
-from tierctl.state.queries import RemoteLogMetadataCache
 from tierctl.state.tier_state import TierState
 from tierctl.wire.batches.batch_head import Header
 

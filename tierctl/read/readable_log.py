@@ -33,9 +33,10 @@ from tierctl.read.segment import (
     Report,
     Segment,
 )
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import extended_below, start_within
-from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache
+from tierctl.state.queries import PartitionSegments
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.batches.batch_head import LEADER_EPOCH_AT, Record
 from tierctl.wire.batches.record_batch import RecordBatch

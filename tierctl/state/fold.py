@@ -11,14 +11,12 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.model.events import MetadataEvent
-from tierctl.state.fold_kernels import ACCEPTED, FOREIGN, IGNORED, REFUSED, fold_rows, number_partitions
-from tierctl.state.queries import refusal
+from tierctl.state.cache import refusal
+from tierctl.state.fold_kernels import FOREIGN, IGNORED, REFUSED, apply_numbered, numbered
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier_state import Anomaly, Quarantined, TierState
 from tierctl.wire.arrays import Int64s, NdArray
 from tierctl.wire.metadata.decode import (
-    ADD,
-    HAS_TAGS,
     KIND,
     ODD,
     SNAPSHOT,
@@ -73,37 +71,16 @@ def fold_into(
     table: SegmentTable, events: DecodedEvents, offsets: Int64s, state: TierState, metadata_partition: int
 ) -> Folded:
     """Apply events to a table, and those of foreign user partitions to the tables that have these."""
-    rows = events.rows
-    table.reserve_for(rows)
-    owners, topics, segments = (np.empty(len(rows), np.int64) for _ in range(3))
     known = len(table.partitions)
-    number_partitions(table.arrays, events.data, rows, owners, topics)
+    owners, topics = numbered(table, events)
     state.take_partitions(table, known, metadata_partition)
-    outcomes = np.empty(len(rows), np.uint8)
-    fold_rows(
-        table.arrays,
-        events.data,
-        rows,
-        events.epochs,
-        offsets,
-        owners,
-        topics,
-        table.keep_deleted,
-        outcomes,
-        segments,
-    )
-    for row in np.flatnonzero(
-        (rows[:, HAS_TAGS] != 0) & (rows[:, KIND] == ADD) & (outcomes == ACCEPTED)
-    ).tolist():
-        event = events.event(row)
-        table.set_tags(int(segments[row]), (event.unknown_tags, event.nested_tags))
+    outcomes = apply_numbered(table, events, offsets, owners, topics)
     foreign = np.flatnonzero(outcomes == FOREIGN)
     for number in np.unique(owners[foreign]).tolist():
         part = state.partitions[table.topic_id_partition(number).key]
         own = foreign[owners[foreign] == number]
         there = fold_into(part.table, events.take(own), offsets[own], state, part.metadata_partition)
         outcomes[own] = there.outcomes
-    table.changed()
     table.compact_when_due()
     return Folded(outcomes, owners)
 

@@ -16,41 +16,33 @@ from tierctl.model.events import (
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
 )
+from tierctl.state.epoch_lists import add_waiting, finish, last_offset, named_links, unlist
+from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
-    BLOB,
     DANGLING,
     DEAD,
     DELETE_FINISHED,
     DELETE_STARTED,
-    EPOCHS,
     FINISHED,
-    FIRST_TABLE_SIZE,
     FREE,
     HAS_TAGS,
     KIP405,
     LEFT,
     LINKS,
-    NAMES,
-    NO_OFFSET,
-    NO_START,
     NOT_LISTED,
     ODD_EPOCHS,
-    PARTITIONS,
-    READABLE,
     REPEATED,
     RESHAPED,
     SEGMENTS,
     STARTED,
-    TEXT,
     TXN_INDEX_EMPTY,
     WAITING,
     Arrays,
 )
+from tierctl.state.table_kernels import epoch_row, find_segment, number_partitions, set_custom
 from tierctl.wire.arrays import Int64s, NdArray
 from tierctl.wire.metadata.decode import (
     ADD,
-    CUSTOM,
-    CUSTOM_LENGTH,
     DIALECT,
     END,
     EPOCH_COUNT,
@@ -58,18 +50,14 @@ from tierctl.wire.metadata.decode import (
     EVENT_TIMESTAMP,
     KIND,
     MAX_TIMESTAMP,
-    PARTITION,
     PARTITION_DELETE,
     SEGMENT_ID,
     SEGMENT_ID_LOW,
     SIZE,
     START,
     STATE,
-    TOPIC,
-    TOPIC_ID,
-    TOPIC_ID_LOW,
-    TOPIC_LENGTH,
     WRITER,
+    DecodedEvents,
 )
 from tierctl.wire.metadata.decode import HAS_TAGS as EVENT_HAS_TAGS
 from tierctl.wire.metadata.decode import TXN_INDEX_EMPTY as EVENT_TXN_INDEX_EMPTY
@@ -102,390 +90,6 @@ _PARTITION_ALLOWED: Final = _table_of(PARTITION_TRANSITIONS, RemotePartitionDele
 
 _MARKED: Final = 0
 _PARTITION_GONE: Final = 2
-_WORD: Final = 0xFFFFFFFF
-_HASH_SHIFT: Final = 20
-
-
-@kernel
-def mixed(high: int, low: int, number: int, seeds: Int64s) -> int:
-    """Return a hash of a pair of words and a number below 2^31, which is at least 0."""
-    total = (
-        (high & _WORD) * int64(seeds[0])
-        + (high >> 32 & _WORD) * int64(seeds[1])
-        + (low & _WORD) * int64(seeds[2])
-        + (low >> 32 & _WORD) * int64(seeds[3])
-        + (number & _WORD) * int64(seeds[4])
-    )
-    return (total ^ total >> 41) >> _HASH_SHIFT
-
-
-@kernel
-def find_segment(t: Arrays, owner: int, high: int, low: int) -> tuple[int, int]:
-    """Return the slot of a segment's id in a user partition, and its row, -1 if no event named it.
-
-    The row may be that of a deleted segment.
-    """
-    mask = len(t.segment_slots) - 1
-    slot = mixed(high, low, owner, t.seeds) & mask
-    row = int64(t.segment_slots[slot])
-    while row >= 0:
-        segment = t.segments[row]
-        if segment["id_low"] == low and segment["id_high"] == high and segment["owner"] == owner:
-            break
-        slot = (slot + 1) & mask
-        row = int64(t.segment_slots[slot])
-    return slot, row
-
-
-@kernel
-def find_epoch(t: Arrays, owner: int, epoch: int) -> tuple[int, int]:
-    """Return the slot of a leader epoch of a user partition, and its row, -1 if no segment named it."""
-    mask = len(t.epoch_slots) - 1
-    slot = mixed(epoch, 0, owner, t.seeds) & mask
-    row = int64(t.epoch_slots[slot])
-    while row >= 0 and (t.epochs[row]["epoch"] != epoch or t.epochs[row]["owner"] != owner):
-        slot = (slot + 1) & mask
-        row = int64(t.epoch_slots[slot])
-    return slot, row
-
-
-@kernel
-def find_partition(t: Arrays, high: int, low: int, partition: int) -> tuple[int, int]:
-    """Return the slot of a user partition, and its number, -1 if no event named it."""
-    mask = len(t.partition_slots) - 1
-    slot = mixed(high, low, partition, t.seeds) & mask
-    row = int64(t.partition_slots[slot])
-    while row >= 0:
-        known = t.partitions[row]
-        if known["id_low"] == low and known["id_high"] == high and known["partition"] == partition:
-            break
-        slot = (slot + 1) & mask
-        row = int64(t.partition_slots[slot])
-    return slot, row
-
-
-@kernel
-def is_name(t: Arrays, number: int, data: NdArray, at: int, length: int) -> bool:
-    """Return whether a name in the table is data[at:at + length]."""
-    if t.names[number]["length"] != length:
-        return False
-    place = int64(t.names[number]["at"])
-    return bool((t.text[place : place + length] == data[at : at + length]).all())
-
-
-@kernel
-def string_hash(data: NdArray, at: int, length: int) -> int:
-    """Return String.hashCode, as an unsigned number, of text in UTF-8: computed over its UTF-16 units."""
-    code, i, end = 0, at, at + length
-    while i < end:
-        byte = int64(data[i])
-        extra = 0 if byte < 0xC0 else 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-        point = byte if extra == 0 else byte & 0x3F >> extra
-        i += 1
-        while extra > 0 and i < end:
-            point = point << 6 | int64(data[i]) & 0x3F
-            i += 1
-            extra -= 1
-        if point > 0xFFFF:
-            code = (31 * code + 0xD800 + (point - 0x10000 >> 10)) & _WORD
-            point = 0xDC00 + (point - 0x10000 & 0x3FF)
-        code = (31 * code + point) & _WORD
-    return code
-
-
-@kernel
-def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
-    """Return the number of the name data[at:at + length], which is new if the table does not know it."""
-    code = string_hash(data, at, length)
-    mask = len(t.name_slots) - 1
-    slot = mixed(code, length, 0, t.seeds) & mask
-    row = int64(t.name_slots[slot])
-    while row >= 0:
-        if t.names[row]["hash"] == code and is_name(t, row, data, at, length):
-            return row
-        slot = (slot + 1) & mask
-        row = int64(t.name_slots[slot])
-    row = int64(t.counts[NAMES])
-    place = int64(t.counts[TEXT])
-    name = t.names[row]
-    name["at"], name["length"], name["hash"] = place, length, code
-    t.text[place : place + length] = data[at : at + length]
-    t.name_slots[slot] = row
-    t.counts[NAMES] = row + 1
-    t.counts[TEXT] = place + length
-    return row
-
-
-@kernel
-def number_partitions(t: Arrays, data: NdArray, rows: Int64s, owners: Int64s, topics: Int64s) -> None:
-    """Write the numbers of each event's user partition and topic name, -1 without an event.
-
-    User partitions and names that are new are added to the table.
-    """
-    for i in range(len(rows)):
-        event = rows[i]
-        owners[i] = topics[i] = -1
-        if event[KIND] > PARTITION_DELETE:
-            continue
-        high, low, partition = int64(event[TOPIC_ID]), int64(event[TOPIC_ID_LOW]), int64(event[PARTITION])
-        at, length = int64(event[TOPIC]), int64(event[TOPIC_LENGTH])
-        slot, number = find_partition(t, high, low, partition)
-        if number < 0:
-            number = int64(t.counts[PARTITIONS])
-            t.counts[PARTITIONS] = number + 1
-            t.partition_slots[slot] = number
-            new = t.partitions[number]
-            new["id_high"], new["id_low"], new["partition"] = high, low, partition
-            new["topic"] = name_number(t, data, at, length)
-            new["last_offset"], new["lowest_start"] = NO_OFFSET, NO_START
-            new["live"], new["finished"], new["first_epoch"], new["latest_epoch"] = 0, 0, -1, -1
-            new["delete_state"], new["delete_marked"], new["is_foreign"] = -1, -1, 0
-        topic = int64(t.partitions[number]["topic"])
-        if not is_name(t, topic, data, at, length):
-            topic = name_number(t, data, at, length)
-        owners[i], topics[i] = number, topic
-
-
-@kernel
-def epoch_row(t: Arrays, owner: int, epoch: int) -> int:
-    """Return the row of a leader epoch of a user partition, which is new if no segment named it before."""
-    slot, row = find_epoch(t, owner, epoch)
-    if row >= 0:
-        return row
-    row = int64(t.counts[EPOCHS])
-    t.counts[EPOCHS] = row + 1
-    t.epoch_slots[slot] = row
-    new, partition = t.epochs[row], t.partitions[owner]
-    new["highest"], new["owner"], new["epoch"] = NO_OFFSET, owner, epoch
-    new["first_readable"], new["last_readable"] = -1, -1
-    new["first_waiting"], new["last_waiting"], new["waiting_count"] = -1, -1, 0
-    new["table_size"], new["next"], new["left"] = FIRST_TABLE_SIZE, partition["first_epoch"], 0
-    partition["first_epoch"] = row
-    partition["latest_epoch"] = max(int64(partition["latest_epoch"]), epoch)
-    return row
-
-
-@kernel
-def segment_hash(t: Arrays, row: int) -> int:
-    """Return RemoteLogSegmentId.hashCode as an unsigned number."""
-    segment = t.segments[row]
-    partition = t.partitions[int64(segment["owner"])]
-    topic_id = int64(partition["id_high"]) ^ int64(partition["id_low"])
-    segment_id = int64(segment["id_high"]) ^ int64(segment["id_low"])
-    of_topic_id = (topic_id >> 32 ^ topic_id) & _WORD
-    topic_partition = 31 * (31 + int64(partition["partition"])) + int64(
-        t.names[int64(segment["topic"])]["hash"]
-    )
-    of_partition = (31 * (31 + of_topic_id) + topic_partition) & _WORD
-    return (31 * (31 + of_partition) + ((segment_id >> 32 ^ segment_id) & _WORD)) & _WORD
-
-
-@kernel
-def spread(code: int) -> int:
-    """Return ConcurrentHashMap.spread of an unsigned hash code."""
-    return (code ^ code >> 16) & 0x7FFFFFFF
-
-
-@kernel
-def waiting_links(t: Arrays, epoch: int) -> Int64s:
-    """Return the links of the waiting segments of a leader epoch, in order of arrival."""
-    links = np.empty(int64(t.epochs[epoch]["waiting_count"]), np.int64)
-    link = int64(t.epochs[epoch]["first_waiting"])
-    for i in range(len(links)):
-        links[i] = link
-        link = int64(t.links[link]["next"])
-    return links
-
-
-@kernel
-def relink(t: Arrays, epoch: int, links: Int64s) -> None:
-    """Give the waiting list of a leader epoch the order of `links`."""
-    before = -1
-    for i in range(len(links)):
-        link = int64(links[i])
-        t.links[link]["previous"] = before
-        if before < 0:
-            t.epochs[epoch]["first_waiting"] = link
-        else:
-            t.links[before]["next"] = link
-        before = link
-    t.links[before]["next"] = -1
-    t.epochs[epoch]["last_waiting"] = before
-
-
-@kernel
-def bin_order(codes: Int64s, size: int) -> Int64s:
-    """Return the order in which a ConcurrentHashMap of `size` bins yields its keys.
-
-    `codes` are their unsigned hash codes; keys of one bin keep their order. Bins of eight and more keys,
-    which the JVM turns into trees, are treated like other bins.
-    """
-    bins = np.empty(len(codes), np.int64)
-    for i in range(len(codes)):
-        bins[i] = spread(int64(codes[i])) & (size - 1)
-    return np.argsort(bins, kind="mergesort")
-
-
-@kernel
-def split_order(codes: Int64s, size: int) -> Int64s:
-    """Return the order of keys after ConcurrentHashMap.transfer doubled its `size` bins.
-
-    Each bin splits in two. The longest run of keys at its end that goes to the same half keeps its order; the
-    keys before the run are inserted at the front of their half one by one, and so in reverse order.
-    """
-    order = bin_order(codes, size)
-    result, filled, first = np.empty(len(codes), np.int64), 0, 0
-    while first < len(order):
-        number, end = spread(int64(codes[order[first]])) & (size - 1), first + 1
-        while end < len(order) and spread(int64(codes[order[end]])) & (size - 1) == number:
-            end += 1
-        of_run, run = spread(int64(codes[order[end - 1]])) & size, end - 1
-        while run > first and spread(int64(codes[order[run - 1]])) & size == of_run:
-            run -= 1
-        for half in (0, size):
-            for i in range(run - 1, first - 1, -1):
-                if spread(int64(codes[order[i]])) & size == half:
-                    result[filled] = order[i]
-                    filled += 1
-            if of_run == half:
-                for i in range(run, end):
-                    result[filled] = order[i]
-                    filled += 1
-        first = end
-    return result
-
-
-@kernel
-def hashes_of(t: Arrays, links: Int64s) -> Int64s:
-    """Return the hash codes of the ids of the links' segments."""
-    codes = np.empty(len(links), np.int64)
-    for i in range(len(links)):
-        codes[i] = segment_hash(t, int64(t.links[int64(links[i])]["segment"]))
-    return codes
-
-
-@kernel
-def grow(t: Arrays, epoch: int) -> None:
-    """Double the bins of a leader epoch's hash set of unreferenced ids."""
-    size, links = int64(t.epochs[epoch]["table_size"]), waiting_links(t, epoch)
-    relink(t, epoch, links[split_order(hashes_of(t, links), size)])
-    t.epochs[epoch]["table_size"] = 2 * size
-
-
-@kernel
-def add_waiting(t: Arrays, epoch: int, link: int) -> None:
-    """Append a link, which is in no list, to the waiting list of its leader epoch."""
-    known, added = t.epochs[epoch], t.links[link]
-    last = int64(known["last_waiting"])
-    added["previous"], added["next"], added["status"] = last, -1, WAITING
-    if last < 0:
-        known["first_waiting"] = link
-    else:
-        t.links[last]["next"] = link
-    known["last_waiting"] = link
-    known["waiting_count"] += 1
-    while 4 * int64(known["waiting_count"]) >= 3 * int64(known["table_size"]):
-        grow(t, epoch)
-
-
-@kernel
-def unlist(t: Arrays, epoch: int, link: int) -> None:
-    """Remove a link from the list of its leader epoch in which it is, if any."""
-    removed, known = t.links[link], t.epochs[epoch]
-    status, before, after = int64(removed["status"]), int64(removed["previous"]), int64(removed["next"])
-    if status not in (WAITING, READABLE):
-        return
-    if before >= 0:
-        t.links[before]["next"] = after
-    elif status == WAITING:
-        known["first_waiting"] = after
-    else:
-        known["first_readable"] = after
-    if after >= 0:
-        t.links[after]["previous"] = before
-    elif status == WAITING:
-        known["last_waiting"] = before
-    else:
-        known["last_readable"] = before
-    if status == WAITING:
-        known["waiting_count"] -= 1
-    removed["status"], removed["previous"], removed["next"] = NOT_LISTED, -1, -1
-
-
-@kernel
-def put_readable(t: Arrays, epoch: int, link: int) -> None:
-    """Put a link, which is in no list, into the readable list; it replaces one with the same start.
-
-    The search goes from both ends: segments are copied in ascending, sometimes in descending order.
-    """
-    known, added = t.epochs[epoch], t.links[link]
-    start = int64(added["start"])
-    before, after = int64(known["last_readable"]), int64(known["first_readable"])
-    while before >= 0 and t.links[before]["start"] >= start:
-        if after >= 0 and t.links[after]["start"] >= start:
-            before = int64(t.links[after]["previous"])
-            break
-        before, after = int64(t.links[before]["previous"]), int64(t.links[after]["next"])
-    after = int64(known["first_readable"]) if before < 0 else int64(t.links[before]["next"])
-    if after >= 0 and t.links[after]["start"] == start:
-        unlist(t, epoch, after)
-        after = int64(known["first_readable"]) if before < 0 else int64(t.links[before]["next"])
-    added["previous"], added["next"], added["status"] = before, after, READABLE
-    if before < 0:
-        known["first_readable"] = link
-    else:
-        t.links[before]["next"] = link
-    if after < 0:
-        known["last_readable"] = link
-    else:
-        t.links[after]["previous"] = link
-
-
-@kernel
-def finish(t: Arrays, epoch: int, link: int, end: int) -> None:
-    """Make a segment readable in a leader epoch, which has the offsets up to `end` in it.
-
-    Readable segments that begin at its start or later and do not end higher are superseded: they wait. A
-    segment that begins at the same offset while others end higher is in neither list afterwards, as in Kafka.
-    """
-    known, start = t.epochs[epoch], int64(t.links[link]["start"])
-    if int64(known["highest"]) <= end:
-        last = int64(known["last_readable"])
-        while last >= 0 and t.links[last]["start"] >= start:
-            unlist(t, epoch, last)
-            add_waiting(t, epoch, last)
-            last = int64(known["last_readable"])
-    unlist(t, epoch, link)
-    put_readable(t, epoch, link)
-    if end > int64(known["highest"]):
-        known["highest"] = end
-
-
-@kernel
-def named_links(t: Arrays, row: int) -> Int64s:
-    """Return the links of a segment that count, one for each leader epoch, ascending by epoch."""
-    first, count = int64(t.segments[row]["links"]), int64(t.segments[row]["link_count"])
-    links = np.empty(count, np.int64)
-    used = 0
-    for link in range(first, first + count):
-        if t.links[link]["status"] != REPEATED:
-            links[used] = link
-            used += 1
-    links = links[:used]
-    if int64(t.segments[row]["flags"]) & ODD_EPOCHS:
-        epochs = np.empty(used, np.int64)
-        for i in range(used):
-            epochs[i] = t.links[int64(links[i])]["epoch"]
-        links = links[np.argsort(epochs, kind="mergesort")]
-    return links
-
-
-@kernel
-def last_offset(t: Arrays, row: int, links: Int64s, i: int) -> int:
-    """Return the last offset that the i-th leader epoch of `named_links` can have in the segment."""
-    if i + 1 < len(links):
-        return int64(t.links[int64(links[i + 1])]["start"]) - 1
-    return int64(t.segments[row]["end"])
 
 
 @kernel
@@ -589,35 +193,6 @@ def reshape(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
             segment["flags"] |= RESHAPED
         elif former["status"] != FREE:
             former["status"], former["segment"] = FREE, -1
-
-
-@kernel
-def set_custom(t: Arrays, row: int, data: NdArray, event: Int64s) -> None:
-    """Set the custom metadata of a segment to those of an event."""
-    at, length, known = int64(event[CUSTOM]), int64(event[CUSTOM_LENGTH]), int64(t.segments[row]["custom"])
-    if length < 0:
-        t.segments[row]["custom"] = -1
-        return
-    if known >= 0 and custom_length(t.blob, known) == length:
-        is_same = True
-        for i in range(length):
-            if t.blob[known + 4 + i] != data[at + i]:
-                is_same = False
-                break
-        if is_same:
-            return
-    place = int64(t.counts[BLOB])
-    for i in range(4):
-        t.blob[place + i] = length >> 8 * i & 0xFF
-    t.blob[place + 4 : place + 4 + length] = data[at : at + length]
-    t.counts[BLOB] = place + 4 + length
-    t.segments[row]["custom"] = place
-
-
-@kernel
-def custom_length(blob: NdArray, at: int) -> int:
-    """Return the length of the custom metadata at a position of the blob."""
-    return int64(blob[at]) | int64(blob[at + 1]) << 8 | int64(blob[at + 2]) << 16 | int64(blob[at + 3]) << 24
 
 
 @kernel
@@ -829,3 +404,40 @@ def fold_rows(
         else:
             outcome, row = update_segment(t, event, data, owner, offset, keep_deleted)
         outcomes[i], segments[i] = outcome, row
+
+
+def numbered(table: SegmentTable, events: DecodedEvents) -> tuple[Int64s, Int64s]:
+    """Return the numbers of each event's user partition and topic name, which `table` has afterwards.
+
+    The table has room for all of the events then.
+    """
+    table.reserve_for(events.rows)
+    owners, topics = np.empty(len(events.rows), np.int64), np.empty(len(events.rows), np.int64)
+    number_partitions(table.arrays, events.data, events.rows, owners, topics)
+    return owners, topics
+
+
+def apply_numbered(
+    table: SegmentTable, events: DecodedEvents, offsets: Int64s, owners: Int64s, topics: Int64s
+) -> NdArray:
+    """Apply events that are `numbered` to `table`; return the outcome of each."""
+    rows = events.rows
+    outcomes, segments = np.empty(len(rows), np.uint8), np.empty(len(rows), np.int64)
+    fold_rows(
+        table.arrays,
+        events.data,
+        rows,
+        events.epochs,
+        offsets,
+        owners,
+        topics,
+        table.keep_deleted,
+        outcomes,
+        segments,
+    )
+    has_tags = (rows[:, EVENT_HAS_TAGS] != 0) & (rows[:, KIND] == ADD) & (outcomes == ACCEPTED)
+    for row in np.flatnonzero(has_tags).tolist():
+        event = events.event(row)
+        table.set_tags(int(segments[row]), (event.unknown_tags, event.nested_tags))
+    table.changed()
+    return outcomes

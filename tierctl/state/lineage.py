@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
-from tierctl.state.queries import RemoteLogMetadataCache
+from tierctl.state.cache import RemoteLogMetadataCache
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_EPOCH_OFFSET: Final = -1

@@ -1,4 +1,4 @@
-"""Questions about the segments of user partitions: a broker's cache, and facts in columns.
+"""Questions about the segments of user partitions: facts, in columns.
 
 All read the table of segments as the fold left it, and are not to be used after the next fold.
 """
@@ -11,301 +11,28 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.errors import IllegalEventError, RemoteResourceNotFound
 from tierctl.kernel import int64, kernel
 from tierctl.model import (
     EpochEntry,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     Uuid,
 )
-from tierctl.model.events import MetadataEvent
-from tierctl.state.fold_kernels import (
-    ACCEPTED,
-    REFUSED,
-    bin_order,
-    fold_rows,
-    hashes_of,
-    last_offset,
-    named_links,
-    number_partitions,
-    waiting_links,
-)
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
     FINISHED,
-    NO_OFFSET,
-    NOT_LISTED,
     ODD_EPOCHS,
     READABLE,
     REPEATED,
     STATES,
-    TXN_INDEX_EMPTY,
     Array,
-    Arrays,
 )
-from tierctl.wire.arrays import Bools, Int64s
-from tierctl.wire.metadata.decode import rows_of
+from tierctl.wire.arrays import Bools, Int64s, ranges
 
 NONE: Final = -1
 """The row of a user partition without finished segments."""
 _INT64_MAX: Final = (1 << 63) - 1
-
-
-def ranges(starts: Int64s, lengths: Int64s) -> Int64s:
-    """Return the numbers start, start + 1, ... of each range, concatenated."""
-    firsts = np.cumsum(lengths) - lengths
-    return np.repeat(starts - firsts, lengths) + np.arange(int(lengths.sum()))
-
-
-@kernel
-def readable_links(t: Arrays, epoch: int) -> Int64s:
-    """Return the links of a leader epoch's readable segments, by the offset at which it starts."""
-    count, link = 0, int64(t.epochs[epoch]["first_readable"])
-    while link >= 0:
-        count, link = count + 1, int64(t.links[link]["next"])
-    links = np.empty(count, np.int64)
-    link = int64(t.epochs[epoch]["first_readable"])
-    for i in range(count):
-        links[i], link = link, int64(t.links[link]["next"])
-    return links
-
-
-@kernel
-def waiting_in_java_order(t: Arrays, epoch: int) -> Int64s:
-    """Return the links of a leader epoch's waiting segments in the order of Kafka's hash set of their ids."""
-    links = waiting_links(t, epoch)
-    return links[bin_order(hashes_of(t, links), int64(t.epochs[epoch]["table_size"]))]
-
-
-def refusal(event: MetadataEvent) -> IllegalEventError:
-    """Return the error of an event for which Kafka throws an exception.
-
-    A segment that Kafka's constructor or addCopyInProgressSegment refuses, or an update to
-    COPY_SEGMENT_STARTED.
-    """
-    if isinstance(event, RemoteLogSegmentMetadataUpdate):
-        what = f"update of segment {event.segment_id}"
-        return IllegalEventError(what, expected="a later state", found=event.state)
-    assert isinstance(event, RemoteLogSegmentMetadata)
-    what, start, end = f"segment {event.segment_id}", event.start_offset, event.end_offset
-    if start < 0:
-        return IllegalEventError(what, expected="a start offset of at least 0", found=str(start))
-    if end < start:
-        return IllegalEventError(what, expected=f"an end offset of at least {start}", found=str(end))
-    if not event.segment_leader_epochs:
-        return IllegalEventError(what, expected="at least one leader epoch", found="none")
-    first = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-    return IllegalEventError(what, expected=f"{first} first", found=event.state)
-
-
-class _Readable(NamedTuple):
-    """The readable segments of a leader epoch: their rows, and where the epoch starts in each."""
-
-    rows: Int64s
-    starts: Int64s
-
-
-class RemoteLogMetadataCache:
-    """The segments of one user partition that are not deleted, as a broker has them: a view of a table.
-
-    Every query returns the same result as Kafka's class of this name
-    (org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataCache). A cache that is made without
-    a table has its own, to which `add` and `update` apply events. With `initialized=False`, `update` ignores
-    unknown segments instead of raising: while history is loaded, such segments were deleted before. With
-    `keep_deleted=True`, deleted segments stay readable through `list_deleted_segments`.
-    """
-
-    def __init__(self, *, initialized: bool = True, keep_deleted: bool = False) -> None:
-        self.initialized = initialized
-        self.table = SegmentTable(keep_deleted=keep_deleted)
-        self.number = 0
-
-    @classmethod
-    def of(cls, table: SegmentTable, number: int) -> Self:
-        """Return the view of a user partition in a table."""
-        cache = cls.__new__(cls)
-        cache.initialized, cache.table, cache.number = False, table, number
-        return cache
-
-    def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Apply an event that adds a segment (addCopyInProgressSegment).
-
-        Return False if Kafka ignores the event. Raise IllegalEventError if the state is not
-        COPY_SEGMENT_STARTED or the offsets and epochs cannot be those of a segment.
-        """
-        return self._apply(metadata) == ACCEPTED
-
-    def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
-        """Apply an event that updates a segment (updateRemoteLogSegmentMetadata).
-
-        Return False if Kafka ignores the event. Raise RemoteResourceNotFound if the segment is unknown and
-        the cache is initialized, and IllegalEventError for an update to COPY_SEGMENT_STARTED that the
-        transition table allows.
-        """
-        if self.initialized and self.get(update.segment_id) is None:
-            raise RemoteResourceNotFound(f"no metadata of remote segment {update.segment_id}")
-        return self._apply(update) == ACCEPTED
-
-    def _apply(self, event: MetadataEvent) -> int:
-        events, table = rows_of([event]), self.table
-        table.reserve_for(events.rows)
-        owners, topics, segments = (np.zeros(1, np.int64) for _ in range(3))
-        number_partitions(table.arrays, events.data, events.rows, owners, topics)
-        outcomes = np.empty(1, np.uint8)
-        fold_rows(
-            table.arrays,
-            events.data,
-            events.rows,
-            events.epochs,
-            np.zeros(1, np.int64),
-            owners,
-            topics,
-            table.keep_deleted,
-            outcomes,
-            segments,
-        )
-        table.changed()
-        if outcomes[0] == REFUSED:
-            raise refusal(event)
-        if outcomes[0] == ACCEPTED and events.events and isinstance(event, RemoteLogSegmentMetadata):
-            table.set_tags(int(segments[0]), (event.unknown_tags, event.nested_tags))
-        table.compact_when_due()
-        return int(outcomes[0])
-
-    def __len__(self) -> int:
-        return int(self.table.partitions["live"][self.number]) if len(self.table.partitions) else 0
-
-    @property
-    def rows(self) -> Int64s:
-        """Return the rows of the segments in the table, in order of arrival."""
-        return self.table.rows_of(self.number) if len(self.table.partitions) else np.empty(0, np.int64)
-
-    def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
-        """Return the segment with that id in any state; None if it is unknown or deleted."""
-        row = self.table.find(self.number, segment_id)
-        return None if row < 0 else self.table.metadata(row)
-
-    def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the readable segment that contains `offset` in leader epoch `epoch`."""
-        row = self._find(epoch, offset)
-        return None if row < 0 else self.table.metadata(row)
-
-    def _find(self, epoch: int, offset: int) -> int:
-        found = self._readable(epoch)
-        at = int(np.searchsorted(found.starts, offset, side="right")) - 1
-        row = int(found.rows[at]) if at >= 0 else -1
-        return row if row >= 0 and offset <= self._epoch_end(row, epoch) else -1
-
-    def _epoch_end(self, row: int, epoch: int) -> int:
-        """Return the last offset that `epoch` can have in the segment: the next epoch's start minus one."""
-        t = self.table.arrays
-        links = named_links(t, row)
-        at = int(np.searchsorted(t.links["epoch"][links], epoch))
-        return int(last_offset(t, row, links, at))
-
-    def _readable(self, epoch: int) -> _Readable:
-        at = self.table.epoch(self.number, epoch)
-        known: dict[int, _Readable] = self.table.derived
-        if at not in known:
-            t = self.table.arrays
-            links = readable_links(t, at) if at >= 0 else np.empty(0, np.int64)
-            known[at] = _Readable(t.links["segment"][links].astype(np.int64), t.links["start"][links])
-        return known[at]
-
-    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the first segment at or after `offset` whose transaction index is not empty.
-
-        The search visits readable segments of `epoch` as long as each begins at the offset after the one
-        before it (nextSegmentWithTxnIndex).
-        """
-        row, segments = self._find(epoch, offset), self.table.segments
-        while row >= 0 and int(segments[row]["flags"]) & TXN_INDEX_EMPTY:
-            following = int(segments[row]["end"]) + 1
-            # The search must continue at a higher offset. Otherwise an epoch that extends beyond the
-            # segment's end would find the same segment without end.
-            row = self._find(epoch, following) if following > offset else -1
-            offset = following
-        return None if row < 0 else self.table.metadata(row)
-
-    def next_start_offset(self, epoch: int, offset: int) -> int | None:
-        """Return the lowest offset, at or after `offset`, at which a readable segment of `epoch` begins."""
-        starts = self._readable(epoch).starts
-        at = int(np.searchsorted(starts, offset))
-        return int(starts[at]) if at < len(starts) else None
-
-    def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""
-        at = self.table.epoch(self.number, epoch)
-        highest = NO_OFFSET if at < 0 else int(self.table.epochs[at]["highest"])
-        return None if highest == NO_OFFSET else highest
-
-    def list_remote_log_segments(self, epoch: int | None = None) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments of `epoch` by start offset, or all segments in order of arrival.
-
-        Of segments with equal start offsets, the readable one comes first; the others follow in the order
-        of Kafka's hash set. Segments that are deleted during the iteration are left out. Raise
-        RemoteResourceNotFound, as Kafka does, if the epoch still lists a deleted segment.
-        """
-        if epoch is None:
-            return self._metadata_of(self.rows)
-        at = self.table.epoch(self.number, epoch)
-        if at < 0:
-            return iter(())
-        self.require_known(at, epoch)
-        return self._metadata_of(self.listed(at, epoch))
-
-    def require_known(self, at: int, epoch: int) -> None:
-        """Raise RemoteResourceNotFound if the leader epoch in row `at` lists a deleted segment."""
-        if self.table.epochs[at]["left"]:
-            raise RemoteResourceNotFound(f"leader epoch {epoch} lists a segment without metadata")
-
-    def listed(self, at: int, epoch: int) -> Int64s:
-        """Return the rows of the segments that the leader epoch in row `at` lists, in Kafka's order."""
-        t = self.table.arrays
-        rows = self._readable(epoch).rows
-        if t.epochs[at]["first_waiting"] < 0:
-            return rows
-        waiting = t.links["segment"][waiting_in_java_order(t, at)].astype(np.int64)
-        rows = np.concatenate([rows, waiting])
-        return rows[np.argsort(t.segments["start"][rows], kind="stable")]
-
-    def _metadata_of(self, rows: Int64s) -> Iterator[RemoteLogSegmentMetadata]:
-        arrays, ids = self.table.arrays, [self.table.id_of(row) for row in rows.tolist()]
-        count = len(self.table.segments)
-        for row, raw in zip(rows.tolist(), ids, strict=True):
-            # The caller may have changed the table meanwhile: look the id up.
-            is_same = self.table.arrays is arrays and len(self.table.segments) == count
-            at = row if is_same else self.table.find(self.number, Uuid.from_bytes(raw))
-            if at >= 0 and not self.table.is_deleted(at):
-                yield self.table.metadata(at)
-
-    def list_deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield each deleted segment once, in its last state; the table must have `keep_deleted`.
-
-        A segment that was added again after its deletion is left out.
-        """
-        rows = self.table.rows_of(self.number, deleted=True) if len(self.table.partitions) else ()
-        last_rows = {self.table.id_of(row): row for row in rows}
-        for segment_id, row in last_rows.items():
-            if self.table.find(self.number, Uuid.from_bytes(segment_id)) < 0:
-                yield self.table.metadata(int(row))
-
-    def unlisted_ids(self, state: RemoteLogSegmentState) -> list[bytes]:
-        """Return the ids of segments in `state` that no leader epoch lists."""
-        segments, links = self.table.segments, self.table.links
-        rows = self.rows
-        rows = rows[segments["state"][rows] == STATES.index(state)]
-        counts = segments["link_count"][rows].astype(np.int64)
-        own = ranges(segments["links"][rows].astype(np.int64), counts)
-        is_listed = np.isin(links["status"][own], (NOT_LISTED, REPEATED), invert=True)
-        listed = np.bincount(np.repeat(np.arange(len(rows)), counts)[is_listed], minlength=len(rows))
-        return [self.table.id_of(row) for row in rows[listed == 0].tolist()]
-
-    def leader_epochs(self) -> tuple[int, ...]:
-        """Return every leader epoch that a segment ever named, ascending."""
-        return tuple(sorted(int(self.table.epochs["epoch"][at]) for at in self.table.epoch_rows(self.number)))
 
 
 class EpochRuns(NamedTuple):

@@ -1,6 +1,5 @@
 """The table of segments of one metadata partition: its arrays, and its rows as the model's objects."""
 
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
@@ -10,7 +9,6 @@ import numpy as np
 from tierctl.errors import CorruptInputError
 from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition, Uuid
 from tierctl.model.events import NestedTags, UnknownTags
-from tierctl.state.fold_kernels import find_epoch, find_partition, find_segment
 from tierctl.state.table_arrays import (
     BLOB,
     COUNTS,
@@ -31,6 +29,7 @@ from tierctl.state.table_arrays import (
     Array,
     Arrays,
 )
+from tierctl.state.table_kernels import find_epoch, find_segment, new_seeds
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import ADD, CUSTOM_LENGTH, EPOCH_COUNT, KIND, PARTITION_DELETE, TOPIC_LENGTH
 
@@ -40,16 +39,9 @@ Pairs = tuple[tuple[int, int], ...]
 _PARTITION_STATES: Final = tuple(RemotePartitionDeleteState)
 _DEAD_ROWS_MAX: Final = 1024
 _LEAST_SLOTS: Final = 16
-_SEED_BITS: Final = 27
 _LENGTH_BYTES: Final = 4
 _ENDS: Final = ("first_readable", "last_readable", "first_waiting", "last_waiting")
 """The fields of a leader epoch that lead to the ends of its lists."""
-
-
-def _new_seeds() -> Int64s:
-    """Return the factors of the hash function of a table: odd numbers of 28 bits."""
-    source = random.SystemRandom()
-    return np.array([source.getrandbits(_SEED_BITS) | 1 << _SEED_BITS | 1 for _ in range(5)], np.int64)
 
 
 class SegmentTable:
@@ -70,7 +62,7 @@ class SegmentTable:
     def _with_slots(self, contents: list[Array], counts: Int64s) -> Arrays:
         self._forget()
         slots = [np.full(_LEAST_SLOTS, -1, np.int32) for _ in range(4)]
-        return Arrays(*contents, *slots, _new_seeds(), counts)  # type: ignore[call-arg]
+        return Arrays(*contents, *slots, new_seeds(), counts)  # type: ignore[call-arg]
 
     def _forget(self) -> None:
         """Clear what was derived from the rows."""
@@ -226,12 +218,6 @@ class SegmentTable:
         row = self.arrays.partitions[number]
         name = self.topic(int(row["topic"]) if topic is None else topic)
         return TopicIdPartition(_uuid(row["id_high"], row["id_low"]), name, int(row["partition"]))
-
-    def number_of(self, topic_id: Uuid, partition: int) -> int | None:
-        """Return the number of a user partition; None if no event named it."""
-        high, low = _words(topic_id)
-        number = find_partition(self.arrays, high, low, partition)[1]
-        return None if number < 0 else int(number)
 
     def find(self, number: int, segment_id: Uuid) -> int:
         """Return the row of a segment of a user partition; -1 if it is unknown or deleted."""

@@ -13,7 +13,8 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.state.queries import PartitionSegments, RemoteLogMetadataCache, SegmentGroups
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.queries import PartitionSegments, SegmentGroups
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import NO_START
 

@@ -87,3 +87,9 @@ def windows(items: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
     """
     size = items.itemsize
     return np.ndarray((len(items) - width + 1, width), items.dtype, items, strides=(size, size))
+
+
+def ranges(starts: Int64s, lengths: Int64s) -> Int64s:
+    """Return the numbers start, start + 1, ... of each range, concatenated."""
+    firsts = np.cumsum(lengths) - lengths
+    return np.repeat(starts - firsts, lengths) + np.arange(int(lengths.sum()))

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import uuid4
 
-import numpy as np
-
 from tierctl.checks.deep import PartitionTask, SegmentsTask, Task, TaskRunner
 from tierctl.checks.findings import Finding
 from tierctl.checks.objects import Expected, Found, PartitionKey, Tally
@@ -286,9 +284,7 @@ def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapp
     inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
     function = partial(_deleted_in, location, uuid4().hex)
     for part in executors.run(function, inputs, cost=_events, min_task_cost=LEAST_EVENTS):
-        ids = part.as_words()
-        ids = ids[found.find_many(ids) < 0]
-        found.extend(ids, np.ones(len(ids), dtype=bool))
+        found.add(part.words)
     return found
 
 

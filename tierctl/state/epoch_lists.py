@@ -1,0 +1,238 @@
+"""The loops over the two lists of segments that each leader epoch has.
+
+Source: org.apache.kafka.server.log.remote.metadata.storage, RemoteLogLeaderEpochState. The order of its set
+of unreferenced ids is that of java.util.concurrent.ConcurrentHashMap.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from tierctl.kernel import int64, kernel
+from tierctl.state.table_arrays import NOT_LISTED, ODD_EPOCHS, READABLE, REPEATED, WAITING, Arrays
+from tierctl.wire.arrays import Int64s
+
+_WORD: Final = 0xFFFFFFFF
+
+
+@kernel
+def segment_hash(t: Arrays, row: int) -> int:
+    """Return RemoteLogSegmentId.hashCode as an unsigned number."""
+    segment = t.segments[row]
+    partition = t.partitions[int64(segment["owner"])]
+    topic_id = int64(partition["id_high"]) ^ int64(partition["id_low"])
+    segment_id = int64(segment["id_high"]) ^ int64(segment["id_low"])
+    of_topic_id = (topic_id >> 32 ^ topic_id) & _WORD
+    topic_partition = 31 * (31 + int64(partition["partition"])) + int64(
+        t.names[int64(segment["topic"])]["hash"]
+    )
+    of_partition = (31 * (31 + of_topic_id) + topic_partition) & _WORD
+    return (31 * (31 + of_partition) + ((segment_id >> 32 ^ segment_id) & _WORD)) & _WORD
+
+
+@kernel
+def spread(code: int) -> int:
+    """Return ConcurrentHashMap.spread of an unsigned hash code."""
+    return (code ^ code >> 16) & 0x7FFFFFFF
+
+
+@kernel
+def waiting_links(t: Arrays, epoch: int) -> Int64s:
+    """Return the links of the waiting segments of a leader epoch, in order of arrival."""
+    links = np.empty(int64(t.epochs[epoch]["waiting_count"]), np.int64)
+    link = int64(t.epochs[epoch]["first_waiting"])
+    for i in range(len(links)):
+        links[i] = link
+        link = int64(t.links[link]["next"])
+    return links
+
+
+@kernel
+def relink(t: Arrays, epoch: int, links: Int64s) -> None:
+    """Give the waiting list of a leader epoch the order of `links`."""
+    before = -1
+    for i in range(len(links)):
+        link = int64(links[i])
+        t.links[link]["previous"] = before
+        if before < 0:
+            t.epochs[epoch]["first_waiting"] = link
+        else:
+            t.links[before]["next"] = link
+        before = link
+    t.links[before]["next"] = -1
+    t.epochs[epoch]["last_waiting"] = before
+
+
+@kernel
+def bin_order(codes: Int64s, size: int) -> Int64s:
+    """Return the order in which a ConcurrentHashMap of `size` bins yields its keys.
+
+    `codes` are their unsigned hash codes; keys of one bin keep their order. Bins of eight and more keys,
+    which the JVM turns into trees, are treated like other bins.
+    """
+    bins = np.empty(len(codes), np.int64)
+    for i in range(len(codes)):
+        bins[i] = spread(int64(codes[i])) & (size - 1)
+    return np.argsort(bins, kind="mergesort")
+
+
+@kernel
+def split_order(codes: Int64s, size: int) -> Int64s:
+    """Return the order of keys after ConcurrentHashMap.transfer doubled its `size` bins.
+
+    Each bin splits in two. The longest run of keys at its end that goes to the same half keeps its order; the
+    keys before the run are inserted at the front of their half one by one, and so in reverse order.
+    """
+    order = bin_order(codes, size)
+    result, filled, first = np.empty(len(codes), np.int64), 0, 0
+    while first < len(order):
+        number, end = spread(int64(codes[order[first]])) & (size - 1), first + 1
+        while end < len(order) and spread(int64(codes[order[end]])) & (size - 1) == number:
+            end += 1
+        of_run, run = spread(int64(codes[order[end - 1]])) & size, end - 1
+        while run > first and spread(int64(codes[order[run - 1]])) & size == of_run:
+            run -= 1
+        for half in (0, size):
+            for i in range(run - 1, first - 1, -1):
+                if spread(int64(codes[order[i]])) & size == half:
+                    result[filled] = order[i]
+                    filled += 1
+            if of_run == half:
+                for i in range(run, end):
+                    result[filled] = order[i]
+                    filled += 1
+        first = end
+    return result
+
+
+@kernel
+def hashes_of(t: Arrays, links: Int64s) -> Int64s:
+    """Return the hash codes of the ids of the links' segments."""
+    codes = np.empty(len(links), np.int64)
+    for i in range(len(links)):
+        codes[i] = segment_hash(t, int64(t.links[int64(links[i])]["segment"]))
+    return codes
+
+
+@kernel
+def grow(t: Arrays, epoch: int) -> None:
+    """Double the bins of a leader epoch's hash set of unreferenced ids."""
+    size, links = int64(t.epochs[epoch]["table_size"]), waiting_links(t, epoch)
+    relink(t, epoch, links[split_order(hashes_of(t, links), size)])
+    t.epochs[epoch]["table_size"] = 2 * size
+
+
+@kernel
+def add_waiting(t: Arrays, epoch: int, link: int) -> None:
+    """Append a link, which is in no list, to the waiting list of its leader epoch."""
+    known, added = t.epochs[epoch], t.links[link]
+    last = int64(known["last_waiting"])
+    added["previous"], added["next"], added["status"] = last, -1, WAITING
+    if last < 0:
+        known["first_waiting"] = link
+    else:
+        t.links[last]["next"] = link
+    known["last_waiting"] = link
+    known["waiting_count"] += 1
+    while 4 * int64(known["waiting_count"]) >= 3 * int64(known["table_size"]):
+        grow(t, epoch)
+
+
+@kernel
+def unlist(t: Arrays, epoch: int, link: int) -> None:
+    """Remove a link from the list of its leader epoch in which it is, if any."""
+    removed, known = t.links[link], t.epochs[epoch]
+    status, before, after = int64(removed["status"]), int64(removed["previous"]), int64(removed["next"])
+    if status not in (WAITING, READABLE):
+        return
+    if before >= 0:
+        t.links[before]["next"] = after
+    elif status == WAITING:
+        known["first_waiting"] = after
+    else:
+        known["first_readable"] = after
+    if after >= 0:
+        t.links[after]["previous"] = before
+    elif status == WAITING:
+        known["last_waiting"] = before
+    else:
+        known["last_readable"] = before
+    if status == WAITING:
+        known["waiting_count"] -= 1
+    removed["status"], removed["previous"], removed["next"] = NOT_LISTED, -1, -1
+
+
+@kernel
+def put_readable(t: Arrays, epoch: int, link: int) -> None:
+    """Put a link, which is in no list, into the readable list; it replaces one with the same start.
+
+    The search goes from both ends: segments are copied in ascending, sometimes in descending order.
+    """
+    known, added = t.epochs[epoch], t.links[link]
+    start = int64(added["start"])
+    before, after = int64(known["last_readable"]), int64(known["first_readable"])
+    while before >= 0 and t.links[before]["start"] >= start:
+        if after >= 0 and t.links[after]["start"] >= start:
+            before = int64(t.links[after]["previous"])
+            break
+        before, after = int64(t.links[before]["previous"]), int64(t.links[after]["next"])
+    after = int64(known["first_readable"]) if before < 0 else int64(t.links[before]["next"])
+    if after >= 0 and t.links[after]["start"] == start:
+        unlist(t, epoch, after)
+        after = int64(known["first_readable"]) if before < 0 else int64(t.links[before]["next"])
+    added["previous"], added["next"], added["status"] = before, after, READABLE
+    if before < 0:
+        known["first_readable"] = link
+    else:
+        t.links[before]["next"] = link
+    if after < 0:
+        known["last_readable"] = link
+    else:
+        t.links[after]["previous"] = link
+
+
+@kernel
+def finish(t: Arrays, epoch: int, link: int, end: int) -> None:
+    """Make a segment readable in a leader epoch, which has the offsets up to `end` in it.
+
+    Readable segments that begin at its start or later and do not end higher are superseded: they wait. A
+    segment that begins at the same offset while others end higher is in neither list afterwards, as in Kafka.
+    """
+    known, start = t.epochs[epoch], int64(t.links[link]["start"])
+    if int64(known["highest"]) <= end:
+        last = int64(known["last_readable"])
+        while last >= 0 and t.links[last]["start"] >= start:
+            unlist(t, epoch, last)
+            add_waiting(t, epoch, last)
+            last = int64(known["last_readable"])
+    unlist(t, epoch, link)
+    put_readable(t, epoch, link)
+    if end > int64(known["highest"]):
+        known["highest"] = end
+
+
+@kernel
+def named_links(t: Arrays, row: int) -> Int64s:
+    """Return the links of a segment that count, one for each leader epoch, ascending by epoch."""
+    first, count = int64(t.segments[row]["links"]), int64(t.segments[row]["link_count"])
+    links = np.empty(count, np.int64)
+    used = 0
+    for link in range(first, first + count):
+        if t.links[link]["status"] != REPEATED:
+            links[used] = link
+            used += 1
+    links = links[:used]
+    if int64(t.segments[row]["flags"]) & ODD_EPOCHS:
+        epochs = np.empty(used, np.int64)
+        for i in range(used):
+            epochs[i] = t.links[int64(links[i])]["epoch"]
+        links = links[np.argsort(epochs, kind="mergesort")]
+    return links
+
+
+@kernel
+def last_offset(t: Arrays, row: int, links: Int64s, i: int) -> int:
+    """Return the last offset that the i-th leader epoch of `named_links` can have in the segment."""
+    if i + 1 < len(links):
+        return int64(t.links[int64(links[i + 1])]["start"]) - 1
+    return int64(t.segments[row]["end"])
