@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from tierctl.kernel import int64, kernel
+from tierctl.kernel import int64, kernel, plain_kernel
 from tierctl.state.table_arrays import NOT_LISTED, ODD_EPOCHS, READABLE, REPEATED, WAITING, Arrays
 from tierctl.wire.arrays import Int64s
 
 _WORD: Final = 0xFFFFFFFF
 
 
-@kernel
+@plain_kernel
 def segment_hash(t: Arrays, row: int) -> int:
     """Return RemoteLogSegmentId.hashCode as an unsigned number."""
     segment = t.segments[row]
@@ -30,7 +30,7 @@ def segment_hash(t: Arrays, row: int) -> int:
     return (31 * (31 + of_partition) + ((segment_id >> 32 ^ segment_id) & _WORD)) & _WORD
 
 
-@kernel
+@plain_kernel
 def spread(code: int) -> int:
     """Return ConcurrentHashMap.spread of an unsigned hash code."""
     return (code ^ code >> 16) & 0x7FFFFFFF
@@ -47,7 +47,7 @@ def waiting_links(t: Arrays, epoch: int) -> Int64s:
     return links
 
 
-@kernel
+@plain_kernel
 def relink(t: Arrays, epoch: int, links: Int64s) -> None:
     """Give the waiting list of a leader epoch the order of `links`."""
     before = -1
@@ -122,7 +122,7 @@ def grow(t: Arrays, epoch: int) -> None:
     t.epochs[epoch]["table_size"] = 2 * size
 
 
-@kernel
+@plain_kernel
 def add_waiting(t: Arrays, epoch: int, link: int) -> None:
     """Append a link, which is in no list, to the waiting list of its leader epoch."""
     known, added = t.epochs[epoch], t.links[link]
@@ -138,7 +138,7 @@ def add_waiting(t: Arrays, epoch: int, link: int) -> None:
         grow(t, epoch)
 
 
-@kernel
+@plain_kernel
 def unlist(t: Arrays, epoch: int, link: int) -> None:
     """Remove a link from the list of its leader epoch in which it is, if any."""
     removed, known = t.links[link], t.epochs[epoch]
@@ -162,7 +162,7 @@ def unlist(t: Arrays, epoch: int, link: int) -> None:
     removed["status"], removed["previous"], removed["next"] = NOT_LISTED, -1, -1
 
 
-@kernel
+@plain_kernel
 def put_readable(t: Arrays, epoch: int, link: int) -> None:
     """Put a link, which is in no list, into the readable list; it replaces one with the same start.
 
@@ -191,7 +191,7 @@ def put_readable(t: Arrays, epoch: int, link: int) -> None:
         t.links[after]["previous"] = link
 
 
-@kernel
+@plain_kernel
 def finish(t: Arrays, epoch: int, link: int, end: int) -> None:
     """Make a segment readable in a leader epoch, which has the offsets up to `end` in it.
 
@@ -230,7 +230,7 @@ def named_links(t: Arrays, row: int) -> Int64s:
     return links
 
 
-@kernel
+@plain_kernel
 def last_offset(t: Arrays, row: int, links: Int64s, i: int) -> int:
     """Return the last offset that the i-th leader epoch of `named_links` can have in the segment."""
     if i + 1 < len(links):

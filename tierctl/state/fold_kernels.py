@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tierctl.kernel import int64, kernel
+from tierctl.kernel import int64, kernel, plain_kernel
 from tierctl.model.events import (
     PARTITION_TRANSITIONS,
     SEGMENT_TRANSITIONS,
@@ -127,7 +127,7 @@ def new_links(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
                 t.links[first + int64(order[i - 1])]["status"] = REPEATED
 
 
-@kernel
+@plain_kernel
 def take_place(t: Arrays, epoch: int, old: int, link: int) -> None:
     """Put a link at the place of another one of its segment in the waiting list of their leader epoch."""
     known, former, added = t.epochs[epoch], t.links[old], t.links[link]
@@ -144,7 +144,7 @@ def take_place(t: Arrays, epoch: int, old: int, link: int) -> None:
     former["status"], former["segment"] = FREE, -1
 
 
-@kernel
+@plain_kernel
 def take_stale(t: Arrays, row: int, epoch: int) -> int:
     """Take the link of a former leader epoch out of a segment's chain; return it, -1 without one."""
     before = int64(t.segments[row]["links"])
@@ -195,7 +195,7 @@ def reshape(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
             former["status"], former["segment"] = FREE, -1
 
 
-@kernel
+@plain_kernel
 def set_event(t: Arrays, row: int, data: NdArray, event: Int64s, offset: int) -> None:
     """Set what every event states of a segment."""
     segment = t.segments[row]
@@ -205,7 +205,7 @@ def set_event(t: Arrays, row: int, data: NdArray, event: Int64s, offset: int) ->
     set_custom(t, row, data, event)
 
 
-@kernel
+@plain_kernel
 def restore_left(t: Arrays, ghost: int, row: int) -> int:
     """Let former leader epochs that list a deleted segment list it as `row`; return the first link."""
     first = int64(t.links[int64(t.segments[ghost]["links"])]["stale"])
@@ -221,7 +221,7 @@ def restore_left(t: Arrays, ghost: int, row: int) -> int:
     return first
 
 
-@kernel
+@plain_kernel
 def set_facts(t: Arrays, row: int, event: Int64s, topic: int) -> None:
     """Set what only an event that adds a segment states of it, but for its leader epochs."""
     segment = t.segments[row]
@@ -251,7 +251,7 @@ def list_new(t: Arrays, row: int, event: Int64s, epochs: Int64s, ghost: int) -> 
         add_waiting(t, epoch_row(t, int64(t.segments[row]["owner"]), int64(t.links[link]["epoch"])), link)
 
 
-@kernel
+@plain_kernel
 def add_segment(
     t: Arrays, event: Int64s, epochs: Int64s, data: NdArray, owner: int, topic: int, offset: int
 ) -> tuple[int, int]:
@@ -336,7 +336,7 @@ def update_segment(
     return ACCEPTED, row
 
 
-@kernel
+@plain_kernel
 def leave(t: Arrays, row: int) -> None:
     """Remove a deleted segment from the waiting lists of its former leader epochs, which still list it."""
     segment = t.segments[row]
@@ -353,7 +353,7 @@ def leave(t: Arrays, row: int) -> None:
         link = int64(t.links[link]["stale"])
 
 
-@kernel
+@plain_kernel
 def delete_partition(t: Arrays, state: int, owner: int, offset: int) -> int:
     """Apply an event of a user partition's deletion; return the outcome.
 
@@ -370,7 +370,7 @@ def delete_partition(t: Arrays, state: int, owner: int, offset: int) -> int:
     return ACCEPTED
 
 
-@kernel
+@plain_kernel
 def fold_rows(
     t: Arrays,
     data: NdArray,

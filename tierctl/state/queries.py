@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.kernel import int64, kernel
+from tierctl.kernel import int64, plain_kernel
 from tierctl.model import (
     EpochEntry,
     RemoteLogSegmentMetadata,
@@ -178,7 +178,7 @@ class SegmentFacts(NamedTuple):
     lowest_last_epoch: int
 
 
-@kernel
+@plain_kernel
 def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s, facts: Int64s) -> None:
     """Write the facts about each group of rows: group i has `rows[bounds[i]:bounds[i + 1]]`.
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from tierctl.kernel import int64, kernel
+from tierctl.kernel import int64, plain_kernel
 from tierctl.state.table_arrays import Array
 from tierctl.state.table_kernels import mixed, new_seeds
 from tierctl.wire.arrays import Int64s
@@ -14,7 +14,7 @@ _LEAST: Final = 16
 _words_of = struct.Struct(">qq").unpack
 
 
-@kernel
+@plain_kernel
 def find_ids(slots: Array, words: Int64s, seeds: Int64s, ids: Int64s, numbers: Int64s) -> None:
     """Write the number of each id, -1 if it is unknown."""
     mask = len(slots) - 1
@@ -28,7 +28,7 @@ def find_ids(slots: Array, words: Int64s, seeds: Int64s, ids: Int64s, numbers: I
         numbers[i] = number
 
 
-@kernel
+@plain_kernel
 def add_ids(  # noqa: PLR0917
     slots: Array, words: Int64s, count: int, seeds: Int64s, ids: Int64s, numbers: Int64s
 ) -> int:

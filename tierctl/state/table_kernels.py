@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from tierctl.kernel import int64, kernel
+from tierctl.kernel import int64, kernel, plain_kernel
 from tierctl.state.table_arrays import (
     BLOB,
     EPOCHS,
@@ -41,7 +41,7 @@ def new_seeds() -> Int64s:
     return np.array([source.getrandbits(_SEED_BITS) | 1 << _SEED_BITS | 1 for _ in range(5)], np.int64)
 
 
-@kernel
+@plain_kernel
 def mixed(high: int, low: int, number: int, seeds: Int64s) -> int:
     """Return a hash of a pair of words and a number below 2^31, which is at least 0."""
     total = (
@@ -54,7 +54,7 @@ def mixed(high: int, low: int, number: int, seeds: Int64s) -> int:
     return (total ^ total >> 41) >> _HASH_SHIFT
 
 
-@kernel
+@plain_kernel
 def find_segment(t: Arrays, owner: int, high: int, low: int) -> tuple[int, int]:
     """Return the slot of a segment's id in a user partition, and its row, -1 if no event named it.
 
@@ -72,7 +72,7 @@ def find_segment(t: Arrays, owner: int, high: int, low: int) -> tuple[int, int]:
     return slot, row
 
 
-@kernel
+@plain_kernel
 def find_epoch(t: Arrays, owner: int, epoch: int) -> tuple[int, int]:
     """Return the slot of a leader epoch of a user partition, and its row, -1 if no segment named it."""
     mask = len(t.epoch_slots) - 1
@@ -84,7 +84,7 @@ def find_epoch(t: Arrays, owner: int, epoch: int) -> tuple[int, int]:
     return slot, row
 
 
-@kernel
+@plain_kernel
 def find_partition(t: Arrays, high: int, low: int, partition: int) -> tuple[int, int]:
     """Return the slot of a user partition, and its number, -1 if no event named it."""
     mask = len(t.partition_slots) - 1
@@ -108,7 +108,7 @@ def is_name(t: Arrays, number: int, data: NdArray, at: int, length: int) -> bool
     return bool((t.text[place : place + length] == data[at : at + length]).all())
 
 
-@kernel
+@plain_kernel
 def string_hash(data: NdArray, at: int, length: int) -> int:
     """Return String.hashCode, as an unsigned number, of text in UTF-8: computed over its UTF-16 units."""
     code, i, end = 0, at, at + length
@@ -181,7 +181,7 @@ def number_partitions(t: Arrays, data: NdArray, rows: Int64s, owners: Int64s, to
         owners[i], topics[i] = number, topic
 
 
-@kernel
+@plain_kernel
 def epoch_row(t: Arrays, owner: int, epoch: int) -> int:
     """Return the row of a leader epoch of a user partition, which is new if no segment named it before."""
     slot, row = find_epoch(t, owner, epoch)
