@@ -153,9 +153,10 @@ class RemoteLogMetadataCache:
     def _epoch_end(self, row: int, epoch: int) -> int:
         """Return the last offset that `epoch` can have in the segment: the next epoch's start minus one."""
         t = self.table.arrays
-        links = named_links(t, row)
-        at = int(np.searchsorted(t.links["epoch"][links], epoch))
-        return int(last_offset(t, row, links, at))
+        count = named_links(t, row, 0)
+        links = t.scratch[0]
+        at = int(np.searchsorted(t.links["epoch"][links[:count]], epoch))
+        return int(last_offset(t, row, links, count, at))
 
     def _readable(self, epoch: int) -> _Readable:
         at = self.table.epoch(self.number, epoch)

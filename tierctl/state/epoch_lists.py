@@ -211,28 +211,35 @@ def finish(t: Arrays, epoch: int, link: int, end: int) -> None:
         known["highest"] = end
 
 
-@kernel
-def named_links(t: Arrays, row: int) -> Int64s:
-    """Return the links of a segment that count, one for each leader epoch, ascending by epoch."""
+@plain_kernel
+def named_links(t: Arrays, row: int, room: int) -> int:
+    """Write the links of a segment that count, one per leader epoch, ascending by epoch; return how many.
+
+    They are in t.scratch[room] until the next call with that `room`, 0 or 1.
+    """
     first, count = int64(t.segments[row]["links"]), int64(t.segments[row]["link_count"])
-    links = np.empty(count, np.int64)
-    used = 0
+    links, used = t.scratch[room], 0
     for link in range(first, first + count):
         if t.links[link]["status"] != REPEATED:
             links[used] = link
             used += 1
-    links = links[:used]
     if int64(t.segments[row]["flags"]) & ODD_EPOCHS:
-        epochs = np.empty(used, np.int64)
-        for i in range(used):
-            epochs[i] = t.links[int64(links[i])]["epoch"]
-        links = links[np.argsort(epochs, kind="mergesort")]
-    return links
+        sort_by_epoch(t, links[:used])
+    return used
+
+
+@kernel
+def sort_by_epoch(t: Arrays, links: Int64s) -> None:
+    """Sort links by leader epoch."""
+    epochs = np.empty(len(links), np.int64)
+    for i in range(len(links)):
+        epochs[i] = t.links[int64(links[i])]["epoch"]
+    links[:] = links[np.argsort(epochs, kind="mergesort")]
 
 
 @plain_kernel
-def last_offset(t: Arrays, row: int, links: Int64s, i: int) -> int:
-    """Return the last offset that the i-th leader epoch of `named_links` can have in the segment."""
-    if i + 1 < len(links):
+def last_offset(t: Arrays, row: int, links: Int64s, count: int, i: int) -> int:
+    """Return the last offset that the i-th of `count` epochs of `named_links` can have in the segment."""
+    if i + 1 < count:
         return int64(t.links[int64(links[i + 1])]["start"]) - 1
     return int64(t.segments[row]["end"])

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tierctl.kernel import int64, kernel, plain_kernel
+from tierctl.kernel import int64, plain_kernel
 from tierctl.model.events import (
     PARTITION_TRANSITIONS,
     SEGMENT_TRANSITIONS,
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
 )
-from tierctl.state.epoch_lists import add_waiting, finish, last_offset, named_links, unlist
+from tierctl.state.epoch_lists import add_waiting, finish, last_offset, named_links, sort_by_epoch, unlist
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
     DANGLING,
@@ -92,17 +92,20 @@ _MARKED: Final = 0
 _PARTITION_GONE: Final = 2
 
 
-@kernel
+@plain_kernel
 def has_same_epochs(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> bool:
     """Return whether a segment names the leader epochs of an event, in the same order."""
     count = int64(event[EPOCH_COUNT])
     if t.segments[row]["link_count"] != count:
         return False
     first, at = int64(t.segments[row]["links"]), int64(event[EPOCHS_AT])
-    return bool((t.links[first : first + count]["epoch"] == epochs[at : at + count, 0]).all())
+    for i in range(count):
+        if t.links[first + i]["epoch"] != epochs[at + i, 0]:
+            return False
+    return True
 
 
-@kernel
+@plain_kernel
 def new_links(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
     """Give a segment the links of an event's leader epochs, which are in no list."""
     first, count, at = int64(t.counts[LINKS]), int64(event[EPOCH_COUNT]), int64(event[EPOCHS_AT])
@@ -118,13 +121,14 @@ def new_links(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
     segment["flags"] &= ~ODD_EPOCHS & 0xFF
     if not is_ascending:
         segment["flags"] |= ODD_EPOCHS
-        own = np.empty(count, np.int64)
+        links = t.scratch[1]
         for i in range(count):
-            own[i] = epochs[at + i, 0]
-        order = np.argsort(own, kind="mergesort")
+            links[i] = first + i
+        sort_by_epoch(t, links[:count])
         for i in range(1, count):
-            if own[order[i]] == own[order[i - 1]]:
-                t.links[first + int64(order[i - 1])]["status"] = REPEATED
+            former = t.links[int64(links[i - 1])]
+            if former["epoch"] == t.links[int64(links[i])]["epoch"]:
+                former["status"] = REPEATED
 
 
 @plain_kernel
@@ -157,24 +161,24 @@ def take_stale(t: Arrays, row: int, epoch: int) -> int:
     return -1
 
 
-@kernel
+@plain_kernel
 def reshape(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
     """Give a segment that waits other leader epochs; its former ones still list it, as in Kafka's cache."""
     segment = t.segments[row]
-    owner, old = int64(segment["owner"]), named_links(t, row)
+    owner, old_count = int64(segment["owner"]), named_links(t, row, 0)
     first, count = int64(segment["links"]), int64(segment["link_count"])
     stale = int64(t.links[first]["stale"])
     new_links(t, row, event, epochs)
     head = int64(segment["links"])
     t.links[head]["stale"] = stale
-    new, i = named_links(t, row), 0
-    for j in range(len(new)):
+    new_count, old, new, i = named_links(t, row, 1), t.scratch[0], t.scratch[1], 0
+    for j in range(new_count):
         link = int64(new[j])
         epoch = int64(t.links[link]["epoch"])
-        while i < len(old) and t.links[int64(old[i])]["epoch"] < epoch:
+        while i < old_count and t.links[int64(old[i])]["epoch"] < epoch:
             i += 1
         place = -1
-        if i < len(old) and t.links[int64(old[i])]["epoch"] == epoch:
+        if i < old_count and t.links[int64(old[i])]["epoch"] == epoch:
             place = int64(old[i])
         if place < 0 or t.links[place]["status"] != WAITING:
             place = take_stale(t, row, epoch)
@@ -183,7 +187,7 @@ def reshape(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
             add_waiting(t, known, link)
         else:
             take_place(t, known, place, link)
-    if len(new) != len(old):
+    if new_count != old_count:
         segment["flags"] |= RESHAPED
     for link in range(first, first + count):
         former = t.links[link]
@@ -234,7 +238,7 @@ def set_facts(t: Arrays, row: int, event: Int64s, topic: int) -> None:
         segment["flags"] |= HAS_TAGS
 
 
-@kernel
+@plain_kernel
 def list_new(t: Arrays, row: int, event: Int64s, epochs: Int64s, ghost: int) -> None:
     """Let the leader epochs of a new segment list it; `ghost` is a deleted one of its id."""
     stale = -1
@@ -247,7 +251,9 @@ def list_new(t: Arrays, row: int, event: Int64s, epochs: Int64s, ghost: int) -> 
         t.links[int64(t.segments[row]["links"])]["stale"] = stale
         reshape(t, row, event, epochs)
         return
-    for link in named_links(t, row):
+    links = t.scratch[0]
+    for i in range(named_links(t, row, 0)):
+        link = int64(links[i])
         add_waiting(t, epoch_row(t, int64(t.segments[row]["owner"]), int64(t.links[link]["epoch"])), link)
 
 
@@ -293,7 +299,7 @@ def add_segment(
     return ACCEPTED, row
 
 
-@kernel
+@plain_kernel
 def update_segment(
     t: Arrays, event: Int64s, data: NdArray, owner: int, offset: int, keep_deleted: bool
 ) -> tuple[int, int]:
@@ -312,12 +318,12 @@ def update_segment(
     if state != DELETE_FINISHED or keep_deleted:
         set_event(t, row, data, event, offset)
     t.segments[row]["state"], t.segments[row]["offset"] = state, offset
-    links = named_links(t, row)
-    for i in range(len(links)):
+    count, links = named_links(t, row, 0), t.scratch[0]
+    for i in range(count):
         link = int64(links[i])
         epoch = epoch_row(t, owner, int64(t.links[link]["epoch"]))
         if state == FINISHED:
-            finish(t, epoch, link, last_offset(t, row, links, i))
+            finish(t, epoch, link, last_offset(t, row, links, count, i))
         elif state == DELETE_STARTED:
             if t.links[link]["status"] != WAITING:
                 unlist(t, epoch, link)

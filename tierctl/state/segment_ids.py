@@ -29,9 +29,7 @@ def find_ids(slots: Array, words: Int64s, seeds: Int64s, ids: Int64s, numbers: I
 
 
 @plain_kernel
-def add_ids(  # noqa: PLR0917
-    slots: Array, words: Int64s, count: int, seeds: Int64s, ids: Int64s, numbers: Int64s
-) -> int:
+def add_ids(slots: Array, words: Int64s, count: int, seeds: Int64s, ids: Int64s, numbers: Int64s) -> int:
     """Write the number of each id, new ones from `count` on; return how many ids there are then.
 
     `words` must have room for all, and at most half of `slots` may be in use afterwards.

@@ -62,7 +62,9 @@ class SegmentTable:
     def _with_slots(self, contents: list[Array], counts: Int64s) -> Arrays:
         self._forget()
         slots = [np.full(_LEAST_SLOTS, -1, np.int32) for _ in range(4)]
-        return Arrays(*contents, *slots, new_seeds(), counts)  # type: ignore[call-arg]
+        longest = int(contents[SEGMENTS]["link_count"].max(initial=0))
+        scratch = np.empty((2, longest), np.int64)
+        return Arrays(*contents, *slots, new_seeds(), scratch, counts)  # type: ignore[call-arg]
 
     def _forget(self) -> None:
         """Clear what was derived from the rows."""
@@ -149,6 +151,9 @@ class SegmentTable:
     def reserve_for(self, events: Int64s) -> None:
         """Make room for events, rows of `wire.metadata.decode`."""
         is_add, is_event = events[:, KIND] == ADD, events[:, KIND] <= PARTITION_DELETE
+        longest = int(events[is_add, EPOCH_COUNT].max(initial=0))
+        if longest > self.arrays.scratch.shape[1]:
+            self.arrays = self.arrays._replace(scratch=np.empty((2, longest), np.int64))
         self.reserve(
             int(is_add.sum()),
             int(events[is_add, EPOCH_COUNT].sum()),

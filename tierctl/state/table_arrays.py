@@ -149,7 +149,8 @@ class Arrays(NamedTuple):
 
     The `…_slots` are hash tables with open addressing: a power of two of slots, at most half of them in use,
     with the number of a row or -1. `seeds` are the factors of the hash function: ids and names are chosen by
-    others, who must not be able to choose their slots.
+    others, who must not be able to choose their slots. `scratch` has two rows of room for the links of any
+    segment.
     """
 
     segments: Array
@@ -164,6 +165,7 @@ class Arrays(NamedTuple):
     partition_slots: Array
     name_slots: Array
     seeds: Array
+    scratch: Array
     counts: Array
 
 

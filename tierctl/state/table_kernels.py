@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from tierctl.kernel import int64, kernel, plain_kernel
+from tierctl.kernel import int64, plain_kernel
 from tierctl.state.table_arrays import (
     BLOB,
     EPOCHS,
@@ -99,13 +99,16 @@ def find_partition(t: Arrays, high: int, low: int, partition: int) -> tuple[int,
     return slot, row
 
 
-@kernel
+@plain_kernel
 def is_name(t: Arrays, number: int, data: NdArray, at: int, length: int) -> bool:
     """Return whether a name in the table is data[at:at + length]."""
     if t.names[number]["length"] != length:
         return False
     place = int64(t.names[number]["at"])
-    return bool((t.text[place : place + length] == data[at : at + length]).all())
+    for i in range(length):
+        if t.text[place + i] != data[at + i]:
+            return False
+    return True
 
 
 @plain_kernel
@@ -128,7 +131,7 @@ def string_hash(data: NdArray, at: int, length: int) -> int:
     return code
 
 
-@kernel
+@plain_kernel
 def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
     """Return the number of the name data[at:at + length], which is new if the table does not know it."""
     code = string_hash(data, at, length)
@@ -144,14 +147,15 @@ def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
     place = int64(t.counts[TEXT])
     name = t.names[row]
     name["at"], name["length"], name["hash"] = place, length, code
-    t.text[place : place + length] = data[at : at + length]
+    for i in range(length):
+        t.text[place + i] = data[at + i]
     t.name_slots[slot] = row
     t.counts[NAMES] = row + 1
     t.counts[TEXT] = place + length
     return row
 
 
-@kernel
+@plain_kernel
 def number_partitions(t: Arrays, data: NdArray, rows: Int64s, owners: Int64s, topics: Int64s) -> None:
     """Write the numbers of each event's user partition and topic name, -1 without an event.
 
@@ -200,7 +204,7 @@ def epoch_row(t: Arrays, owner: int, epoch: int) -> int:
     return row
 
 
-@kernel
+@plain_kernel
 def set_custom(t: Arrays, row: int, data: NdArray, event: Int64s) -> None:
     """Set the custom metadata of a segment to those of an event."""
     at, length, known = int64(event[CUSTOM]), int64(event[CUSTOM_LENGTH]), int64(t.segments[row]["custom"])
@@ -218,12 +222,13 @@ def set_custom(t: Arrays, row: int, data: NdArray, event: Int64s) -> None:
     place = int64(t.counts[BLOB])
     for i in range(4):
         t.blob[place + i] = length >> 8 * i & 0xFF
-    t.blob[place + 4 : place + 4 + length] = data[at : at + length]
+    for i in range(length):
+        t.blob[place + 4 + i] = data[at + i]
     t.counts[BLOB] = place + 4 + length
     t.segments[row]["custom"] = place
 
 
-@kernel
+@plain_kernel
 def custom_length(blob: NdArray, at: int) -> int:
     """Return the length of the custom metadata at a position of the blob."""
     return int64(blob[at]) | int64(blob[at + 1]) << 8 | int64(blob[at + 2]) << 16 | int64(blob[at + 3]) << 24
