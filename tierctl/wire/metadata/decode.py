@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.kernel import int64, kernel, plain_kernel
+from tierctl.kernel import int64, plain_kernel
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import TopicIdPartition, Uuid
 from tierctl.wire.arrays import (
@@ -607,17 +607,19 @@ def _items(events: DecodedEvents, at: int, given: Bools, pool: NdArray) -> tuple
     offsets = np.zeros(len(events) + 1, np.int64)
     np.cumsum(np.where(given, events.rows[:, at + 1], 0), out=offsets[1:])
     items = np.empty((offsets[-1], *pool.shape[1:]), pool.dtype)
-    _copy_items(pool, events.rows[:, at], offsets, items)
+    width = pool.size // max(len(pool), 1)
+    _copy_items(pool.reshape(-1), events.rows[:, at], offsets, width, items.reshape(-1))
     return offsets.astype(np.int32), items
 
 
-@kernel
-def _copy_items(pool: NdArray, starts: Int64s, offsets: Int64s, items: NdArray) -> None:
-    """Copy items from index `starts[i]` of `pool` on to `items[offsets[i]:offsets[i + 1]]`, for each i."""
+@plain_kernel
+def _copy_items(pool: NdArray, starts: Int64s, offsets: Int64s, width: int, items: NdArray) -> None:
+    """Copy items of `width` numbers from index `starts[i]` of `pool` on to index `offsets[i]`, for each i."""
     for i in range(len(starts)):
-        size = offsets[i + 1] - offsets[i]
-        if size > 0:
-            items[offsets[i] : offsets[i + 1]] = pool[starts[i] : starts[i] + size]
+        at = starts[i] * width
+        for j in range(offsets[i] * width, offsets[i + 1] * width):
+            items[j] = pool[at]
+            at += 1
 
 
 def _sparse(count: int, values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
