@@ -61,6 +61,14 @@ def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int]) 
     assert_equal(folded_in_steps(values, cuts), folded(values))
 
 
+def test_a_copy_that_was_begun_again_with_former_leader_epochs() -> None:
+    """The links of its second leader epochs are free afterwards, and lead nowhere."""
+    first, other, second = (started(1, 0, 9), started(2, 10, 19), started(1, 0, 9, ((1, 0),)))
+    values: list[bytes | None] = [*values_of([first, other, second, first, second, first])]
+    for cut in range(len(values)):
+        assert_equal(folded_in_steps(values, [cut]), folded(values))
+
+
 def test_missing_events_stay_missing() -> None:
     missing = [MissingEvents(PARTITION, 0, 7), MissingEvents(PARTITION, 9, 12)]
     state = TierState(missing=[*missing, MissingEvents(PARTITION + 1, 0, 5)])

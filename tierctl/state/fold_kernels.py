@@ -146,6 +146,7 @@ def take_place(t: Arrays, epoch: int, old: int, link: int) -> None:
     else:
         t.links[after]["previous"] = link
     former["status"], former["segment"] = FREE, -1
+    former["previous"], former["next"] = -1, -1
 
 
 @plain_kernel
@@ -156,6 +157,7 @@ def take_stale(t: Arrays, row: int, epoch: int) -> int:
     while link >= 0:
         if t.links[link]["epoch"] == epoch:
             t.links[before]["stale"] = t.links[link]["stale"]
+            t.links[link]["stale"] = -1
             return link
         before, link = link, int64(t.links[link]["stale"])
     return -1
@@ -168,6 +170,7 @@ def reshape(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
     owner, old_count = int64(segment["owner"]), named_links(t, row, 0)
     first, count = int64(segment["links"]), int64(segment["link_count"])
     stale = int64(t.links[first]["stale"])
+    t.links[first]["stale"] = -1
     new_links(t, row, event, epochs)
     head = int64(segment["links"])
     t.links[head]["stale"] = stale
