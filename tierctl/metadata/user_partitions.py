@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tierctl.model import TopicIdPartition
+from tierctl.state.fold_kernels import numbered
 from tierctl.state.table import SegmentTable
-from tierctl.state.table_kernels import number_partitions
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import DecodedEvents
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
@@ -38,9 +38,7 @@ class UserPartitionRows:
 def rows_by_user_partition(events: DecodedEvents) -> UserPartitionRows:
     """Return the rows of each user partition, which is identified by topic id and number."""
     table = SegmentTable()
-    table.reserve_for(events.rows)
-    owners, topics = np.empty(len(events), np.int64), np.empty(len(events), np.int64)
-    number_partitions(table.arrays, events.data, events.rows, owners, topics)
+    owners, _topics = numbered(table, events)
     order = np.argsort(owners, kind="stable")
     bounds = np.searchsorted(owners[order], np.arange(len(table.partitions) + 1))
     return UserPartitionRows(table, order[bounds[0] :], bounds - bounds[0], np.sort(order[: bounds[0]]))

@@ -73,7 +73,16 @@ def bin_order(codes: Int64s, size: int) -> Int64s:
     bins = np.empty(len(codes), np.int64)
     for i in range(len(codes)):
         bins[i] = spread(int64(codes[i])) & (size - 1)
-    return np.argsort(bins, kind="mergesort")
+    return ascending(bins)
+
+
+@kernel
+def ascending(values: Int64s) -> Int64s:
+    """Return the order that sorts values; equal ones keep theirs.
+
+    This is the only sort in kernels: compiling one takes seconds.
+    """
+    return np.argsort(values, kind="mergesort")
 
 
 @kernel
@@ -234,7 +243,7 @@ def sort_by_epoch(t: Arrays, links: Int64s) -> None:
     epochs = np.empty(len(links), np.int64)
     for i in range(len(links)):
         epochs[i] = t.links[int64(links[i])]["epoch"]
-    links[:] = links[np.argsort(epochs, kind="mergesort")]
+    links[:] = links[ascending(epochs)]
 
 
 @plain_kernel

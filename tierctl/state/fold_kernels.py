@@ -167,14 +167,14 @@ def take_stale(t: Arrays, row: int, epoch: int) -> int:
 def reshape(t: Arrays, row: int, event: Int64s, epochs: Int64s) -> None:
     """Give a segment that waits other leader epochs; its former ones still list it, as in Kafka's cache."""
     segment = t.segments[row]
-    owner, old_count = int64(segment["owner"]), named_links(t, row, 0)
+    owner, old_count = int64(segment["owner"]), named_links(t, row, int64(0))
     first, count = int64(segment["links"]), int64(segment["link_count"])
     stale = int64(t.links[first]["stale"])
     t.links[first]["stale"] = -1
     new_links(t, row, event, epochs)
     head = int64(segment["links"])
     t.links[head]["stale"] = stale
-    new_count, old, new, i = named_links(t, row, 1), t.scratch[0], t.scratch[1], 0
+    new_count, old, new, i = named_links(t, row, int64(1)), t.scratch[0], t.scratch[1], 0
     for j in range(new_count):
         link = int64(new[j])
         epoch = int64(t.links[link]["epoch"])
@@ -255,7 +255,7 @@ def list_new(t: Arrays, row: int, event: Int64s, epochs: Int64s, ghost: int) -> 
         reshape(t, row, event, epochs)
         return
     links = t.scratch[0]
-    for i in range(named_links(t, row, 0)):
+    for i in range(named_links(t, row, int64(0))):
         link = int64(links[i])
         add_waiting(t, epoch_row(t, int64(t.segments[row]["owner"]), int64(t.links[link]["epoch"])), link)
 
@@ -321,7 +321,7 @@ def update_segment(
     if state != DELETE_FINISHED or keep_deleted:
         set_event(t, row, data, event, offset)
     t.segments[row]["state"], t.segments[row]["offset"] = state, offset
-    count, links = named_links(t, row, 0), t.scratch[0]
+    count, links = named_links(t, row, int64(0)), t.scratch[0]
     for i in range(count):
         link = int64(links[i])
         epoch = epoch_row(t, owner, int64(t.links[link]["epoch"]))

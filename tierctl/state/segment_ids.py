@@ -20,7 +20,7 @@ def find_ids(slots: Array, words: Int64s, seeds: Int64s, ids: Int64s, numbers: I
     mask = len(slots) - 1
     for i in range(len(ids)):
         high, low = int64(ids[i, 0]), int64(ids[i, 1])
-        slot = mixed(high, low, 0, seeds) & mask
+        slot = mixed(high, low, int64(0), seeds) & mask
         number = int64(slots[slot])
         while number >= 0 and (words[number, 1] != low or words[number, 0] != high):
             slot = (slot + 1) & mask
@@ -37,7 +37,7 @@ def add_ids(slots: Array, words: Int64s, count: int, seeds: Int64s, ids: Int64s,
     mask = len(slots) - 1
     for i in range(len(ids)):
         high, low = int64(ids[i, 0]), int64(ids[i, 1])
-        slot = mixed(high, low, 0, seeds) & mask
+        slot = mixed(high, low, int64(0), seeds) & mask
         number = int64(slots[slot])
         while number >= 0 and (words[number, 1] != low or words[number, 0] != high):
             slot = (slot + 1) & mask

@@ -76,7 +76,7 @@ def find_segment(t: Arrays, owner: int, high: int, low: int) -> tuple[int, int]:
 def find_epoch(t: Arrays, owner: int, epoch: int) -> tuple[int, int]:
     """Return the slot of a leader epoch of a user partition, and its row, -1 if no segment named it."""
     mask = len(t.epoch_slots) - 1
-    slot = mixed(epoch, 0, owner, t.seeds) & mask
+    slot = mixed(epoch, int64(0), owner, t.seeds) & mask
     row = int64(t.epoch_slots[slot])
     while row >= 0 and (t.epochs[row]["epoch"] != epoch or t.epochs[row]["owner"] != owner):
         slot = (slot + 1) & mask
@@ -136,7 +136,7 @@ def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
     """Return the number of the name data[at:at + length], which is new if the table does not know it."""
     code = string_hash(data, at, length)
     mask = len(t.name_slots) - 1
-    slot = mixed(code, length, 0, t.seeds) & mask
+    slot = mixed(code, length, int64(0), t.seeds) & mask
     row = int64(t.name_slots[slot])
     while row >= 0:
         if t.names[row]["hash"] == code and is_name(t, row, data, at, length):

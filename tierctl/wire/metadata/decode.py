@@ -356,7 +356,8 @@ def _decode_rows(
     data: Bytes, offsets: Int64s, is_given: Bools, layouts: Int64s, rows: Int64s, epochs: Int64s
 ) -> int:
     """Decode value i, `data[offsets[i]:offsets[i + 1]]`, to row i; return the number of `epochs` in use."""
-    used = 0
+    # Without the conversion, the kernels it calls are compiled a second time for the literal 0.
+    used = int64(0)
     for i in range(len(rows)):
         if is_given[i]:
             used = decode_value(data, offsets[i], offsets[i + 1], layouts, rows[i], epochs, used)
