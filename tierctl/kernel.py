@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, Generic, TypeVar, cast
 
 from tierctl.files import why_folder_distrusted
@@ -48,6 +49,7 @@ class _Forms:
 
 
 _forms = _Forms()
+_compiling = Lock()
 
 
 class Kernel(Generic[F]):
@@ -66,20 +68,25 @@ class Kernel(Generic[F]):
     def compiled(self) -> Any:
         """Return the function as Numba's dispatcher, which compiles it for the types of its first call."""
         if self._compiled is None:
-            from numba import config as module
-            from numba import njit
-
-            # The settings are attributes that Numba makes when it is imported.
-            config: Any = module
-            before, config.CACHE_DIR = config.CACHE_DIR, str(_forms.folder or "")
-            try:
-                options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
-                # Numba's runtime (NRT) makes arrays and counts references to them.
-                options |= {"cache": _forms.folder is not None, "_nrt": self._makes_arrays}
-                self._compiled = njit(**options)(self.interpreted)
-            finally:
-                config.CACHE_DIR = before
+            with _compiling:
+                if self._compiled is None:
+                    self._compiled = self._dispatcher()
         return self._compiled
+
+    def _dispatcher(self) -> Any:
+        from numba import config as module
+        from numba import njit
+
+        # The settings are attributes that Numba makes when it is imported.
+        config: Any = module
+        before, config.CACHE_DIR = config.CACHE_DIR, str(_forms.folder or "")
+        try:
+            options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
+            # Numba's runtime (NRT) makes arrays and counts references to them.
+            options |= {"cache": _forms.folder is not None, "_nrt": self._makes_arrays}
+            return njit(**options)(self.interpreted)
+        finally:
+            config.CACHE_DIR = before
 
     @property
     def _numba_type_(self) -> Any:

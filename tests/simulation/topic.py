@@ -23,6 +23,7 @@ class ModelTopic:
     partition_count: int
     on_append: Callable[[bytes], None]
     topic_id: Uuid | None = TOPIC_ID
+    reads_side_by_side: bool = False
     _records: list[list[tuple[bytes, int]]] = field(init=False)
 
     def __post_init__(self) -> None:

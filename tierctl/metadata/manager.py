@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import MetadataError, RemoteResourceNotFound
-from tierctl.kernel import prepare
+from tierctl.kernel import is_compiled, prepare
 from tierctl.metadata.parallel_fold import (
     FoldRunner,
     ParallelFold,
     PartitionFold,
     PartitionRange,
+    ThreadsFold,
     partition_ranges,
 )
 from tierctl.metadata.state_dir.directory import StateDirectory
@@ -205,21 +207,27 @@ class TopicBasedRemoteLogMetadataManager:
         ranges = partition_ranges(self._topic.beginning_offsets(), self._topic.end_offsets())
         if self._fold_runner is not None and not self._knows_most(ranges):
             runner, self._fold_runner = self._fold_runner, None
-            ParallelFold(
-                topic=self._topic,
-                state=self._state,
-                runner=runner,
-                state_dir=self._state_dir,
-                sizes_only=self._sizes_only,
-            ).catch_up(ranges)
+            self._fold_by(runner, ranges)
         else:
             unread = sum(each.unread(self._state) for each in ranges)
             prepare(unread)
             with self._reading(unread) as advance:
-                self._catch_up(ranges, advance)
+                if is_compiled() and self._topic.reads_side_by_side and not self._state.tables:
+                    self._fold_by(ThreadsFold(self._topic, os.cpu_count() or 1, advance), ranges)
+                else:
+                    self._catch_up(ranges, advance)
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
         return self._state
+
+    def _fold_by(self, runner: FoldRunner, ranges: Iterable[PartitionRange]) -> None:
+        ParallelFold(
+            topic=self._topic,
+            state=self._state,
+            runner=runner,
+            state_dir=self._state_dir,
+            sizes_only=self._sizes_only,
+        ).catch_up(ranges)
 
     def _knows_most(self, ranges: Iterable[PartitionRange]) -> bool:
         """Return whether sending the known state to executors takes longer than reading the new events."""

@@ -6,7 +6,9 @@ Other packages use `PartitionFold`, and `FoldRunner` with its tasks where partit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -206,13 +208,16 @@ class FoldRunner(Protocol):
         ...
 
 
-def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
-    """Read the partitions of `task` to their ends; raise the errors of `topic`."""
+def run_fold_task(topic: ReadableTopic, task: FoldTask, advance: Advance = no_op) -> FoldResult:
+    """Read the partitions of `task` to their ends; raise the errors of `topic`.
+
+    `advance` receives the numbers of offsets that were read.
+    """
     prepare(task.unread)
     known, known_missing = len(task.state.quarantined), len(task.state.missing)
     partitions = PartitionFold(task.state, task.partition_count, task.ledger)
     for each in task.ranges:
-        partitions.catch_up(topic, each.metadata_partition, each.begin, each.end)
+        partitions.catch_up(topic, each.metadata_partition, each.begin, each.end, advance)
     del task.state.quarantined[:known]
     del task.state.missing[:known_missing]
     if task.sizes_only:
@@ -222,6 +227,26 @@ def run_fold_task(topic: ReadableTopic, task: FoldTask) -> FoldResult:
         state=task.state,
         ledger=task.ledger,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsFold:
+    """FoldRunner in threads of this process: compiled kernels run at the same time.
+
+    The state of the tasks must be empty: it is not copied.
+    """
+
+    topic: ReadableTopic
+    threads: int
+    advance: Advance = no_op
+
+    def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
+        """Implement `FoldRunner.__call__`."""
+        pool = ThreadPoolExecutor(self.threads)
+        try:
+            yield from pool.map(partial(run_fold_task, self.topic, advance=self.advance), tasks)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

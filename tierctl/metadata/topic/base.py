@@ -44,6 +44,11 @@ class MetadataTopic(ReadableTopic, Protocol):
         ...
 
     @property
+    def reads_side_by_side(self) -> bool:
+        """Return whether several threads may read different partitions at once."""
+        ...
+
+    @property
     def topic_id(self) -> Uuid | None:
         """Return the topic id, None if unknown; a topic that is deleted and created again has another id."""
         ...

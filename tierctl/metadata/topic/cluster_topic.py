@@ -86,6 +86,11 @@ class ClusterTopic:
         return self._shape.partition_count
 
     @property
+    def reads_side_by_side(self) -> bool:
+        """Implement `MetadataTopic.reads_side_by_side`: the consumer belongs to one thread."""
+        return False
+
+    @property
     def topic_id(self) -> Uuid | None:
         """Implement `MetadataTopic.topic_id`."""
         return self._shape.topic_id

@@ -77,6 +77,11 @@ class FolderTopic:
         return max(self._logs) + 1 if self._logs else self._empty_count or 0
 
     @property
+    def reads_side_by_side(self) -> bool:
+        """Implement `MetadataTopic.reads_side_by_side`: a store's listing is shared by the partitions."""
+        return self._files is LOCAL
+
+    @property
     def topic_id(self) -> Uuid | None:
         """Implement `MetadataTopic.topic_id`; read from the first `partition.metadata` that exists."""
         with translated(f"reading {self._name}"):
