@@ -9,7 +9,7 @@ import pytest
 import typer
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.options import with_options
-from tierctl.cli.settings.keys import OptionKeys
+from tierctl.cli.settings.profiles import OptionKeys
 from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import TYPED_ONLY
 from tierctl.errors import UsageError

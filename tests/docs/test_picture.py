@@ -28,7 +28,7 @@ def test_it_has_every_command_and_the_steps_of_the_flow() -> None:
     for element in root.iter("{http://www.w3.org/2000/svg}text"):
         texts.setdefault(element.get("class") or "", []).append(element.text or "")
     assert sorted(texts["command"]) == sorted(COMMANDS)
-    packages = {path.name for path in Path(tierctl.__file__).parent.rglob("*") if path.is_dir()}
+    packages = {path.stem for path in Path(tierctl.__file__).parent.rglob("*")}
     assert {"read", "fold", "plan", "apply", "report"} <= packages & set(texts["title"])
     known = {name for node in command_tree().walk() for option in node.options for name in option.names}
     assert set(texts["option"]) <= known

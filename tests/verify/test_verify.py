@@ -333,4 +333,5 @@ def test_a_million_objects_take_bytes_each() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [suspect.missing for suspect in suspects] == [ObjectPart.OFFSET]
-    assert peak < 20_000 * 60
+    # 58 stay; the rest is in use while the segments of one user partition are compared.
+    assert peak < 20_000 * 110

@@ -239,7 +239,7 @@ class StoreAudit:
         for at in np.flatnonzero((missing != 0) | (archived != 0) | odd_size).tolist():
             yield Suspect(
                 partition=part.topic_id_partition,
-                segment_id=Uuid.from_bytes(live.ids[at]),
+                segment_id=Uuid.from_bytes(live.table.id_of(int(live.rows[at]))),
                 missing=_P(int(missing[at])),
                 found=_P(int(found[at])),
                 log_size_bytes=int(sizes[at]) if odd_size[at] else None,

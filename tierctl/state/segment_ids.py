@@ -1,4 +1,4 @@
-"""Numbers segment ids in order of arrival: 16 bytes for each, and 8 for the slots of a hash table."""
+"""Numbers segment ids in order of arrival: 16 bytes for each, and 5 to 11 for the slots of a hash table."""
 
 import struct
 from typing import Final
@@ -32,7 +32,7 @@ def find_ids(slots: Array, words: Int64s, seeds: Int64s, ids: Int64s, numbers: I
 def add_ids(slots: Array, words: Int64s, count: int, seeds: Int64s, ids: Int64s, numbers: Int64s) -> int:
     """Write the number of each id, new ones from `count` on; return how many ids there are then.
 
-    `words` must have room for all, and at most half of `slots` may be in use afterwards.
+    `words` must have room for all, and at most three quarters of `slots` may be in use afterwards.
     """
     mask = len(slots) - 1
     for i in range(len(ids)):
@@ -64,6 +64,13 @@ class SegmentIds:
         if ids is not None:
             self.add(ids)
 
+    def __getstate__(self) -> bytes:
+        # The process that reads it makes slots with other seeds.
+        return self.words.tobytes()
+
+    def __setstate__(self, words: bytes) -> None:
+        self.__init__(np.frombuffer(words, np.int64).reshape(-1, 2))  # type: ignore[misc]
+
     def __len__(self) -> int:
         return self._count
 
@@ -88,7 +95,7 @@ class SegmentIds:
         if needed > len(self._words):
             words = np.empty((max(needed, 3 * self._count // 2), 2), np.int64)
             words[: self._count] = self.words
-            slots = np.full(1 << (2 * len(words) - 1).bit_length(), -1, np.int32)
+            slots = np.full(1 << (4 * len(words) // 3).bit_length(), -1, np.int32)
             add_ids(slots, words, 0, self._seeds, self.words, np.empty(self._count, np.int64))
             self._words, self._slots = words, slots
         numbers = np.empty(len(ids), np.int64)

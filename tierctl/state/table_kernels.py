@@ -29,6 +29,7 @@ from tierctl.wire.metadata.decode import (
     TOPIC_ID_LOW,
     TOPIC_LENGTH,
 )
+from tierctl.wire.primitives import copy_items
 
 _WORD: Final = 0xFFFFFFFF
 _HASH_SHIFT: Final = 20
@@ -147,8 +148,7 @@ def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
     place = int64(t.counts[TEXT])
     name = t.names[row]
     name["at"], name["length"], name["hash"] = place, length, code
-    for i in range(length):
-        t.text[place + i] = data[at + i]
+    copy_items(t.text, place, data, at, length)
     t.name_slots[slot] = row
     t.counts[NAMES] = row + 1
     t.counts[TEXT] = place + length
@@ -222,8 +222,7 @@ def set_custom(t: Arrays, row: int, data: NdArray, event: Int64s) -> None:
     place = int64(t.counts[BLOB])
     for i in range(4):
         t.blob[place + i] = length >> 8 * i & 0xFF
-    for i in range(length):
-        t.blob[place + 4 + i] = data[at + i]
+    copy_items(t.blob, place + 4, data, at, length)
     t.counts[BLOB] = place + 4 + length
     t.segments[row]["custom"] = place
 

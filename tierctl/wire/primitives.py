@@ -1,12 +1,12 @@
 """Kafka's variable-length integers, CRC-32C, Arrow's arrays as NumPy's, and bounds on what input may cost."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
 from tierctl.errors import CorruptInputError
-from tierctl.kernel import int64, plain_kernel
+from tierctl.kernel import int64, kernel, plain_kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # remaining bytes before they allocate memory. They refuse an integer that is written in more bytes than its
 # value needs: Kafka never writes such integers, and encoding the value again would change the bytes.
 
+_MANY = 256
+"""More items than that are copied as one slice, and fewer by a loop, which costs less to begin."""
 _MAX_UVARINT_BYTES = 5
 _MAX_UVARLONG_BYTES = 10
 
@@ -112,6 +114,21 @@ def int32_at(data: "npt.NDArray[np.uint8]", at: int) -> int:
 def int64_at(data: "npt.NDArray[np.uint8]", at: int) -> int:
     """Return the signed number in the 8 bytes at `at`, most significant first."""
     return int32_at(data, at) << 32 | (int32_at(data, at + 4) & 4294967295)
+
+
+@kernel
+def _copy_many(target: "npt.NDArray[Any]", to: int, source: "npt.NDArray[Any]", at: int, count: int) -> None:
+    target[to : to + count] = source[at : at + count]
+
+
+@plain_kernel
+def copy_items(target: "npt.NDArray[Any]", to: int, source: "npt.NDArray[Any]", at: int, count: int) -> None:
+    """Copy `count` items from index `at` of `source` on to index `to` of `target`."""
+    if count > _MANY:
+        _copy_many(target, to, source, at, count)
+        return
+    for i in range(count):
+        target[to + i] = source[at + i]
 
 
 @plain_kernel

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tierctl.errors import EngineError, TierctlError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors import fold
 from tierctl.spark.executors.fold import SparkFold, fold_topic
 from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier_state import TierState
@@ -105,14 +104,8 @@ def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no such folder", "shorter"])
-@pytest.mark.parametrize("is_divided", [False, True], ids=["whole", "divided"])
-def test_an_executor_that_sees_other_files(
-    there: bool, is_divided: bool, tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_executor_that_sees_other_files(there: bool, tmp_path: Path, spark: "SparkSession") -> None:
     """Missing files on an executor must not look like an empty metadata topic."""
-    if is_divided:
-        monkeypatch.setattr(fold, "DIVIDED_EVENTS_MIN", 1)
-        monkeypatch.setattr(fold, "RECORDS_PER_SPLIT", 1)
     whole, other = tmp_path / "whole", tmp_path / "other"
     for folder, count in ((whole, 2), (other, 1)) if there else ((whole, 2),):
         topic = topic_in(folder, writable=True, partition_count=1)

@@ -311,7 +311,11 @@ class _WindowBatches:
 
     def columns(self, start_offset: int, end_offset: int) -> Iterator[tuple[Int64s, Int64s, pa.BinaryArray]]:
         """Yield offsets, timestamps and values of the records with offsets in [start_offset, end_offset)."""
-        payloads = self._payloads()
+        # Interpreted, all batches are left to the scalar decoder: it needs no copy of the window.
+        none = np.zeros(len(self._heads), np.int64)
+        payloads = (
+            self._payloads() if is_compiled() else _Payloads(bytes_of(b""), none, none, self._heads.fields)
+        )
         for run in payloads.decoded():
             if run.rows is None:
                 records = (each for row in run.batches for each in self._records(row))
@@ -350,7 +354,7 @@ class _WindowBatches:
 
     def _records(self, row: int) -> Sequence[Record]:
         """Return the records of a batch by the scalar decoder; none of a damaged batch."""
-        batch = self._opened.get(row)
+        batch = self._opened.pop(row, None)
         if batch is None:
             batch = batch_at(self._buf, self._heads.head(row))
         if not isinstance(batch, RecordBatch):

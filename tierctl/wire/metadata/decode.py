@@ -47,7 +47,7 @@ from tierctl.wire.metadata.schema import (
     leaf_fields,
 )
 from tierctl.wire.metadata.values import FRAME_VERSION, MAX_STRING_BYTES, RECORD_VERSION, decode
-from tierctl.wire.primitives import int32_at, int64_at, uvarint_at
+from tierctl.wire.primitives import copy_items, int32_at, int64_at, uvarint_at
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -617,10 +617,8 @@ def _items(events: DecodedEvents, at: int, given: Bools, pool: NdArray) -> tuple
 def _copy_items(pool: NdArray, starts: Int64s, offsets: Int64s, width: int, items: NdArray) -> None:
     """Copy items of `width` numbers from index `starts[i]` of `pool` on to index `offsets[i]`, for each i."""
     for i in range(len(starts)):
-        at = starts[i] * width
-        for j in range(offsets[i] * width, offsets[i + 1] * width):
-            items[j] = pool[at]
-            at += 1
+        first, end = offsets[i] * width, offsets[i + 1] * width
+        copy_items(items, first, pool, starts[i] * width, end - first)
 
 
 def _sparse(count: int, values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
