@@ -1,6 +1,8 @@
 """The cache has the same results as Kafka's, on Kafka's own histories and on random ones."""
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
 
@@ -193,3 +195,23 @@ def test_every_field_of_a_segment_is_kept() -> None:
     fixed = {"state", "leader_epoch"}
     assert {f.name for f in fields(segment) if getattr(segment, f.name) == f.default} == fixed
     assert cache_of(segment).get(segment_id(1)) == segment
+
+
+def test_threads_ask_at_the_same_time() -> None:
+    """Segments have other numbers of leader epochs, so that nothing of one question may be left to another."""
+    cache, expected = RemoteLogMetadataCache(), {}
+    for number in range(40):
+        first = 100 * number
+        epochs = tuple((number + step, first + step) for step in range(1 + number % 7))
+        for event in finished(number, first, first + 99, epochs):
+            take(cache, event)
+        expected |= {(epoch, offset): segment_id(number) for epoch, offset in epochs}
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            asked = [*expected] * 8
+            found = list(pool.map(lambda each: id_of(cache.remote_log_segment_metadata(*each)), asked))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [expected[each] for each in asked]

@@ -14,7 +14,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import MetadataEvent
-from tierctl.state.epoch_lists import bin_order, hashes_of, last_offset, named_links, waiting_links
+from tierctl.state.epoch_lists import bin_order, hashes_of, waiting_links
 from tierctl.state.fold_kernels import ACCEPTED, REFUSED, apply_numbered, numbered
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
@@ -152,11 +152,12 @@ class RemoteLogMetadataCache:
 
     def _epoch_end(self, row: int, epoch: int) -> int:
         """Return the last offset that `epoch` can have in the segment: the next epoch's start minus one."""
-        t = self.table.arrays
-        count = named_links(t, row, 0)
-        links = t.scratch[0]
-        at = int(np.searchsorted(t.links["epoch"][links[:count]], epoch))
-        return int(last_offset(t, row, links, count, at))
+        segment, links = self.table.segments[row], self.table.links
+        own = links[int(segment["links"]) :][: int(segment["link_count"])]
+        own = own[own["status"] != REPEATED]
+        own = own[np.argsort(own["epoch"], kind="stable")]
+        at = int(np.searchsorted(own["epoch"], epoch))
+        return int(own["start"][at + 1]) - 1 if at + 1 < len(own) else int(segment["end"])
 
     def _readable(self, epoch: int) -> _Readable:
         at = self.table.epoch(self.number, epoch)

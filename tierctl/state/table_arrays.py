@@ -150,7 +150,7 @@ class Arrays(NamedTuple):
     The `…_slots` are hash tables with open addressing: a power of two of slots, at most half of them in use,
     with the number of a row or -1. `seeds` are the factors of the hash function: ids and names are chosen by
     others, who must not be able to choose their slots. `scratch` has two rows of room for the links of any
-    segment.
+    segment, for the fold alone: several threads may ask a table at once.
     """
 
     segments: Array
