@@ -198,7 +198,7 @@ def test_every_field_of_a_segment_is_kept() -> None:
 
 
 def test_threads_ask_at_the_same_time() -> None:
-    """Segments have other numbers of leader epochs, so that nothing of one question may be left to another."""
+    """Each segment has another number of leader epochs: nothing of one question may be left to another."""
     cache, expected = RemoteLogMetadataCache(), {}
     for number in range(40):
         first = 100 * number
