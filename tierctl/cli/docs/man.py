@@ -174,7 +174,7 @@ def _settings() -> Iterator[str]:
         ),
     )
     yield from tagged(
-        escaped("~/.cache/tierctl/kernels-VERSION"),
+        escaped("~/.cache/tierctl/kernels-DIGEST"),
         escaped(
             "Compiled loops, if the folder of the installed package can't be written. A folder that others "
             "may write is not used: each long run then compiles the loops again, which takes some seconds."
