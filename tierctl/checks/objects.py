@@ -249,8 +249,7 @@ class StoreAudit:
 
 def _named(live: LiveSegments) -> "tuple[SegmentIds, array[int]]":
     """Return the ids and the start offsets of segments."""
-    ids = np.stack([live.column("id_high"), live.column("id_low")], axis=1)
-    return SegmentIds(ids), array("q", live.column("start").tobytes())
+    return SegmentIds(live.id_words), array("q", live.column("start").tobytes())
 
 
 def suspect_findings(

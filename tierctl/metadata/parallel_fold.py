@@ -6,7 +6,6 @@ Other packages use `PartitionFold`, and `FoldRunner` with its tasks where partit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tierctl.errors import CorruptInputError
+from tierctl.in_order import in_order
 from tierctl.kernel import prepare
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.metadata.user_partitions import misplaced
@@ -242,11 +242,8 @@ class ThreadsFold:
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`."""
-        pool = ThreadPoolExecutor(self.threads)
-        try:
-            yield from pool.map(partial(run_fold_task, self.topic, advance=self.advance), tasks)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        run = partial(run_fold_task, self.topic, advance=self.advance)
+        return in_order(run, tasks, threads=self.threads, ahead=self.threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,8 +110,12 @@ class LiveSegments:
     @property
     def id_bytes(self) -> npt.NDArray[np.uint8]:
         """Return the bytes of the segment ids, one row of 16 bytes per segment."""
-        words = np.stack([self.column("id_high"), self.column("id_low")], axis=1)
-        return words.astype(">i8").view(np.uint8).reshape(-1, 16)
+        return self.id_words.astype(">i8").view(np.uint8).reshape(-1, 16)
+
+    @property
+    def id_words(self) -> Int64s:
+        """Return the segment ids, one row of two words per segment, most significant first."""
+        return np.stack([self.column("id_high"), self.column("id_low")], axis=1)
 
     def customs(self) -> list[bytes | None] | None:
         """Return the custom metadata; None if no segment has any."""

@@ -15,17 +15,22 @@ _words_of = struct.Struct(">qq").unpack
 
 
 @plain_kernel
+def find_id(slots: Array, words: Int64s, seeds: Int64s, high: int, low: int) -> tuple[int, int]:
+    """Return the slot of an id, and its number, -1 if it is unknown."""
+    mask = len(slots) - 1
+    slot = mixed(high, low, int64(0), seeds) & mask
+    number = int64(slots[slot])
+    while number >= 0 and (words[number, 1] != low or words[number, 0] != high):
+        slot = (slot + 1) & mask
+        number = int64(slots[slot])
+    return slot, number
+
+
+@plain_kernel
 def find_ids(slots: Array, words: Int64s, seeds: Int64s, ids: Int64s, numbers: Int64s) -> None:
     """Write the number of each id, -1 if it is unknown."""
-    mask = len(slots) - 1
     for i in range(len(ids)):
-        high, low = int64(ids[i, 0]), int64(ids[i, 1])
-        slot = mixed(high, low, int64(0), seeds) & mask
-        number = int64(slots[slot])
-        while number >= 0 and (words[number, 1] != low or words[number, 0] != high):
-            slot = (slot + 1) & mask
-            number = int64(slots[slot])
-        numbers[i] = number
+        _slot, numbers[i] = find_id(slots, words, seeds, int64(ids[i, 0]), int64(ids[i, 1]))
 
 
 @plain_kernel
@@ -34,17 +39,11 @@ def add_ids(slots: Array, words: Int64s, count: int, seeds: Int64s, ids: Int64s,
 
     `words` must have room for all, and at most three quarters of `slots` may be in use afterwards.
     """
-    mask = len(slots) - 1
     for i in range(len(ids)):
-        high, low = int64(ids[i, 0]), int64(ids[i, 1])
-        slot = mixed(high, low, int64(0), seeds) & mask
-        number = int64(slots[slot])
-        while number >= 0 and (words[number, 1] != low or words[number, 0] != high):
-            slot = (slot + 1) & mask
-            number = int64(slots[slot])
+        slot, number = find_id(slots, words, seeds, int64(ids[i, 0]), int64(ids[i, 1]))
         if number < 0:
             number = count
-            words[number, 0], words[number, 1] = high, low
+            words[number, 0], words[number, 1] = ids[i, 0], ids[i, 1]
             slots[slot] = number
             count += 1
         numbers[i] = number

@@ -1,6 +1,6 @@
 """The table of segments of one metadata partition: its arrays, and its rows as the model's objects."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from tierctl.state.table_arrays import (
     Array,
     Arrays,
 )
-from tierctl.state.table_kernels import find_epoch, find_segment, new_seeds
+from tierctl.state.table_kernels import custom_length, find_epoch, find_segment, hashes, new_seeds
 from tierctl.wire.arrays import Int64s
 from tierctl.wire.metadata.decode import ADD, CUSTOM_LENGTH, EPOCH_COUNT, KIND, PARTITION_DELETE, TOPIC_LENGTH
 
@@ -40,6 +40,13 @@ _PARTITION_STATES: Final = tuple(RemotePartitionDeleteState)
 _DEAD_ROWS_MAX: Final = 1024
 _LEAST_SLOTS: Final = 16
 _LENGTH_BYTES: Final = 4
+_KEYS: Final[dict[int, tuple[str, tuple[str | None, ...]]]] = {
+    SEGMENTS: ("segment_slots", ("id_high", "id_low", "owner")),
+    EPOCHS: ("epoch_slots", ("epoch", None, "owner")),
+    PARTITIONS: ("partition_slots", ("id_high", "id_low", "partition")),
+    NAMES: ("name_slots", ("hash", "length", None)),
+}
+"""The hash table of each array that has one, and the fields by which its rows are found; None is 0."""
 _ENDS: Final = ("first_readable", "last_readable", "first_waiting", "last_waiting")
 """The fields of a leader epoch that lead to the ends of its lists."""
 
@@ -68,8 +75,8 @@ class SegmentTable:
 
     def _forget(self) -> None:
         """Clear what was derived from the rows."""
-        for name in ("_rows_by_partition", "_topics", "derived"):
-            self.__dict__.pop(name, None)
+        self.changed()
+        self.__dict__.pop("_topics", None)
 
     def __getstate__(self) -> dict[str, Any]:
         contents = {name: rows.tobytes() for name, rows in self.contents().items()}
@@ -100,7 +107,8 @@ class SegmentTable:
         self.arrays = self._with_slots(arrays, counts)
         _check(self.arrays)
         counts[DEAD] = int((self.arrays.segments["state"] == DELETE_FINISHED).sum())
-        self._reserve_slots(0, 0, 0, is_new=True)
+        for array in _KEYS:
+            self._make_slots(array)
 
     # The arrays in use, as views: they are no longer those of the table after the next fold.
 
@@ -151,22 +159,13 @@ class SegmentTable:
     def reserve_for(self, events: Int64s) -> None:
         """Make room for events, rows of `wire.metadata.decode`."""
         is_add, is_event = events[:, KIND] == ADD, events[:, KIND] <= PARTITION_DELETE
-        longest = int(events[is_add, EPOCH_COUNT].max(initial=0))
+        epoch_counts = events[is_add, EPOCH_COUNT]
+        adds, epochs, partitions = len(epoch_counts), int(epoch_counts.sum()), int(is_event.sum())
+        text = int(events[is_event, TOPIC_LENGTH].sum())
+        blob = int((events[:, CUSTOM_LENGTH].clip(min=0) + _LENGTH_BYTES).sum())
+        longest = int(epoch_counts.max(initial=0))
         if longest > self.arrays.scratch.shape[1]:
             self.arrays = self.arrays._replace(scratch=np.empty((2, longest), np.int64))
-        self.reserve(
-            int(is_add.sum()),
-            int(events[is_add, EPOCH_COUNT].sum()),
-            int(is_event.sum()),
-            int(events[is_event, TOPIC_LENGTH].sum()),
-            int((events[:, CUSTOM_LENGTH].clip(min=0) + _LENGTH_BYTES).sum()),
-        )
-
-    def reserve(self, adds: int, epochs: int, partitions: int, text: int, blob: int) -> None:
-        """Make room for events that add segments with leader epochs in total, and for new user partitions.
-
-        `text` and `blob` are the bytes of all topic names and of all custom metadata.
-        """
         # A reshaped segment may take its links twice.
         wanted = (adds, 2 * epochs, epochs, partitions, partitions, text, blob)
         arrays, counts = list(self.arrays), self.arrays.counts
@@ -177,30 +176,20 @@ class SegmentTable:
                 grown[: counts[i]] = arrays[i][: counts[i]]
                 arrays[i] = grown
         self.arrays = Arrays(*arrays)
-        self._reserve_slots(adds, epochs, partitions)
+        for array in _KEYS:
+            self._make_slots(array, wanted[array], is_new=False)
 
-    def _reserve_slots(self, adds: int, epochs: int, partitions: int, *, is_new: bool = False) -> None:
-        """Make room in the hash tables; make all of them again if `is_new`."""
-        t = self.arrays
-        zero = np.zeros(len(t.epochs) + len(t.names), np.int64)
-        for field, count, more, keys in (
-            ("segment_slots", SEGMENTS, adds, [t.segments[name] for name in ("id_high", "id_low", "owner")]),
-            ("epoch_slots", EPOCHS, epochs, [t.epochs["epoch"], zero, t.epochs["owner"]]),
-            (
-                "partition_slots",
-                PARTITIONS,
-                partitions,
-                [t.partitions[name] for name in ("id_high", "id_low", "partition")],
-            ),
-            ("name_slots", NAMES, partitions, [t.names["hash"], t.names["length"], zero]),
-        ):
-            used, slots = int(t.counts[count]), getattr(t, field)
-            size = len(slots)
-            if 2 * (used + more) > size:
-                size = 1 << (3 * (used + more)).bit_length()
-            if size != len(slots) or is_new:
-                made = _linked([key[:used] for key in keys], size, t.seeds)
-                self.arrays = self.arrays._replace(**{field: made})
+    def _make_slots(self, array: int, more: int = 0, *, is_new: bool = True) -> None:
+        """Make the hash table of an array with room for `more` rows, if it lacks room or `is_new`."""
+        table, fields = _KEYS[array]
+        used, size = int(self.arrays.counts[array]), len(getattr(self.arrays, table))
+        if 2 * (used + more) > size:
+            size, is_new = 1 << (3 * (used + more)).bit_length(), True
+        if is_new:
+            rows, zero = self._used(array), np.zeros(used, np.int64)
+            high, low, number = (zero if name is None else rows[name].astype(np.int64) for name in fields)
+            slots = _linked(hashes(high, low, number, self.arrays.seeds), size)
+            self.arrays = self.arrays._replace(**{table: slots})
 
     # Questions about single rows.
 
@@ -253,10 +242,12 @@ class SegmentTable:
     def custom(self, row: int) -> bytes | None:
         """Return the segment's custom metadata; None is null."""
         at = int(self.arrays.segments[row]["custom"])
-        if at < 0:
-            return None
-        length = int.from_bytes(self.arrays.blob[at : at + 4].tobytes(), "little")
-        return self.arrays.blob[at + 4 : at + 4 + length].tobytes()
+        return None if at < 0 else self._counted(at)[_LENGTH_BYTES:]
+
+    def _counted(self, at: int) -> bytes:
+        """Return the custom metadata at a position of the blob, with the length before them."""
+        end = at + _LENGTH_BYTES + custom_length(self.arrays.blob, at)
+        return self.arrays.blob[at:end].tobytes()
 
     def metadata(self, row: int) -> RemoteLogSegmentMetadata:
         """Return the segment in `row` as the model's object."""
@@ -336,7 +327,8 @@ class SegmentTable:
             counts=counts,
         )
         self.changed()
-        self._reserve_slots(0, 0, 0, is_new=True)
+        for array in _KEYS:
+            self._make_slots(array)
         self.sums = sums
 
     def compact_when_due(self) -> None:
@@ -372,7 +364,8 @@ class SegmentTable:
         self.arrays = self.arrays._replace(
             segments=kept, links=links, epochs=epochs, blob=blob, counts=counts
         )
-        self._reserve_slots(0, 0, 0, is_new=True)
+        for array in _KEYS:
+            self._make_slots(array)
 
     def _compact_blob(self, kept: Array) -> Array:
         """Return the custom metadata of the rows `kept`, whose positions are changed to it."""
@@ -381,8 +374,7 @@ class SegmentTable:
         places = []
         for at in kept["custom"][chosen].tolist():
             places.append(len(blob))
-            length = int.from_bytes(self.arrays.blob[at : at + 4].tobytes(), "little")
-            blob += self.arrays.blob[at : at + 4 + length].tobytes()
+            blob += self._counted(at)
         kept["custom"][chosen] = places
         return np.frombuffer(bytes(blob), np.uint8).copy()
 
@@ -404,16 +396,10 @@ def _numbering(is_kept: Array) -> Int64s:
     return numbers
 
 
-def _linked(keys: Iterable[Array], size: int, seeds: Int64s) -> Array:
-    """Return hash slots that lead to row i for the i-th of the keys; of equal keys, to the last."""
-    high, low, number = (each.astype(np.int64) for each in keys)
-    slots = np.full(size, -1, np.int32)
-    mask = np.int64(size - 1)
-    word = np.int64(0xFFFFFFFF)
-    total = (high & word) * seeds[0] + (high >> 32 & word) * seeds[1]
-    total += (low & word) * seeds[2] + (low >> 32 & word) * seeds[3] + (number & word) * seeds[4]
-    at = (total ^ total >> 41) >> 20 & mask
-    rows = np.arange(len(high))
+def _linked(codes: Int64s, size: int) -> Array:
+    """Return hash slots that lead to row i for the i-th of `codes`; of equal keys, to the last."""
+    slots, mask = np.full(size, -1, np.int32), np.int64(size - 1)
+    rows, at = np.arange(len(codes)), codes & mask
     while len(rows):
         free = slots[at] < 0
         slots[at[free]] = rows[free]

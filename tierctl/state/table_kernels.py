@@ -1,7 +1,7 @@
 """The loops that find rows of the table of segments by their keys, and add rows for new keys."""
 
 import random
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -42,9 +42,8 @@ def new_seeds() -> Int64s:
     return np.array([source.getrandbits(_SEED_BITS) | 1 << _SEED_BITS | 1 for _ in range(5)], np.int64)
 
 
-@plain_kernel
-def mixed(high: int, low: int, number: int, seeds: Int64s) -> int:
-    """Return a hash of a pair of words and a number below 2^31, which is at least 0."""
+def hashes(high: Any, low: Any, number: Any, seeds: Int64s) -> Any:
+    """Return a hash, at least 0, of a pair of words and a number below 2^31, or those of arrays of them."""
     total = (
         (high & _WORD) * int64(seeds[0])
         + (high >> 32 & _WORD) * int64(seeds[1])
@@ -53,6 +52,10 @@ def mixed(high: int, low: int, number: int, seeds: Int64s) -> int:
         + (number & _WORD) * int64(seeds[4])
     )
     return (total ^ total >> 41) >> _HASH_SHIFT
+
+
+mixed: Final = plain_kernel(hashes)
+"""The kernel of `hashes`."""
 
 
 @plain_kernel

@@ -311,11 +311,7 @@ class _WindowBatches:
 
     def columns(self, start_offset: int, end_offset: int) -> Iterator[tuple[Int64s, Int64s, pa.BinaryArray]]:
         """Yield offsets, timestamps and values of the records with offsets in [start_offset, end_offset)."""
-        # Interpreted, all batches are left to the scalar decoder: it needs no copy of the window.
-        none = np.zeros(len(self._heads), np.int64)
-        payloads = (
-            self._payloads() if is_compiled() else _Payloads(bytes_of(b""), none, none, self._heads.fields)
-        )
+        payloads = self._payloads()
         for run in payloads.decoded():
             if run.rows is None:
                 records = (each for row in run.batches for each in self._records(row))
@@ -333,8 +329,12 @@ class _WindowBatches:
     def _payloads(self) -> _Payloads:
         """Return the records of the batches: in a copy of the window if some were decompressed.
 
-        There, decompressed records stand before their batch.
+        There, decompressed records stand before their batch. Interpreted, all batches are left to the scalar
+        decoder, which needs no copy: they have no bytes.
         """
+        if not is_compiled():
+            none = np.zeros(len(self._heads), np.int64)
+            return _Payloads(bytes_of(b""), none, none, self._heads.fields)
         heads, is_inline = self._heads, ~self._is_compressed & (self._heads.fields["magic"] >= MAGIC)
         inserted = np.zeros(len(heads), np.int64)
         parts, cut = [], 0
