@@ -305,6 +305,20 @@ def test_a_second_run_reads_indexes_from_the_state_directory(
     assert capsys.readouterr().out == first
 
 
+@pytest.mark.parametrize(("limit_bytes", "kept"), [(1 << 20, True), (1, False)])
+def test_the_index_cache_has_the_size_that_the_brokers_settings_state(
+    limit_bytes: int, kept: bool, capture: Capture, tmp_path: Path
+) -> None:
+    root = capture("tiered-cluster")
+    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={root / 'before-remote'}"]
+    args += [f"--state-dir={tmp_path}", "--topic=orders", "--partition=2", "--offset=1000", "--limit=2"]
+    (tmp_path / "server.properties").write_text(
+        f"remote.log.index.file.cache.total.size.bytes={limit_bytes}\n"
+    )
+    assert run([*args, f"--broker-config={tmp_path / 'server.properties'}"]) == 0
+    assert any((tmp_path / "remote-log-index-cache").glob("*.index")) == kept
+
+
 HOSTILE = "../../x\x1b[31m"
 
 

@@ -183,6 +183,18 @@ def test_a_damaged_file_starts_over(tmp_path: Path) -> None:
     assert (tmp_path / f"{NAME}.bak").read_text() == "garbage\n"
 
 
+@pytest.mark.parametrize("head", ["", "0\n4\n"])
+def test_repair_keeps_the_good_lines_of_a_damaged_file(head: str, tmp_path: Path) -> None:
+    file = tmp_path / NAME
+    file.write_text(f"{head}1 5\n2 x\n3 7\n4 9\n")
+    (step,) = offsets("repair", file)
+    assert (step["action"], "2 x" in step["reason"]) == ("drop_line", True)
+    steps = offsets("repair", file, "--set", "4=8", "--apply")
+    assert [each["action"] for each in steps] == ["drop_line", "lower"]
+    assert file.read_text() == f"{head and head.replace('4', '3')}1 5\n3 7\n4 8\n"
+    assert committed(tmp_path) == {1: 5, 3: 7, 4: 8}
+
+
 def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("1 5\n")
     lock = tmp_path / ".lock"

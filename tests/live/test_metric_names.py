@@ -3,8 +3,10 @@
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tierctl.cli import docs
 from tierctl.report.prometheus import FAMILIES, Kind
 
 from tests.support.broker import Broker, Brokers
@@ -12,6 +14,7 @@ from tests.support.kafka import KafkaRelease
 
 _BEAN = re.compile(r"kafka\.server:type=(?P<type>\w+),name=(?P<name>\w+)(?:,topic=\w+)?:(?P<attribute>\w+)")
 _ATTRIBUTE = re.compile(r"kafka\.server:type=(?P<type>RemoteLogManager):(?P<attribute>[\w-]+)")
+_TOPICS = "kafka_server_BrokerTopicMetrics_"
 _RATE = "200000"
 # The limit is below one segment per second, because the broker only has the metrics after a wait.
 _LIMITS = {
@@ -78,3 +81,13 @@ def test_the_names_and_types_are_those_of_the_brokers_mbeans(
     theirs = families_of(printed)
     assert len(ours) > 15
     assert ours == {name: theirs.get(name) for name in ours}
+    manual = (Path(docs.__file__).parent / "manual" / "metrics.md").read_text()
+    known = {each.removesuffix("_total") for each in ours}
+    # RequestMetrics has RemoteTimeMs of all requests, which is not about tiered storage.
+    unwritten = {
+        name
+        for name in re.findall(r"name=(\w*(?:Remote(?!TimeMs)|Retention)\w*)", printed)
+        if f"{_TOPICS}{name}".lower().removesuffix("persec") not in known
+    }
+    assert len(unwritten) > 5
+    assert {name for name in unwritten if f"`{name}`" not in manual} == set()

@@ -61,6 +61,10 @@ def remote(tmp_path: Path) -> MemoryStorage:
     return store
 
 
+def limit(size_bytes: int) -> dict[str, str]:
+    return {"remote.log.index.file.cache.total.size.bytes": str(size_bytes)}
+
+
 class TestGetting:
     @pytest.mark.parametrize("index_type", list(IndexType))
     def test_fetched_once_and_kept_over_restarts(
@@ -116,7 +120,7 @@ class TestGetting:
 
 class TestBound:
     def test_least_recently_used_goes_first(self, tmp_path: Path, remote: MemoryStorage) -> None:
-        cache = RemoteIndexCache(tmp_path, remote, size_bytes_max=3 * 80)
+        cache = RemoteIndexCache(tmp_path, remote, settings=limit(3 * 80))
         for number in (0, 1, 2, 0, 3):
             cache.get(metadata_of(number), IndexType.OFFSET)
         assert sorted(path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()) == [
@@ -133,18 +137,36 @@ class TestBound:
         for age, number in enumerate((1, 2, 0)):
             path = tmp_path / FOLDER / f"{100 * number}_{metadata_of(number).segment_id}.index"
             os.utime(path, ns=(age, age))
-        smaller = RemoteIndexCache(tmp_path, remote, size_bytes_max=2 * 80)
+        smaller = RemoteIndexCache(tmp_path, remote, settings=limit(2 * 80))
         assert smaller.size_bytes == 160
         assert sorted(path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()) == ["0", "200"]
 
     def test_an_index_larger_than_the_cache_is_not_kept(self, tmp_path: Path, remote: MemoryStorage) -> None:
-        cache = RemoteIndexCache(tmp_path, remote, size_bytes_max=79)
+        cache = RemoteIndexCache(tmp_path, remote, settings=limit(79))
         assert len(cache.get(metadata_of(1), IndexType.OFFSET)) == 80
         assert cache.size_bytes == 0
 
+    @pytest.mark.parametrize(
+        ("settings", "kept"),
+        [
+            ({}, True),
+            ({"remote.log.index.file.cache.total.size.mb": "1"}, False),
+            ({"remote.log.index.file.cache.total.size.mb": "2"}, True),
+            ({"remote.log.index.file.cache.total.size.mb": "2"} | limit(1 << 20), False),
+        ],
+    )
+    def test_settings_state_the_limit(self, tmp_path: Path, settings: dict[str, str], kept: bool) -> None:
+        remote = MemoryStorage()
+        remote.copy_log_segment_data(metadata_of(1), indexed(tmp_path, 1, entries=(1 << 17) + 1))
+        cache = RemoteIndexCache(tmp_path, remote, settings=settings)
+        assert cache.size_bytes == 0
+        found = len(cache.get(metadata_of(1), IndexType.OFFSET))
+        assert found > 1 << 20
+        assert cache.size_bytes == found * kept
+
     @given(
         st.lists(st.tuples(st.integers(0, 7), st.sampled_from(list(IndexType))), max_size=40),
-        st.integers(0, 500),
+        st.integers(1, 500),
     )
     @examples(15)
     def test_never_above_the_limit_and_always_right(
@@ -159,7 +181,7 @@ class TestBound:
             remote.copy_log_segment_data(
                 metadata_of(number), indexed(folder / "source", number, entries=number)
             )
-        cache = RemoteIndexCache(folder, remote, size_bytes_max=size_bytes_max)
+        cache = RemoteIndexCache(folder, remote, settings=limit(size_bytes_max))
         for number, index_type in asked:
             with remote.fetch_index(metadata_of(number), index_type) as stream:
                 assert cache.get(metadata_of(number), index_type) == stream.read()

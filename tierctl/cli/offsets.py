@@ -57,8 +57,8 @@ def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
 def repair(ctx: typer.Context, request: commands.RepairOffsetsRequest) -> int:
     """Lower offsets to the safe values that `check` found, or to the values of --set.
 
-    The events above a lowered offset are read again, which takes time and is harmless. The old file is kept
-    as .bak.
+    The events above a lowered offset are read again, which takes time and is harmless. Damaged lines are left
+    out and the good ones are kept. The old file is kept as .bak.
     """
     printer = Printer.of(ctx, OFFSET_REPAIRS)
     result = commands.repair_offsets(request, console_of(ctx))

@@ -22,6 +22,7 @@ from tierctl.metadata.offset_repair import (
     against_snapshots,
     lowest,
     read_committed,
+    read_good_lines,
     write_committed,
 )
 from tierctl.metadata.state_dir import require_own_state
@@ -151,7 +152,8 @@ class OffsetsCheck(TableResult):
 class OffsetStep:
     """One change to a file of committed offsets.
 
-    `action` is `lower`, `raise`, `drop` (remove the entry) or `start_over` (the old file is unreadable).
+    `action` is `lower`, `raise`, `drop` (remove the entry), `drop_line` (the line is damaged) or `start_over`
+    (no line of the file can be used).
     """
 
     action: Annotated[str, f.ACTION, Shown(0)]
@@ -215,24 +217,22 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
     path = _path(request)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         try:
-            before: Mapping[int, int] = _read(resources, path).offsets
-            damage = None
+            (found,) = each_file(resources, "reading offsets", read_good_lines, [path])
+            before, errors = found.offsets, found.damage
         except CorruptInputError as error:
-            before, damage = {}, error
-        findings = _findings(resources, before, must_compare=damage is None and not request.set_offset)
+            before, errors = {}, [error]
+        findings = _findings(resources, before, must_compare=not errors and not request.set_offset)
     after, steps = _plan(request, findings, before)
-    if damage is not None:
-        start_over = OffsetStep(
-            action="start_over",
-            metadata_partition=None,
-            from_offset=None,
-            to_offset=None,
-            reason=damage.message,
-        )
-        steps.insert(0, start_over)
+    steps[:0] = [_damaged("drop_line" if before else "start_over", error) for error in errors]
     if request.apply and steps:
         write_committed(path, after)
     return OffsetsRepair(steps=steps, is_applied=request.apply)
+
+
+def _damaged(action: str, error: CorruptInputError) -> OffsetStep:
+    return OffsetStep(
+        action=action, metadata_partition=None, from_offset=None, to_offset=None, reason=error.message
+    )
 
 
 def _plan(

@@ -330,7 +330,7 @@ class Resources:
             return UncachedIndexes(self.remote)
         from tierctl.storage.index_cache import RemoteIndexCache
 
-        return RemoteIndexCache(self.request.state_dir, self.remote)
+        return RemoteIndexCache(self.request.state_dir, self.remote, settings=self.broker_settings)
 
     def readable_log(
         self,

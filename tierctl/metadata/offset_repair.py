@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,19 +153,31 @@ def lowest(findings: Iterable[Finding]) -> dict[int, int | None]:
 
 def read_committed(path: Path) -> CommittedOffsets:
     """Decode a file of committed offsets; raise CorruptInputError if it is damaged, or OSError."""
+    found = read_good_lines(path)
+    for error in found.damage:
+        raise error
+    return found
+
+
+def read_good_lines(path: Path) -> CommittedOffsets:
+    """Decode the good lines of a file of committed offsets; `damage` names the file.
+
+    Raise UnsupportedFormatError for a version that is not known, or OSError.
+    """
     try:
-        return committed_offsets.read(read_regular(path))
+        found = committed_offsets.read_good_lines(read_regular(path))
     except CorruptInputError as error:
         raise error.within(str(path)) from None
+    return replace(found, damage=[error.within(str(path)) for error in found.damage])
 
 
 def write_committed(path: Path, offsets: Mapping[int, int]) -> None:
-    """Replace the file in its own form, an unreadable one in Kafka's form; the former stays as .bak.
+    """Replace the file in its own form, an unknown one by Kafka's form; the former stays as .bak.
 
     Raise SafetyRefusal if a broker runs on its folder, LockedError if another tierctl works there.
     """
     with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
         form = OffsetsForm.CHECKPOINT
         with suppress(CorruptInputError):
-            form = read_committed(path).form
+            form = read_good_lines(path).form
         replace_durably(path, committed_offsets.write(offsets, form), backup=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from tierctl.errors import (
@@ -35,7 +36,6 @@ from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 # detected when it is read, and fetched again.
 
 FOLDER = "remote-log-index-cache"
-SIZE_BYTES_DEFAULT = broker.INDEX_CACHE_SIZE_BYTES.value({})
 INDEX_BYTES_MAX = 1 << 28
 """Limit of one index: Kafka's segment.index.bytes is 10 MiB by default."""
 
@@ -49,10 +49,19 @@ _CHECKS: dict[IndexType, Callable[[bytes, int], object]] = {
 _TYPES = {suffix: index_type for index_type, suffix in INDEX_SUFFIXES.items()}
 
 
+def _size_bytes_max(settings: Mapping[str, str]) -> int:
+    """Return the limit of the cache that a broker's settings state, also by KIP-405's name in MiB."""
+    mebibytes = broker.INDEX_CACHE_SIZE_MB.given(settings)
+    if mebibytes is None or broker.INDEX_CACHE_SIZE_BYTES.given(settings) is not None:
+        return broker.INDEX_CACHE_SIZE_BYTES.value(settings)
+    return mebibytes << 20
+
+
 class RemoteIndexCache:
     """Fetches each index of a remote segment once; safe to use from several threads and processes.
 
-    If the cache's own disk fails, `get` fetches the index without caching it.
+    The broker's `settings` state how many bytes the cache may have. If the cache's own disk fails, `get`
+    fetches the index without caching it.
     """
 
     def __init__(
@@ -60,12 +69,12 @@ class RemoteIndexCache:
         folder: Path,
         remote: RemoteStorageManager,
         *,
-        size_bytes_max: int = SIZE_BYTES_DEFAULT,
+        settings: Mapping[str, str] = MappingProxyType({}),
         fs: FileSystem = PLAIN,
     ) -> None:
         self._folder = folder / FOLDER
         self._remote = remote
-        self._size_bytes_max = size_bytes_max
+        self._size_bytes_max = _size_bytes_max(settings)
         self._fs = fs
         self._lock = threading.Lock()
         self._fetching: dict[str, tuple[threading.Lock, int]] = {}

@@ -97,3 +97,29 @@ def test_any_bytes_are_offsets_or_an_error(data: bytes) -> None:
     except CorruptInputError:
         return
     assert committed_offsets.read(committed_offsets.write(found.offsets, found.form)).offsets == found.offsets
+
+
+LINES = OFFSETS.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("form", OffsetsForm)
+@pytest.mark.parametrize("bad", [b"", b"\x00\x00\x00\n", b"7 seven\n", b"garbage\n", b"-1 2\n", b"3\n"])
+def test_every_good_line_of_a_file_with_one_bad_line_is_read(form: OffsetsForm, bad: bytes) -> None:
+    offsets = committed_offsets.read(OFFSETS).offsets
+    lines = LINES if form is OffsetsForm.CHECKPOINT else LINES[2:]
+    for at, line in enumerate(lines):
+        if (line, bad) == (b"0\n", b"3\n"):
+            # The head of version 3.
+            continue
+        found = committed_offsets.read_good_lines(b"".join([*lines[:at], bad, *lines[at + 1 :]]))
+        lost = {int(line.split()[0])} if b" " in line else set()
+        assert found.offsets == {each: offsets[each] for each in offsets if each not in lost}, (at, bad)
+        assert found.damage or (form is OffsetsForm.KIP and not bad)
+        assert found.form is form or (form is OffsetsForm.KIP and at == 0 and bad == b"3\n")
+
+
+def test_of_two_lines_for_a_partition_the_lower_offset_is_kept() -> None:
+    for data in (b"1 5\n1 6\n2 3\n", b"1 6\n1 5\n2 3\n"):
+        found = committed_offsets.read_good_lines(data)
+        assert (found.offsets, found.form) == ({1: 5, 2: 3}, OffsetsForm.KIP)
+        assert "line 2" in found.damage[0].message

@@ -50,15 +50,15 @@ INDEX_CACHE_SIZE_BYTES = TABLE.whole(
     1 << 30,
     least=1,
     since="3.0",
-    ignored="tierctl's cache of remote indexes always has Kafka's default size",
+    acted_on="the limit of the cache of remote indexes in --state-dir",
 )
 INDEX_CACHE_SIZE_MB = TABLE.whole(
     "remote.log.index.file.cache.total.size.mb",
     None,
     least=1,
     since="KIP-405",
-    ignored="KIP-405's name of remote.log.index.file.cache.total.size.bytes, in MiB; no release of Kafka "
-    "has it",
+    acted_on="KIP-405's name of remote.log.index.file.cache.total.size.bytes, in MiB, for settings without "
+    "that one; no release of Kafka has it",
 )
 TASK_INTERVAL_MS = TABLE.whole(
     "remote.log.manager.task.interval.ms",

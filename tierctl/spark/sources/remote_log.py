@@ -428,10 +428,14 @@ def plan_tasks(
         return [*found, task(None, plan.problems)] if plan.problems else found
 
 
-def _tier_spec(options: LogOptions) -> TierSpec:
+def _broker_settings(options: LogOptions) -> dict[str, str]:
     settings: dict[str, str] = dict(broker_file(options.broker_config)) if options.broker_config else {}
     if options.throttle_fetch is not None:
         settings[broker.FETCH_MAX_BYTES_PER_SECOND.name] = str(options.throttle_fetch)
+    return settings
+
+
+def _tier_spec(options: LogOptions, settings: Mapping[str, str]) -> TierSpec:
     return TierSpec.from_settings(
         options.remote_uri, settings, layout=options.layout, private_keys=options.private_keys
     )
@@ -444,10 +448,11 @@ class _Plan:
         self._window = Window.of(predicates, "offset")
         self._opened = opened
         self.problems: list[TierctlError] = []
-        spec = _tier_spec(options)
+        settings = _broker_settings(options)
+        spec = _tier_spec(options, settings)
         self._remote = open_tier(spec)
         opened.callback(self._remote.close)
-        self._fetcher = self._open_indexes()
+        self._fetcher = self._open_indexes(settings)
         self.spec = spec.resolved(self._remote)
 
     def tasks(self) -> Iterator[ReadTask]:
@@ -550,10 +555,10 @@ class _Plan:
             warn(note)
         return state
 
-    def _open_indexes(self) -> IndexFetcher:
+    def _open_indexes(self, settings: Mapping[str, str]) -> IndexFetcher:
         if self._options.state_dir is None:
             return UncachedIndexes(self._remote)
-        return RemoteIndexCache(self._options.state_dir, self._remote)
+        return RemoteIndexCache(self._options.state_dir, self._remote, settings=settings)
 
     def _open_cluster(self) -> Cluster | None:
         options = self._options

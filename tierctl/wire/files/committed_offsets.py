@@ -6,7 +6,7 @@ The value is the last offset that was consumed, not the next one.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,10 +29,15 @@ class OffsetsForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffsets:
-    """The last consumed offset of each metadata partition, in the order of the file."""
+    """The last consumed offset of each metadata partition, in the order of the file.
+
+    `damage` has the error of each bad line, and of a head that contradicts the lines; their entries, if any,
+    are not in `offsets`.
+    """
 
     offsets: Mapping[int, int]
     form: OffsetsForm
+    damage: Sequence[CorruptInputError] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +63,35 @@ def read(data: bytes) -> CommittedOffsets:
     stated number of lines, otherwise its last number may be cut. In the KIP's form the last line feed may be
     missing: a cut number is a lower one, and reading again from a lower offset loses nothing.
     """
+    found = read_good_lines(data)
+    for error in found.damage:
+        raise error
+    return found
+
+
+def read_good_lines(data: bytes) -> CommittedOffsets:
+    """Decode the good lines of a file in either form, as `read` does; `damage` has the errors of the others.
+
+    Of two lines for one partition the lower offset is kept. Raise UnsupportedFormatError for a version that
+    is not known, whose lines may mean something else.
+    """
     lines = list(_lines(bytes(data)))
-    if not lines or b" " in lines[0].text.strip() or b"\t" in lines[0].text.strip():
-        return CommittedOffsets(offsets=_entries(lines), form=OffsetsForm.KIP)
-    return CommittedOffsets(offsets=_checkpoint(lines, len(data)), form=OffsetsForm.CHECKPOINT)
+    form, damage = OffsetsForm.KIP, list[CorruptInputError]()
+    if _is_checkpoint(lines):
+        form, damage = OffsetsForm.CHECKPOINT, list(_wrong_head(lines, len(data)))
+        # If a line of the head is missing, an entry is in its place.
+        lines = [line for line in lines[:2] if _ENTRY.fullmatch(line.text)] + lines[2:]
+    offsets: dict[int, int] = {}
+    for line in lines:
+        try:
+            partition, offset = _entry(line)
+        except CorruptInputError as error:
+            damage.append(error)
+            continue
+        if partition in offsets:
+            damage.append(line.wrong(f"one entry for partition {partition}"))
+        offsets[partition] = min(offset, offsets.get(partition, offset))
+    return CommittedOffsets(offsets=offsets, form=form, damage=damage)
 
 
 def write(offsets: Mapping[int, int], form: OffsetsForm = OffsetsForm.CHECKPOINT) -> bytes:
@@ -79,40 +109,44 @@ def _lines(data: bytes) -> Iterator[_Line]:
         at += len(raw) + 1
 
 
-def _checkpoint(lines: list[_Line], size: int) -> dict[int, int]:
-    version = _number(lines[0], "version")
-    if version != VERSION:
+def _is_checkpoint(lines: list[_Line]) -> bool:
+    """Return whether the file has a line of a checkpoint's head, although the first one may be damaged."""
+    if not lines or _ENTRY.fullmatch(lines[0].text):
+        return False
+    return any(_NUMBER.fullmatch(line.text) for line in lines[:2])
+
+
+def _wrong_head(lines: list[_Line], size: int) -> Iterator[CorruptInputError]:
+    """Yield what is wrong with the first two lines of a checkpoint file, and with its end."""
+    if not _NUMBER.fullmatch(lines[0].text) or (len(lines) > 1 and _ENTRY.fullmatch(lines[1].text)):
+        if lines[0].text != b"%d" % VERSION:
+            yield lines[0].wrong("the version")
+    elif int(lines[0].text) != VERSION:
         raise UnsupportedFormatError(
-            "committed offsets, line 1", expected=f"version {VERSION}", found=f"version {version}", at=0
+            "committed offsets, line 1",
+            expected=f"version {VERSION}",
+            found=f"version {int(lines[0].text)}",
+            at=0,
         )
     if len(lines) < 2:
-        raise CorruptInputError(
+        yield CorruptInputError(
             "committed offsets, line 2", expected="the number of entries", found="the end", at=size
         )
-    count = _number(lines[1], "number of entries")
-    if len(lines) - 2 != count:
-        raise lines[1].wrong(f"{len(lines) - 2} entries, as many as follow", str(count))
-    if not lines[-1].ended:
-        raise lines[-1].wrong("a line feed behind the last entry")
-    return _entries(lines[2:])
+    elif not _NUMBER.fullmatch(lines[1].text):
+        yield lines[1].wrong("the number of entries")
+    elif len(lines) - 2 != int(lines[1].text):
+        expected = f"{len(lines) - 2} entries, as many as follow"
+        yield lines[1].wrong(expected, str(int(lines[1].text)))
+    elif not lines[-1].ended:
+        yield lines[-1].wrong("a line feed behind the last entry")
 
 
-def _number(line: _Line, what: str) -> int:
-    if not _NUMBER.fullmatch(line.text):
-        raise line.wrong(f"the {what}")
-    return int(line.text)
-
-
-def _entries(lines: list[_Line]) -> dict[int, int]:
-    offsets: dict[int, int] = {}
-    for line in lines:
-        match = _ENTRY.fullmatch(line.text)
-        if match is None:
-            raise line.wrong("<partition> <offset>")
-        partition, offset = int(match[1]), int(match[2])
-        if partition > _MAX_PARTITION or offset > _MAX_OFFSET:
-            raise line.wrong("numbers of 32 and 64 bits")
-        if partition in offsets:
-            raise line.wrong(f"one entry for partition {partition}")
-        offsets[partition] = offset
-    return offsets
+def _entry(line: _Line) -> tuple[int, int]:
+    """Return the partition and the offset of a line; raise CorruptInputError if it is damaged."""
+    match = _ENTRY.fullmatch(line.text)
+    if match is None:
+        raise line.wrong("<partition> <offset>")
+    partition, offset = int(match[1]), int(match[2])
+    if partition > _MAX_PARTITION or offset > _MAX_OFFSET:
+        raise line.wrong("numbers of 32 and 64 bits")
+    return partition, offset
