@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
         'topic-configs = "topics.properties"\n'
     )
     (tmp_path / "server.properties").write_text(
-        f"log.local.retention.ms=7\nrsm.config.chunk.size=100\nrsm.config.azure.account.key={SECRET}\n"
+        f"log.local.retention.ms=7\nrsm.config.chunk.size=100\nrsm.config.storage.azure.account.key={SECRET}\n"
         f"rlmm.config.remote.log.metadata.consumer.sasl.jaas.config={JAAS}\n"
         "rlmm.config.remote.log.metadata.topic.num.partitions=7\n"
     )
@@ -63,7 +63,7 @@ def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
         ("broker", "log.local.retention.ms"): ("7", "broker settings file", "server.properties:1"),
         ("broker", "remote.log.manager.task.retry.jitter"): ("0.1", "option", "--override"),
         ("plugin", "chunk.size"): ("100", "broker settings file", "server.properties:2"),
-        ("plugin", "azure.account.key"): ("[hidden]", "broker settings file", "server.properties:3"),
+        ("plugin", "storage.azure.account.key"): ("[hidden]", "broker settings file", "server.properties:3"),
         ("metadata manager", "remote.log.metadata.consumer.sasl.jaas.config"): (
             "[hidden]",
             "broker settings file",
@@ -207,12 +207,12 @@ def test_a_profile_in_a_table_of_the_wrong_name_is_named(tmp_path: Path) -> None
         ("attempts = 0", "attempts: ", "--attempts"),
         ('attempts = ["1", "2"]', "takes one value", "--attempts"),
         ('output = "tabel"', "'tabel'", "--output"),
-        ("metdata = 1", "no option 'metdata'", "'metadata'"),
+        ("metdata = 1", "no option 'metdata'", '"metadata"'),
         ("apply = true", "apply = true: ", "--apply"),
         ("max_deletes = 1", "max-deletes = 1: ", "--max-deletes"),
         ("plan-out = \n", "not TOML", "quotes"),
         ("no-header = {a = 1}", "no_header: expected text", "command line"),
-        ("[profils.x]", "no key 'profils'", "'profiles'"),
+        ("[profils.x]", "no key 'profils'", '"profiles"'),
         ("[profiles.staging]\n", "staging", "remove"),
         ('no_header = true\n"no-header" = true', "no-header", "remove"),
     ],

@@ -156,7 +156,7 @@ def test_the_home_folder_has_settings_too(metadata: Path, tmp_path: Path) -> Non
     ("text", "args", "message"),
     [
         ("metadata = ", [], "not TOML"),
-        ('[profiles.default]\nmetdata = "x"\n', [], "did you mean 'metadata'?"),
+        ('[profiles.default]\nmetdata = "x"\n', [], 'did you mean "metadata"?'),
         ('[profiles.a]\nmetadata = "x"\n', ["--profile", "b"], "known profiles: a"),
         ("profiles = 3\n", [], "'profiles' must be tables"),
         ("[profiles.default.metadata]\nx = 1\n", [], "expected text"),
@@ -302,7 +302,7 @@ def test_a_missing_tier_is_said_once_and_at_once(capture: Capture, tmp_path: Pat
     ("name", "message", "hint"),
     [
         ("TIERCTL_APPLY", "is set: plans are applied only where", "remove it"),
-        ("TIERCTL_METADTA", "is set, but names no option", "did you mean 'TIERCTL_METADATA'?"),
+        ("TIERCTL_METADTA", "is set, but names no option", 'did you mean "TIERCTL_METADATA"?'),
         ("TIERCTL_QQQ", "is set, but names no option", ""),
     ],
 )

@@ -30,6 +30,11 @@ FILES = {
     "quiet.toml": '[profiles.default]\nquiet = "maybe"\n',
     "bad.toml": '[profiles.default]\nmetdata = "/x"\n',
 }
+RSM = "org.apache.kafka.server.log.remote.storage.RemoteStorageManager"
+TIERING = (
+    "remote.log.storage.system.enable=true\nremote.log.storage.manager.class.name=x.Y\n"
+    "remote.log.metadata.manager.listener.name=SASL_SSL\n"
+)
 
 
 @pytest.fixture
@@ -50,8 +55,8 @@ def refused(command: str, typo: tuple[str, ...], words: dict[str, str], nearest:
     [
         (("--config-file", "{tmp}/good.toml", "--profile", "defualt"), "default"),
         (("--config-file", "{tmp}/bad.toml"), "metadata"),
-        (("--config-file", "{tmp}/choice.toml"), "did you mean 'profile'?"),
-        (("--config-file", "{tmp}/table.toml"), "did you mean 'profile"),
+        (("--config-file", "{tmp}/choice.toml"), 'did you mean "profile"?'),
+        (("--config-file", "{tmp}/table.toml"), 'did you mean "profile'),
         (("--config-file", "{tmp}/inner.toml"), "no option 'profile'"),
         (("--config-file", "{tmp}/quiet.toml"), "unable to interpret input: found 'maybe'"),
         (("--profil", "default"), "--profile"),
@@ -139,6 +144,46 @@ def test_a_brokers_own_file(command: str, words: dict[str, str], tmp_path: Path)
     err = tierctl(*(arg.format(**words) for arg in args)).err
     assert err.count("no Kafka from 3.9 to 4.4 has the setting") == 1
     assert 'the setting "log.retention.hour"; did you mean "log.retention.hours"?' in err
+
+
+REFUSED = {
+    "broker-config": [
+        ("remote.log.storage.system.enabled=true", 'did you mean "remote.log.storage.system.enable"?'),
+        ("rsm.config.chunk.sizes=1", 'did you mean "rsm.config.chunk.size"?'),
+        ("rlmm.config.remote.log.metadata.topic.num.partition=5", 'metadata.topic.num.partitions"?'),
+        ("process.roles=controller", "remote.log.storage.system.enable=true on all controllers"),
+        (f"remote.log.storage.manager.class.name={RSM}", "io.aiven.kafka.tieredstorage.RemoteStorageManager"),
+        (f"{TIERING}listeners=SASL_SSL://:1", "rlmm.config.remote.log.metadata.common.client."),
+    ],
+    "command-config": [("security.protocl=SSL", 'did you mean "security.protocol"?')],
+    "topic-configs": [("__consumer_offsets.remote.storage.enable=true", "from the internal topic")],
+}
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
+@pytest.mark.parametrize(
+    ("option", "case"), [(option, case) for option, cases in REFUSED.items() for case in cases]
+)
+def test_settings_that_brokers_refuse_or_ignore(
+    command: str, option: str, case: tuple[str, str], words: dict[str, str], tmp_path: Path
+) -> None:
+    """Commands that change something end with exit code 2; doctor has a problem."""
+    file, (text, fix) = tmp_path / "refused.properties", case
+    file.write_text(text + "\n")
+    if (option, command) != ("topic-configs", "delete"):
+        refused(command, (f"--{option}={file}",), words, fix)
+    found = tierctl("doctor", f"--{option}", file)
+    assert found.code == 3
+    assert any(line.startswith("error") and fix in line for line in found.out.splitlines()), found.out
+
+
+@pytest.mark.parametrize("option", ["broker-config", "command-config"])
+def test_reading_commands_note_what_is_ignored(option: str, words: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "refused.properties"
+    text, fix = REFUSED[option][0]
+    file.write_text(text + "\n")
+    ran = tierctl(*(arg.format(**words) for arg in SELECTING["segments"]), f"--{option}", file)
+    assert (ran.code, fix in ran.err) == (0, True), ran.err
 
 
 @pytest.mark.parametrize(

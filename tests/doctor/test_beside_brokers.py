@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from tierctl.checks import settings
 from tierctl.checks import settings as doctor_checks
 from tierctl.checks.check import CheckResults
@@ -21,7 +22,7 @@ from tierctl.model.times import system_clock_ms
 
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, worst
 from tests.live.secured import allow, login
-from tests.support.broker import Broker, Brokers
+from tests.support.broker import PASSWORD, USER, Broker, Brokers, jaas_quoted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "doctor"
@@ -97,6 +98,86 @@ def test_versions_of_brokers(wrong: Broker) -> None:
     assert found.subject.startswith("Kafka ")
     given = DoctorRequest(bootstrap_server=wrong.bootstrap, kafka_version=KafkaVersion.parse("4.3.1"))
     assert outcomes(doctor(given), [DoctorCheck.BROKER_VERSION]) == {DoctorCheck.BROKER_VERSION: PROBLEM}
+
+
+@pytest.fixture(scope="module")
+def split(brokers: Brokers) -> tuple[Broker, Broker]:
+    """Return a controller without tiering, and a broker that tiers."""
+    controller = brokers.own(tiered=False, start=False, process_roles="controller")
+    address = f"CONTROLLER://localhost:{controller.ports[1]}"
+    controller.node_id = 1
+    controller.settings |= {"listeners": address, "advertised.listeners": address}
+    node = brokers.own(start=False, process_roles="broker")
+    node.node_id, controller.voters = 2, f"1@localhost:{controller.ports[1]}"
+    node.voters = controller.voters
+    node.settings["listeners"] = f"PLAINTEXT://localhost:{node.ports[0]}"
+    controller.launch()
+    node.start()
+    return controller, node
+
+
+def test_a_controller_that_refuses_tiered_topics(split: tuple[Broker, Broker]) -> None:
+    controller, node = split
+    request = DoctorRequest(bootstrap_server=node.bootstrap, broker_config=controller.properties)
+    topics = set(node.admin.list_topics(timeout=10).topics)
+    found = worst(doctor(request).results, DoctorCheck.CONTROLLER_TIERS)
+    assert (found.severity, "Tiered Storage functionality is disabled" in found.found) == (PROBLEM, True)
+    in_file = worst(doctor(request).results, DoctorCheck.BROKER_FILE)
+    assert (in_file.severity, "process.roles=controller" in in_file.found) == (PROBLEM, True)
+    # The broker itself has no conflict, and the question makes no topic.
+    assert set(node.admin.list_topics(timeout=10).topics) >= topics
+    assert not [name for name in node.admin.list_topics(timeout=10).topics if "probe" in name]
+    with pytest.raises(KafkaException, match="Tiered Storage functionality is disabled"):
+        node.create_topic("tiered", tiered=True)
+
+    # The setting alone is the fix: a controller needs no plugin.
+    controller.stop()
+    controller.settings["remote.log.storage.system.enable"] = "true"
+    controller.launch()
+    node.wait_for("the controller", lambda: doctor_finds(request, DoctorCheck.CONTROLLER_TIERS, OK))
+    found_now = doctor(request).results
+    assert not [each for each in found_now if "process.roles=controller," in each.found]
+    node.create_topic("tiered", tiered=True)
+
+
+def doctor_finds(request: DoctorRequest, check: DoctorCheck, severity: Severity) -> bool:
+    return worst(doctor(request).results, check).severity is severity
+
+
+def test_clients_of_the_metadata_topic_without_a_login(brokers: Brokers) -> None:
+    name = "remote.log.metadata.manager.listener.name"
+    node = brokers.own(secured=True, start=False)
+    node.settings[name] = "SASL_SSL"
+    node.launch()
+    request = DoctorRequest(broker_config=node.properties)
+    # Either the broker ends, or its metadata manager repeats this until it gives up.
+    node.wait_for("the client's error", lambda: "Could not find a 'KafkaClient' entry" in node.said())
+    found = worst(doctor(request).results, DoctorCheck.BROKER_FILE)
+    assert (found.severity, "no rlmm.config.remote.log" in found.found) == (PROBLEM, True)
+    node.stop(kill=True)
+
+    prefix = "rlmm.config.remote.log.metadata.common.client."
+    who = f'username="{USER}" password="{jaas_quoted(PASSWORD)}"'.replace("\\", "\\\\")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    assert node.certificates is not None
+    node.settings |= {
+        f"{prefix}sasl.mechanism": "PLAIN",
+        f"{prefix}sasl.jaas.config": f"{module} required {who};",
+        f"{prefix}ssl.truststore.location": str(node.certificates.truststore),
+        f"{prefix}ssl.truststore.password": node.certificates.password,
+    }
+    node.start()
+    node.wait_for("the topic", lambda: METADATA_TOPIC in node.admin.list_topics(timeout=5).topics)
+    results = doctor(request).results
+    assert not [each for each in results if "no rlmm.config" in each.found]
+
+
+def test_internal_topics_that_are_to_be_tiered(wrong: Broker) -> None:
+    request = DoctorRequest(bootstrap_server=wrong.bootstrap)
+    wrong.alter_topic(METADATA_TOPIC, remote_storage_enable="true")
+    found = [each for each in doctor(request).results if each.check is DoctorCheck.TOPIC_CONFLICTS]
+    internal = [each for each in found if each.subject == METADATA_TOPIC]
+    assert [each.found.partition(":")[0] for each in internal] == ["internal_topic_tiered"]
 
 
 def test_a_topic_that_does_not_exist(wrong: Broker) -> None:

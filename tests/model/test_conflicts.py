@@ -9,6 +9,7 @@ from tierctl.model.conflicts import (
     Conflict,
     ConflictKind,
     broker_conflicts,
+    internal_topic_conflicts,
     metadata_topic_conflicts,
     topic_conflicts,
 )
@@ -23,6 +24,12 @@ TIERING = {
 }
 LOCAL = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 K = ConflictKind
+METADATA_CLASS = "remote.log.metadata.manager.class.name"
+API = "org.apache.kafka.server.log.remote.storage"
+SASL = {"remote.log.metadata.manager.listener.name": "SASL_SSL", "listeners": "SASL_SSL://:9092"}
+MANAGER = "rlmm.config.remote.log.metadata."
+COMMON = f"{MANAGER}common.client."
+CLIENTS = ("producer", "consumer", "admin")
 
 
 def kinds(conflicts: Iterable[Conflict]) -> list[ConflictKind]:
@@ -121,11 +128,60 @@ def test_settings_of_later_versions_do_not_count() -> None:
         ({"rlmm.config.remote.log.metadata.topic.min.isr": "3"}, [K.METADATA_NO_SPARE_REPLICA]),
         ({"rlmm.config.remote.log.metadata.topic.min.isr": "1"}, [K.METADATA_LOW_MIN_ISR]),
         ({"remote.log.metadata.manager.class.name": "Other", "listeners": "A://:1"}, []),
+        (SASL, [K.METADATA_CLIENTS_WITHOUT_LOGIN]),
+        # A map of protocols decides, not the listener's name.
+        (SASL | {"listener.security.protocol.map": "SASL_SSL:SSL"}, []),
+        (SASL | {f"{COMMON}sasl.mechanism": "PLAIN"}, []),
+        (SASL | {f"{COMMON}security.protocol": "SSL"}, []),
+        # The settings of the listener itself, and those without the prefix, do not reach the clients.
+        (
+            SASL | {"sasl.mechanism.inter.broker.protocol": "PLAIN", f"{COMMON[12:]}sasl.mechanism": "PLAIN"},
+            [K.METADATA_CLIENTS_WITHOUT_LOGIN],
+        ),
+        (
+            SASL | {f"{MANAGER}{kind}.sasl.mechanism": "PLAIN" for kind in CLIENTS[1:]},
+            [K.METADATA_CLIENTS_WITHOUT_LOGIN],
+        ),
+        (
+            SASL | {f"{MANAGER}{kind}.sasl.mechanism": "PLAIN" for kind in CLIENTS},
+            [],
+        ),
     ],
 )
 def test_brokers(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
     assert kinds(broker_conflicts(TIERING | settings)) == expected
     assert kinds(broker_conflicts(TIERING | settings | {"remote.log.storage.system.enable": "false"})) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"process.roles": "controller"}, [K.CONTROLLER_DOES_NOT_TIER]),
+        ({"process.roles": "broker,controller"}, []),
+        ({"process.roles": "controller", "remote.log.storage.system.enable": "true"}, []),
+        ({"remote.log.storage.manager.class.name": f"{API}.RemoteStorageManager"}, [K.PLUGIN_IS_INTERFACE]),
+        ({"remote.log.storage.manager.class.name": f"{API}.NoOpRemoteStorageManager"}, []),
+        (
+            {METADATA_CLASS: f"{API}.RemoteLogMetadataManager"},
+            [K.PLUGIN_IS_INTERFACE],
+        ),
+    ],
+)
+def test_nodes(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
+    assert kinds(broker_conflicts(settings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("__consumer_offsets", {"remote.storage.enable": "true"}, [K.INTERNAL_TOPIC_TIERED]),
+        ("__remote_log_metadata", {"remote.storage.enable": "true"}, [K.INTERNAL_TOPIC_TIERED]),
+        ("__consumer_offsets", {"remote.storage.enable": "false"}, []),
+        ("orders", {"remote.storage.enable": "true"}, []),
+    ],
+)
+def test_internal_topics(name: str, settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
+    assert kinds(internal_topic_conflicts(name, settings)) == expected
 
 
 def test_min_isr_before_it_was_a_setting_of_the_metadata_manager() -> None:
@@ -181,7 +237,7 @@ def test_defaults_of_brokers_count_for_what_topics_leave_open() -> None:
 
 
 def test_every_kind_has_a_case() -> None:
-    tables = (test_topics, test_brokers, test_metadata_topic)
+    tables = (test_topics, test_brokers, test_metadata_topic, test_nodes, test_internal_topics)
     cases = [case for test in tables for mark in test.pytestmark for case in mark.args[1]]
-    found = {kind for case in cases for kind in case[1]}
+    found = {kind for case in cases for kind in case[-1]}
     assert set(ConflictKind) == found

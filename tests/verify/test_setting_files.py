@@ -37,6 +37,7 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
     (TOPICS, "a/b.retention.ms=1\n", [("wrong_value", 1, "topic name")]),
     (TOPICS, "t.retention.ms=1\n\nt.retention.ms=2\n", [("duplicate", 3, "line 1")]),
     (TOPICS, "t.a=\\u12\nt.retention.ms=x\n", [("malformed", 1, ""), ("wrong_value", 2, "")]),
+    (TOPICS, "__consumer_offsets.remote.storage.enable=true\n", [("contradiction", 1, "internal")]),
     # A broker's file.
     (check_broker_file, TIERING, []),
     (check_broker_file, TIERING.replace("x.Y", ""), [("contradiction", 1, "class.name")]),
@@ -51,7 +52,35 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
         [("contradiction", 5, "lower")],
     ),
     (check_broker_file, "log.retention.hours=1\nlog.retention.ms=5\n", [("contradiction", 1, "no effect")]),
-    (check_broker_file, "remote.log.manger.thread.pool.size=1\n", [("unknown_setting", 1, "manager")]),
+    (check_broker_file, "remote.log.manger.thread.pool.size=1\n", [("misspelt", 1, "manager")]),
+    (check_broker_file, "num.io.thread=1\n", [("unknown_setting", 1, "num.io.threads")]),
+    (check_broker_file, "rsm.config.chunk.sizes=1\n", [("misspelt", 1, "rsm.config.chunk.size")]),
+    (
+        check_broker_file,
+        "rlmm.config.remote.log.metadata.topic.replication.facter=1\n",
+        [("misspelt", 1, "topic.replication.factor")],
+    ),
+    # KIP-405's first name of the setting; the nearest of the others is another one.
+    (
+        check_broker_file,
+        "remote.log.manager.task.retry.interval.ms=1\n",
+        [("misspelt", 1, "remote.log.manager.task.retry.backoff.ms")],
+    ),
+    (check_broker_file, "process.roles=controller\n", [("contradiction", 1, "system.enable")]),
+    (check_broker_file, "process.roles=broker,controller\n", []),
+    (check_broker_file, "process.roles=controller\nremote.log.storage.system.enable=true\n", []),
+    (
+        check_broker_file,
+        TIERING.replace("x.Y", "org.apache.kafka.server.log.remote.storage.RemoteStorageManager"),
+        [("contradiction", 2, "io.aiven.kafka.tieredstorage.RemoteStorageManager")],
+    ),
+    (
+        check_broker_file,
+        TIERING
+        + "remote.log.metadata.manager.class.name="
+        + "org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager\n",
+        [("contradiction", 5, "TopicBasedRemoteLogMetadataManager")],
+    ),
     (check_broker_file, "remote.log.manager.task.retry.jitter=7\n", [("wrong_value", 1, "0.5")]),
     (check_broker_file, "rsm.config.chunk.size=0\n", [("wrong_value", 1, "rsm.config.chunk.size")]),
     (
@@ -66,7 +95,8 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
     ),
     # A client's file.
     (check_client_file, "security.protocol=PLAINTEXT\n", []),
-    (check_client_file, "security.protcol=SSL\n", [("unknown_setting", 1, "security.protocol")]),
+    (check_client_file, "security.protcol=SSL\n", [("misspelt", 1, "security.protocol")]),
+    (check_client_file, "max.poll.records=1\n", [("unknown_setting", 1, "other clients")]),
     (check_client_file, "security.protocol=X\n", [("wrong_value", 1, "SASL_SSL")]),
     (
         check_client_file,

@@ -18,7 +18,7 @@ import tierctl
 from tierctl.checks.check import Result, fault, not_checked, ok, prevented
 from tierctl.checks.registry import DoctorCheck
 from tierctl.checks.settings import some_of
-from tierctl.errors import TierctlError
+from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.files import why_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
@@ -134,6 +134,23 @@ ON_CLUSTER = (
     Needed("DescribeConfigs", "copy, sweep and delete", Severity.WARNING),
     Needed("Describe", "sweep of topics with retention.bytes, and this check of the clock", Severity.WARNING),
 )
+
+
+def check_controller(
+    ask: Callable[[], str | None], name: str, *, is_tiering: bool | None
+) -> Iterator[Result]:
+    """Yield the result about the controller; `ask` returns why it would refuse a new topic that is tiered."""
+    try:
+        refusal = ask()
+    except AuthenticationError as e:
+        yield not_checked(DoctorCheck.CONTROLLER_TIERS, name, e.message)
+        return
+    if refusal is None:
+        yield ok(DoctorCheck.CONTROLLER_TIERS, name, "it would accept a tiered topic")
+    elif is_tiering is False:
+        yield ok(DoctorCheck.CONTROLLER_TIERS, name, "neither the brokers nor the controller tier")
+    else:
+        yield fault(DoctorCheck.CONTROLLER_TIERS, name, f"it refuses a tiered topic: {refusal}")
 
 
 def check_cluster_rights(operations: frozenset[str]) -> Iterator[Result]:

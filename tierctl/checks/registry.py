@@ -57,6 +57,14 @@ class DoctorCheck(CheckTable):
         "topic.",
         fix="see CONFLICTS",
     )
+    CONTROLLER_TIERS = Check(
+        "controller_tiers",
+        Severity.ERROR,
+        needs=f"{_CLUSTER}, and the right to create topics",
+        why="The controller decides about the settings of topics: while it refuses a tiered topic, no topic "
+        "can be made one, although the brokers tier.",
+        fix="set remote.log.storage.system.enable=true on all controllers, too, and restart them one by one",
+    )
     BROKERS_AGREE = Check(
         "brokers_agree",
         Severity.ERROR,

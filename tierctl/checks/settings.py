@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 from tierctl.checks.check import Result, fault, not_checked, ok, prevented
@@ -20,6 +19,7 @@ from tierctl.model.conflicts import (
     Conflict,
     ConflictKind,
     broker_conflicts,
+    internal_topic_conflicts,
     metadata_topic_conflicts,
     topic_conflicts,
 )
@@ -28,7 +28,14 @@ from tierctl.model.local import PartitionFacts, TopicFacts
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.file_kinds import FileKind, require_kind
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
-from tierctl.model.settings.known import ProblemKind, SettingProblem, did_you_mean, unknown_names
+from tierctl.model.settings.known import (
+    ProblemKind,
+    SettingProblem,
+    did_you_mean,
+    unknown_client_names,
+    unknown_name_text,
+    unknown_names,
+)
 from tierctl.model.settings.registry import shown
 from tierctl.model.settings.scopes import Origin, Setting, SettingSource, StatedSettings, Table
 from tierctl.report.texts import counted
@@ -178,15 +185,15 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     file = read_to_end(path, SettingSource.BROKER_FILE)
     yield from file.problems
     settings = file.settings
-    for name, nearest in unknown_names(settings):
+    for unknown in unknown_names(settings):
         yield file.problem(
-            ProblemKind.UNKNOWN_SETTING,
-            name,
-            f'no Kafka from 3.9 to 4.4 has the setting "{name}"',
+            ProblemKind.MISSPELT if unknown.is_misspelt else ProblemKind.UNKNOWN_SETTING,
+            unknown.name,
+            unknown_name_text(unknown),
             expected="the name of a broker's setting",
-            found=name,
-            hint=did_you_mean(nearest, "remove it: brokers ignore it"),
-            severity=Severity.WARNING,
+            found=unknown.name,
+            hint=did_you_mean(unknown.nearest, "remove it: brokers ignore it"),
+            severity=None if unknown.is_misspelt else Severity.WARNING,
         )
     found = list(_rows(file, broker.TABLE, "", brokers))
     manager_prefix = broker.METADATA_MANAGER_PREFIX.text(settings)
@@ -199,8 +206,10 @@ def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
         stated_by = BrokerDefaults(settings=settings).stated_by
         by_topic_setting = {row.name: stated_by(row.name) for row in topic.TABLE}
-        yield from _contradictions(file, broker_conflicts(settings, brokers.version), by_topic_setting)
-        yield from _refused(file, lambda: ServerSettings.from_properties(settings, str(path)))
+        conflicts = list(broker_conflicts(settings, brokers.version))
+        yield from _contradictions(file, conflicts, by_topic_setting)
+        if ConflictKind.METADATA_CLIENTS_WITHOUT_LOGIN not in {each.kind for each in conflicts}:
+            yield from _refused(file, lambda: ServerSettings.from_properties(settings, str(path)))
         yield from _refused(file, lambda: AivenSettings.from_settings(settings))
 
 
@@ -208,18 +217,16 @@ def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingPr
     """Yield every problem in a client's .properties, and in the key stores that it names."""
     file = read_to_end(path, SettingSource.CLIENT_FILE)
     yield from file.problems
-    for name in file.settings:
-        if name not in clients.CLIENTS:
-            nearest = next(iter(get_close_matches(name, clients.UNDERSTOOD, n=1, cutoff=0.8)), None)
-            yield file.problem(
-                ProblemKind.UNKNOWN_SETTING,
-                name,
-                f"tierctl does not use {name}",
-                expected="a client's setting that tierctl uses",
-                found=name,
-                hint=did_you_mean(nearest, "no action is needed if other clients use it"),
-                severity=Severity.INFO if nearest is None else Severity.WARNING,
-            )
+    for unknown in unknown_client_names(file.settings):
+        yield file.problem(
+            ProblemKind.MISSPELT if unknown.is_misspelt else ProblemKind.UNKNOWN_SETTING,
+            unknown.name,
+            f"tierctl does not use {unknown.name}",
+            expected="a client's setting that tierctl uses",
+            found=unknown.name,
+            hint=did_you_mean(unknown.nearest, "no action is needed if other clients use it"),
+            severity=None if unknown.is_misspelt else Severity.INFO,
+        )
     found = list(_rows(file, clients.CLIENTS, "", brokers))
     yield from found
     yield from _key_files(file, clients.SSL_KEYSTORE_LOCATION.name, "")
@@ -287,7 +294,9 @@ def _check_topic(
     own = file.settings.only(keys)
     is_tiered = topic.REMOTE_STORAGE_ENABLE.given(own)
     by_setting = {setting: key for key, setting in keys.items()}
-    yield from _contradictions(file, _conflicts(own, brokers, is_tiered=is_tiered), by_setting, name)
+    internal = list(internal_topic_conflicts(name, own))
+    conflicts = internal or _conflicts(own, brokers, is_tiered=is_tiered)
+    yield from _contradictions(file, conflicts, by_setting, name)
     if is_tiered and is_tiering is False:
         yield file.problem(
             ProblemKind.CONTRADICTION,
@@ -328,7 +337,7 @@ def _rows(
 
 def _contradictions(
     file: PropertiesFile,
-    conflicts: Iterator[Conflict],
+    conflicts: Iterable[Conflict],
     keys: Mapping[str, str] | None = None,
     of_topic: str | None = None,
 ) -> Iterator[SettingProblem]:
@@ -416,6 +425,10 @@ _AGREE = (
     broker.LOG_REMOTE_COPY_LAG_BYTES,
 )
 """Settings of tiering that each broker states for itself; only a different first one is a problem."""
+
+
+TopicSettings = Mapping[str, Mapping[str, str] | TierctlError]
+"""The settings in force of each topic by name, or the error that kept them from being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,8 +548,6 @@ def check_custom_metadata(
         yield ok(DoctorCheck.CUSTOM_METADATA, source, found)
 
 
-TopicSettings = Mapping[str, Mapping[str, str] | TierctlError]
-"""The settings in force of each topic by name, or the error that kept them from being read."""
 _SHOWN_NAMES = 5
 
 
@@ -549,7 +560,7 @@ def check_topic_conflicts(settings: TopicSettings, version: KafkaVersion) -> Ite
             yield prevented(DoctorCheck.TOPIC_CONFLICTS, name, own)
             continue
         tiered += is_tiered(own)
-        conflicts = list(topic_conflicts(own, version))
+        conflicts = list(internal_topic_conflicts(name, own)) or list(topic_conflicts(own, version))
         is_good = is_good and not conflicts
         yield from of_conflicts(DoctorCheck.TOPIC_CONFLICTS, name, conflicts)
     if is_good:
@@ -557,16 +568,14 @@ def check_topic_conflicts(settings: TopicSettings, version: KafkaVersion) -> Ite
         yield ok(DoctorCheck.TOPIC_CONFLICTS, "", found)
 
 
-def is_tiered(settings: Mapping[str, str]) -> bool:
-    """Return whether a topic with these settings is tiered."""
-    return topic.REMOTE_STORAGE_ENABLE.value(settings)
+def is_tiered(settings: Mapping[str, str] | TierctlError) -> bool:
+    """Return whether a topic with these settings is tiered; False if they could not be read."""
+    return not isinstance(settings, TierctlError) and topic.REMOTE_STORAGE_ENABLE.value(settings)
 
 
 def check_tiered(settings: TopicSettings, *, is_tiering: bool) -> Iterator[Result]:
     """Yield the result about tiered topics on brokers that do not tier."""
-    tiered = sorted(
-        name for name, own in settings.items() if not isinstance(own, TierctlError) and is_tiered(own)
-    )
+    tiered = sorted(name for name, own in settings.items() if is_tiered(own))
     if tiered and not is_tiering:
         off = f"{broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=false"
         found = f"{off}, but {some_of(tiered)} with remote.storage.enable=true"

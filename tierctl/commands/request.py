@@ -47,7 +47,6 @@ from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.throttle import Throttle, Transfers
-from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.plan.steps import Plan
@@ -171,14 +170,12 @@ def request_as(kind: type[R], request: Request) -> R:
 
 
 def require_named_files(request: Request) -> None:
-    """Raise NotFoundError or UsageError for a log directory, client file or key that can't be read.
+    """Raise NotFoundError or UsageError for a log directory or a key that can't be read.
 
     Those that its command would not read are included: a mistyped name is an error everywhere.
     """
     for folder in request.log_dir:
         locallog.require_folder(folder)
-    if request.command_config is not None:
-        read_client_file(request.command_config)
     for file in private_keys_of(request.aiven_private_key).values():
         if not file.is_file():
             raise NotFoundError(f"--aiven-private-key {file}: no such file")

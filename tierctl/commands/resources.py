@@ -6,7 +6,7 @@ module of `commands` reads such a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,15 +33,24 @@ from tierctl.model import (
 )
 from tierctl.model.choices import EngineName, private_keys_of
 from tierctl.model.configs import BrokerDefaults
+from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings import broker
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.known import require_bounds, unknown_names
+from tierctl.model.settings.known import (
+    UnknownName,
+    did_you_mean,
+    require_bounds,
+    unknown_client_names,
+    unknown_name_text,
+    unknown_names,
+)
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, place_of, without_unit
 from tierctl.read.segment import ToleratedErrors
 from tierctl.storage import RemoteStorageManager, store_uri
 from tierctl.storage.open_tier import TierSpec, open_tier
+from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
@@ -70,12 +79,33 @@ def resolve_broker_settings(request: Request, progress: Progress) -> StatedSetti
     not checked.
     """
     stated = StatedSettings({}, {}) if request.broker_config is None else broker_file(request.broker_config)
-    for name, nearest in unknown_names(stated):
-        hint = "" if nearest is None else f'; did you mean "{nearest}"?'
-        progress.note(f'{place_of(stated, name)}: no Kafka from 3.9 to 4.4 has the setting "{name}"{hint}')
+    for unknown in unknown_names(stated):
+        text = f"{place_of(stated, unknown.name)}: {unknown_name_text(unknown)}"
+        _report_unknown(request, progress, unknown, text)
     settings = stated | _overrides(request.override) | _of_options(request)
     require_bounds(settings, str(request.broker_config or "--override"))
+    if request.is_mutating:
+        _require_no_conflict(settings, broker_conflicts(settings))
     return settings
+
+
+def _report_unknown(request: Request, progress: Progress, unknown: UnknownName, text: str) -> None:
+    """Note an unknown name; UsageError if it is misspelt, and the command of `request` changes something."""
+    hint = did_you_mean(unknown.nearest, "")
+    if unknown.is_misspelt and request.is_mutating:
+        raise UsageError(text, hint=hint)
+    progress.note(f"{text}; {hint}" if hint else text)
+
+
+def _require_no_conflict(
+    settings: Mapping[str, str], conflicts: Iterable[Conflict], subject: str = ""
+) -> None:
+    """Raise UsageError for the first of `conflicts` with which a command that changes something ends."""
+    for found in conflicts:
+        row = found.kind.row
+        if row.ends_run:
+            where = place_of(settings, found.names[0], subject)
+            raise UsageError(f"{where}: {found.found}: {row.meaning}", hint=row.fix)
 
 
 def stated_in_file(path: Path) -> StatedSettings:
@@ -121,9 +151,9 @@ def _of_options(request: Request) -> StatedSettings:
 def _overrides(texts: Sequence[str]) -> StatedSettings:
     """Return the settings in `texts`, NAME=VALUE each; UsageError for one that no broker has."""
     values = dict(_parted(text) for text in texts)
-    for name, nearest in unknown_names(values):
-        hint = f'did you mean "{nearest}"?' if nearest else "expected the name of a broker's setting"
-        raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
+    for unknown in unknown_names(values):
+        hint = did_you_mean(unknown.nearest, "expected the name of a broker's setting")
+        raise UsageError(f'--override: unknown setting "{unknown.name}"', hint=hint)
     return StatedSettings(values, dict.fromkeys(values, _OVERRIDE))
 
 
@@ -167,7 +197,20 @@ class Resources:
             # A wrong setting ends the run before any source is opened.
             _ = self.broker_settings
         require_named_files(self.request)
+        self._check_client_file()
         return self
+
+    def _check_client_file(self) -> None:
+        """Note misspelt names in the client's file; UsageError if the command changes something."""
+        if self.request.command_config is None:
+            return
+        stated = read_client_file(self.request.command_config)
+        for unknown in unknown_client_names(stated):
+            if unknown.is_misspelt:
+                text = (
+                    f'{place_of(stated, unknown.name)}: no client of Kafka has the setting "{unknown.name}"'
+                )
+                _report_unknown(self.request, self.progress, unknown, text)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -371,7 +414,16 @@ class Resources:
         """
         if self.request.topic_configs is None:
             return {}
-        return locallog.read_topic_configs(self.request.topic_configs, self.broker_defaults())
+        found = locallog.read_topic_configs(self.request.topic_configs, self.broker_defaults())
+        for name, config in found.items() if self.request.is_mutating else ():
+            values = config.stated.items()
+            stated = StatedSettings(
+                {setting: each.value for setting, each in values},
+                {setting: each.origin for setting, each in values if each.origin},
+            )
+            conflicts = internal_topic_conflicts(name, stated)
+            _require_no_conflict(stated, conflicts, f"{self.request.topic_configs}: topic {name}")
+        return found
 
     def broker_defaults(self) -> BrokerDefaults:
         """Return the defaults of topic settings that a broker with the broker settings has."""

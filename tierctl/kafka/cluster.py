@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from tierctl.errors import MetadataError, MetadataWriteUnknown, NotFoundError, TierctlError, UsageError
 from tierctl.kafka import sdk
@@ -337,6 +338,15 @@ class Cluster:
     def cluster_operations(self) -> frozenset[str]:
         """Return the operations that the cluster allows this login, by their names in kafka-acls."""
         return self._admin.cluster_operations()
+
+    def why_tiering_is_refused(self) -> str | None:
+        """Return why the controller would refuse a new topic that is tiered; None if it would make it.
+
+        The controller validates the request and creates nothing. AuthenticationError if this login may not
+        create topics.
+        """
+        name = f"tierctl-probe-{uuid4().hex}"
+        return self._admin.why_refused(name, {topic.REMOTE_STORAGE_ENABLE.name: "true"})
 
     def controller_clock(self) -> tuple[int, int]:
         """Return the id of the active controller, and its clock in milliseconds since 1970."""

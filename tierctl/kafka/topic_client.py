@@ -246,6 +246,25 @@ class TopicAdmin:
             known = known + 1 if self.exists(topic) else 0
             time.sleep(_LEADER_WAIT_S)
 
+    def why_refused(self, topic: str, settings: Mapping[str, str]) -> str | None:
+        """Return why the controller would refuse a new topic with `settings`; None if it would make it.
+
+        Nothing is created. AuthenticationError if this login may not create the topic.
+        """
+        new = sdk.confluent_admin.NewTopic(topic, 1, 1, config=dict(settings))
+        futures = self.client.create_topics([new], request_timeout=self.request_timeout_s, validate_only=True)
+        try:
+            self.answer(futures[topic], f"asking about a new topic {topic}", Right("Create", topic))
+        except MetadataError as e:
+            cause = e.__cause__
+            if (
+                isinstance(cause, sdk.confluent_kafka.KafkaException)
+                and cause.args[0].name() == "INVALID_CONFIG"
+            ):
+                return str(cause.args[0].str())
+            raise
+        return None
+
     def exists(self, topic: str) -> bool:
         """Return whether the topic exists."""
         try:

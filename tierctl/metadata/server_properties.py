@@ -91,33 +91,14 @@ def broker_file(path: Path) -> StatedSettings:
 def manager_settings(given: StatedSettings) -> StatedSettings:
     """Return all settings, those with the metadata manager's prefix also without the prefix."""
     prefix = broker.METADATA_MANAGER_PREFIX.value(given)
-    stated = StatedSettings.of(_endpoint(given)) | given
+    found = broker.metadata_listener(given)
+    names = (clients.BOOTSTRAP_SERVERS.name, clients.SECURITY_PROTOCOL.name)
+    endpoint = {
+        f"{manager.COMMON_CLIENT_PREFIX}{name}": value
+        for name, value in zip(names, found or (), strict=False)
+    }
+    stated = StatedSettings.of(endpoint) | given
     return stated | given.below(prefix) if prefix else stated
-
-
-def _endpoint(given: Mapping[str, str]) -> dict[str, str]:
-    """Return server and protocol of the listener that the broker's own metadata manager connects to."""
-    name = given.get(broker.METADATA_MANAGER_LISTENER.name, "").upper()
-    if not name:
-        return {}
-    protocols = dict(
-        part.strip().upper().split(":", 1)
-        for part in given.get(broker.LISTENER_SECURITY_PROTOCOL_MAP.name, "").split(",")
-        if ":" in part
-    )
-    for setting in (broker.ADVERTISED_LISTENERS, broker.LISTENERS):
-        for listener in given.get(setting.name, "").split(","):
-            its_name, _, address = listener.strip().partition("://")
-            if its_name.upper() == name:
-                host, _, port = address.rpartition(":")
-                host = "localhost" if host in {"", "0.0.0.0", "[::]"} else host
-                return {
-                    f"{manager.COMMON_CLIENT_PREFIX}{clients.BOOTSTRAP_SERVERS.name}": f"{host}:{port}",
-                    f"{manager.COMMON_CLIENT_PREFIX}{clients.SECURITY_PROTOCOL.name}": protocols.get(
-                        name, name
-                    ),
-                }
-    return {}
 
 
 def _clients(given: StatedSettings, source: str) -> MetadataClients:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tierctl.model.choices import Severity
 from tierctl.model.configs import BrokerDefaults, is_above_local_retention
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
@@ -27,11 +28,13 @@ class ConflictRow:
     """The facts about one kind of conflict.
 
     `is_refused` states that Kafka refuses the settings: a topic is not changed, or a broker does not start.
+    `ends_run` states that commands that change something refuse the settings, too.
     """
 
     name: str
     severity: Severity
     is_refused: bool = False
+    ends_run: bool = False
     meaning: str
     fix: str
 
@@ -107,6 +110,43 @@ class ConflictKind(RowEnum):
         meaning="A broker with remote.log.storage.system.enable=true does not start without a plugin for "
         "the store.",
         fix="set remote.log.storage.manager.class.name, and .class.path unless Kafka's classpath has it",
+    )
+    PLUGIN_IS_INTERFACE = ConflictRow(
+        name="plugin_is_interface",
+        severity=Severity.ERROR,
+        is_refused=True,
+        ends_run=True,
+        meaning="The class is Kafka's interface, of which no object can be made: a broker that tiers does "
+        "not start.",
+        fix="name a class that implements it, such as io.aiven.kafka.tieredstorage.RemoteStorageManager; "
+        "without a class for the metadata manager, Kafka's TopicBasedRemoteLogMetadataManager is used",
+    )
+    CONTROLLER_DOES_NOT_TIER = ConflictRow(
+        name="controller_does_not_tier",
+        severity=Severity.ERROR,
+        ends_run=True,
+        meaning="Controllers decide about the settings of topics: one without "
+        "remote.log.storage.system.enable=true refuses every topic with remote.storage.enable=true, whatever "
+        "the brokers have.",
+        fix="set remote.log.storage.system.enable=true on all controllers, and restart them one by one",
+    )
+    INTERNAL_TOPIC_TIERED = ConflictRow(
+        name="internal_topic_tiered",
+        severity=Severity.ERROR,
+        ends_run=True,
+        meaning="Brokers never tier internal topics: the setting has no effect, and local retention would "
+        "delete records that exist nowhere else.",
+        fix="remove remote.storage.enable from the internal topic",
+    )
+    METADATA_CLIENTS_WITHOUT_LOGIN = ConflictRow(
+        name="metadata_clients_without_login",
+        severity=Severity.ERROR,
+        ends_run=True,
+        meaning="The listener of the metadata manager needs a login (SASL), and the settings give its "
+        "clients none: they can't connect, so nothing is copied. These clients use neither the listener's "
+        "own settings nor those between brokers.",
+        fix="state sasl.mechanism and sasl.jaas.config with the prefix "
+        "rlmm.config.remote.log.metadata.common.client., and ssl.truststore.* if the listener uses TLS",
     )
     NO_METADATA_LISTENER = ConflictRow(
         name="no_metadata_listener",
@@ -244,6 +284,13 @@ def topic_conflicts(settings: Mapping[str, str], version: KafkaVersion = LATEST)
         yield conflict(ConflictKind.FUTURE_TIMESTAMPS, settings, *of_time)
 
 
+def internal_topic_conflicts(name: str, settings: Mapping[str, str]) -> Iterator[Conflict]:
+    """Yield the conflict of an internal topic with remote.storage.enable=true."""
+    row = topic.REMOTE_STORAGE_ENABLE
+    if name in INTERNAL_TOPICS and row.value(settings):
+        yield conflict(ConflictKind.INTERNAL_TOPIC_TIERED, settings, row)
+
+
 def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
     is_copy_disabled = topic.COPY_DISABLE.value(settings)
     for local, retention, lag in _PAIRS:
@@ -338,17 +385,28 @@ _STATES = {
 }
 """The settings of the metadata manager that state a setting of the topic that it makes."""
 _LOCAL_TIERED_STORAGE = "LocalTieredStorage"
+_INTERFACES: dict[Setting[str], str] = {
+    broker.STORAGE_MANAGER_CLASS: "org.apache.kafka.server.log.remote.storage.RemoteStorageManager",
+    broker.METADATA_MANAGER_CLASS: "org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager",
+}
+"""Kafka's interfaces, which look like classes that the settings could name."""
 _DELETE_ON_CLOSE = "delete.on.close"
 
 
 def broker_conflicts(settings: Mapping[str, str], version: KafkaVersion = LATEST) -> Iterator[Conflict]:
     """Yield the conflicts in the settings of one broker, as its server.properties states them.
 
-    Names that `settings` does not have are at Kafka's default. Raise UsageError for an invalid value. A
-    broker without remote.log.storage.system.enable=true has no conflicts.
+    Names that `settings` does not have are at Kafka's default. Raise UsageError for an invalid value. Without
+    remote.log.storage.system.enable=true, only the role of the node and the names of classes are examined.
     """
     enable = broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
-    if not enable.value(settings):
+    for row, interface in _INTERFACES.items():
+        if settings.get(row.name, "").strip() == interface:
+            yield conflict(ConflictKind.PLUGIN_IS_INTERFACE, settings, row)
+    is_controller = broker.PROCESS_ROLES.value(settings) == ("controller",)
+    if is_controller and not enable.value(settings):
+        yield conflict(ConflictKind.CONTROLLER_DOES_NOT_TIER, settings, broker.PROCESS_ROLES, enable)
+    if is_controller or not enable.value(settings):
         return
     plugin = settings.get(broker.STORAGE_MANAGER_CLASS.name, "").strip()
     if not plugin:
@@ -383,6 +441,7 @@ def _of_metadata_manager(settings: Mapping[str, str], version: KafkaVersion) -> 
         return
     prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
     yield from _of_listener(settings, prefix)
+    yield from _of_login(settings, prefix)
     for name in sorted(settings):
         if prefix and name in manager.METADATA_MANAGERS:
             kind = ConflictKind.METADATA_SETTING_WITHOUT_PREFIX
@@ -395,6 +454,25 @@ def _of_metadata_manager(settings: Mapping[str, str], version: KafkaVersion) -> 
     for found in metadata_topic_conflicts(made, manager.TOPIC_REPLICATION_FACTOR.value(own)):
         stated = tuple(f"{prefix}{row.name}" for name in found.names for row in _STATES[name])
         yield replace(found, names=stated, found=f"metadata topic: {found.found}")
+
+
+def _of_login(settings: Mapping[str, str], prefix: str) -> Iterator[Conflict]:
+    """Yield the conflict of a metadata manager whose listener needs a login that its clients do not have.
+
+    A login in the file of java.security.auth.login.config needs sasl.mechanism, too, but for GSSAPI.
+    """
+    common = f"{prefix}{manager.COMMON_CLIENT_PREFIX}"
+    listener = broker.metadata_listener(settings)
+    protocol = settings.get(f"{common}{clients.SECURITY_PROTOCOL.name}", listener[1] if listener else "")
+    if not protocol.strip().upper().startswith("SASL_"):
+        return
+    kinds = (manager.PRODUCER_PREFIX, manager.CONSUMER_PREFIX, manager.ADMIN_PREFIX)
+    logins = [(f"{common}sasl.", f"{prefix}{kind}sasl.") for kind in kinds]
+    if not all(any(name.startswith(login) for name in settings) for login in logins):
+        row = broker.METADATA_MANAGER_LISTENER
+        found = f"{row.name}={row.text(settings)} ({protocol}), no {common}sasl.*"
+        kind = ConflictKind.METADATA_CLIENTS_WITHOUT_LOGIN
+        yield Conflict(kind=kind, names=(row.name,), found=found)
 
 
 def _of_listener(settings: Mapping[str, str], prefix: str) -> Iterator[Conflict]:

@@ -21,6 +21,18 @@ def is_legal_topic_name(name: str) -> bool:
     return _LEGAL_TOPIC.match(name) is not None and name not in {".", ".."}
 
 
+INTERNAL_TOPICS = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
+"""Topics that brokers never tier (UnifiedLog.isRemoteLogEnabled)."""
+
+
 class Uuid(str):
     """Kafka's Uuid in its printed form: 16 bytes in unpadded base64url (org.apache.kafka.common.Uuid).
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import TopicFacts
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
@@ -115,18 +116,6 @@ def _unknowns(first: int | None, facts: Evidence, unknown_segments: int) -> list
         segments = "1 segment" if unknown_segments == 1 else f"{unknown_segments} segments"
         found.append(f"the tier has objects of {segments} without events")
     return found
-
-
-INTERNAL_TOPICS = frozenset(
-    {
-        "__cluster_metadata",
-        "__consumer_offsets",
-        "__remote_log_metadata",
-        "__share_group_state",
-        "__transaction_state",
-    }
-)
-"""Topics that brokers never tier (UnifiedLog.isRemoteLogEnabled)."""
 
 
 def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> Reason | None:

@@ -13,11 +13,12 @@ from tierctl.errors import UsageError
 from tierctl.locallog import with_open_transaction
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import LocalLog, RemoteLogSegmentState, Selection, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier
-from tierctl.plan.preconditions import INTERNAL_TOPICS, require_known_names
+from tierctl.plan.preconditions import require_known_names
 from tierctl.plan.steps import Plan, Skip
 from tierctl.read.leader_logs import EvidenceSources, examine_histories
 from tierctl.read.partition_reader import illegal_name_error

@@ -24,6 +24,7 @@ from tierctl.checks.environment import (
     SecretFile,
     Versions,
     check_cluster_rights,
+    check_controller,
     check_controller_clock,
     check_event_clock,
     check_leader_epochs,
@@ -72,6 +73,7 @@ from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.choices import EngineName, Severity, private_keys_of
 from tierctl.model.configs import BrokerDefaults
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import TopicFacts
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import admits_topic
@@ -146,6 +148,7 @@ def secret_files(request: DoctorRequest) -> Iterator[SecretFile]:
 
 _STORE_CHECKS = tuple(check for check in DoctorCheck if check.startswith("store_"))
 _CLUSTER_CHECKS = (
+    DoctorCheck.CONTROLLER_TIERS,
     DoctorCheck.BROKERS_AGREE,
     DoctorCheck.BROKER_VERSION,
     DoctorCheck.METADATA_SETTINGS,
@@ -377,9 +380,10 @@ class _Run:
             self.is_tiering = any(map(is_tiering, readable))
         make([DoctorCheck.BROKER_CONFLICTS], where, lambda: check_broker_conflicts(found, version))
         make([DoctorCheck.BROKERS_AGREE], where, lambda: check_agreement(found))
+        tiers, ask = self.is_tiering, cluster.why_tiering_is_refused
+        make([DoctorCheck.CONTROLLER_TIERS], where, lambda: check_controller(ask, where, is_tiering=tiers))
         if self.request.kafka_version is None:
-            tiering = self.is_tiering
-            make([DoctorCheck.BROKER_VERSION], where, lambda: check_version(version, is_tiering=tiering))
+            make([DoctorCheck.BROKER_VERSION], where, lambda: check_version(version, is_tiering=tiers))
         clock_ms = self.request.clock_ms
         make(
             [DoctorCheck.CONTROLLER_CLOCK],
@@ -391,6 +395,7 @@ class _Run:
     def _of_topics_there(self, cluster: Cluster, version: KafkaVersion) -> Iterator[Result]:
         """Yield the results about the topics of the cluster, the metadata topic apart."""
         there = cluster.topics()
+        internal = there.keys() & INTERNAL_TOPICS
         own = there.pop(METADATA_TOPIC, None)
         self.examination.make(
             [DoctorCheck.CLUSTER_RIGHTS], "", lambda: check_cluster_rights(cluster.cluster_operations())
@@ -401,10 +406,13 @@ class _Run:
         self.resources.selection_request.require_topics(named)
         with self.progress.bar("reading the settings of topics", unit="objects", total=len(chosen)):
             settings = cluster.topic_settings(chosen)
-        yield from check_topic_conflicts(settings, version)
+        internal_tiered = {
+            name: own for name, own in cluster.topic_settings(internal).items() if is_tiered(own)
+        }
+        yield from check_topic_conflicts(settings | internal_tiered, version)
         if self.is_tiering is not None:
             yield from check_tiered(settings, is_tiering=self.is_tiering)
-        tiered = {name for name, each in settings.items() if isinstance(each, dict) and is_tiered(each)}
+        tiered = {name for name, each in settings.items() if is_tiered(each)}
         yield from check_topic_rights(cluster.operations(tiered or chosen))
 
     def _of_metadata_topic(self, cluster: Cluster, facts: TopicFacts | None) -> Iterator[Result]:

@@ -34,6 +34,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.choices import Severity
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress, SilentProgress
@@ -49,7 +50,7 @@ from tierctl.plan.decisions import (
     TierDecisions,
 )
 from tierctl.plan.partition_deletes import plan_removal
-from tierctl.plan.preconditions import INTERNAL_TOPICS, newest_replicas
+from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f

@@ -41,12 +41,12 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.choose_sets import Choice
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.partition_choice import segment_steps, unused_of, why_refused
-from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.steps import NEW_IDS, Action, Basis, Plan, Skip, Step, segment_step
 
 SOURCE_TOPIC_ID = "source_topic_id"

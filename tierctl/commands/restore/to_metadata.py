@@ -29,6 +29,7 @@ from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.partition_choice import (
@@ -41,7 +42,7 @@ from tierctl.plan.partition_choice import (
     unclear_skips,
     why_undecided,
 )
-from tierctl.plan.preconditions import INTERNAL_TOPICS, CurrentTopics
+from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.reasons import is_not_understood
 from tierctl.plan.saved import HostsPlan
 from tierctl.plan.steps import REBUILD, Action, Basis, Plan, Skip, Step

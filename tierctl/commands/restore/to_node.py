@@ -41,12 +41,12 @@ from tierctl.files import exclusive
 from tierctl.locallog import ensure_stopped, list_partitions, read_formatted_node
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.plan.partition_choice import segment_steps, skips_of, unclear_skips, unused_of, why_refused
-from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.retention.breaches import Limits, distinct_bytes
 from tierctl.plan.steps import RESTORE, Action, Plan, Skip, Step

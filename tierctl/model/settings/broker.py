@@ -1,5 +1,7 @@
 """Settings of a broker: RemoteLogManagerConfig, and those of ServerLogConfigs about retention and logs."""
 
+from collections.abc import Mapping
+
 from tierctl.model.settings.scopes import Scope, Table, Type
 
 TABLE = Table(Scope.BROKER)
@@ -97,6 +99,13 @@ ADVERTISED_LISTENERS = TABLE.names(
     acted_on="the address of the metadata manager's listener; it takes precedence over listeners",
 )
 _CONTROLLERS = "if it names several controllers, restore into states which file each of them needs"
+PROCESS_ROLES = TABLE.names(
+    "process.roles",
+    (),
+    choices=("broker", "controller"),
+    since="2.8",
+    acted_on="doctor checks that a controller has remote.log.storage.system.enable",
+)
 CONTROLLER_QUORUM_VOTERS = TABLE.names("controller.quorum.voters", (), acted_on=_CONTROLLERS)
 CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = TABLE.names(
     "controller.quorum.bootstrap.servers", (), since="3.9", acted_on=_CONTROLLERS
@@ -235,3 +244,25 @@ TABLE.names("log.dirs", ignored="tierctl reads only the log directories that --l
 TABLE.text(
     "log.dir", "/tmp/kafka-logs", ignored="tierctl reads only the log directories that --log-dir names"
 )
+
+
+def metadata_listener(settings: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return `host:port` and the security protocol of the listener that the metadata manager connects to.
+
+    None if the settings name no listener, or another one than those that they have. Source:
+    RemoteLogManager.configureRLMM.
+    """
+    name = settings.get(METADATA_MANAGER_LISTENER.name, "").strip().upper()
+    protocols = dict(
+        part.strip().upper().split(":", 1)
+        for part in settings.get(LISTENER_SECURITY_PROTOCOL_MAP.name, "").split(",")
+        if ":" in part
+    )
+    for setting in (ADVERTISED_LISTENERS, LISTENERS):
+        for listener in settings.get(setting.name, "").split(","):
+            its_name, _, address = listener.strip().partition("://")
+            if name and its_name.upper() == name:
+                host, _, port = address.rpartition(":")
+                host = "localhost" if host in {"", "0.0.0.0", "[::]"} else host
+                return f"{host}:{port}", protocols.get(name, name)
+    return None

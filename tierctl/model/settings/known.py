@@ -2,42 +2,98 @@
 with their positions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from tierctl.errors import UsageError
 from tierctl.model.choices import Severity
 from tierctl.model.settings import broker, clients, topic
 from tierctl.row_enum import RowEnum
 
-# Names of all settings that a broker's server.properties may have, and the nearest one for a typing error.
+# Names of all settings that a broker's server.properties and a client's file may have, and the nearest one
+# for a typing error.
 #
-# The names are those of KafkaConfig, RemoteLogManagerConfig and StandardAuthorizer in Kafka 3.9, 4.3 and 4.4.
+# The names are those of KafkaConfig, RemoteLogManagerConfig and StandardAuthorizer (known.txt) and of the
+# configurations of producers, consumers and admin clients (known_clients.txt) in Kafka 3.9, 4.3 and 4.4, and
+# those that two plugins for stores have had so far (known_plugins.txt).
 
+_CLIENT_PREFIXES = (
+    clients.COMMON_CLIENT_PREFIX,
+    clients.PRODUCER_PREFIX,
+    clients.CONSUMER_PREFIX,
+    clients.ADMIN_PREFIX,
+)
 _PREFIXES = (
     "listener.name.",
     "config.providers.",
     "client.quota.callback.",
     "kafka.metrics.",
     "kafka.csv.metrics.",
-    clients.COMMON_CLIENT_PREFIX,
-    clients.PRODUCER_PREFIX,
-    clients.CONSUMER_PREFIX,
-    clients.ADMIN_PREFIX,
+    *_CLIENT_PREFIXES,
 )
 """Prefixes of settings of listeners, plugins and clients, which may have any name."""
+_TIERING = "remote.log."
+_SIMILAR = 0.8
+"""Names of at least this similarity count as typing errors of each other."""
+_OPEN = (clients.KEY_PAIR_PREFIX, "iceberg.catalog.", "structure.provider.")
+"""Prefixes below which Aiven's plugin accepts any name."""
+FORMER = {
+    "remote.log.manager.task.retry.interval.ms": broker.TASK_RETRY_BACKOFF_MS.name,
+    "remote.log.storage.enable": broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name,
+    "local.log.retention.ms": broker.LOG_LOCAL_RETENTION_MS.name,
+    "local.log.retention.bytes": broker.LOG_LOCAL_RETENTION_BYTES.name,
+}
+"""Names of broker settings in drafts of KIP-405, which no Kafka has, and their present names."""
+
+
+class UnknownName(NamedTuple):
+    """The name of a setting that no Kafka knows, with the name that was probably meant, or None.
+
+    `is_misspelt` states that it is nearly a name that decides about tiering, or about how clients connect.
+    """
+
+    name: str
+    nearest: str | None
+    is_misspelt: bool = False
+
+
+def _words(file: str) -> list[str]:
+    return files(__package__).joinpath(file).read_text(encoding="ascii").split()
 
 
 @cache
 def _names() -> frozenset[str]:
     """Return the names of the registry, and those in known.txt, which do not concern tiering."""
-    others = files(__package__).joinpath("known.txt").read_text(encoding="ascii").split()
     tables = (broker.TABLE, clients.METADATA_MANAGERS)
-    return frozenset(others).union(row.name for table in tables for row in table)
+    return frozenset(_words("known.txt")).union(row.name for table in tables for row in table)
+
+
+@cache
+def _client_names() -> frozenset[str]:
+    """Return the names that Kafka's clients know."""
+    return frozenset(_words("known_clients.txt")).union(row.name for row in clients.CLIENTS)
+
+
+@cache
+def _plugin_names(storage_manager: str) -> frozenset[str]:
+    """Return the names of the plugin with this class, without prefix; those of Aiven's if no class is stated.
+
+    They are empty for other plugins.
+    """
+    word = "kafka" if storage_manager.endswith(".LocalTieredStorage") else "aiven"
+    is_known = not storage_manager or word == "kafka" or storage_manager.startswith("io.aiven.")
+    words = _words("known_plugins.txt") if is_known else []
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return frozenset(name for plugin, name in pairs if plugin == word)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(get_close_matches(name, known, n=1, cutoff=_SIMILAR)), None)
 
 
 def plugin_prefixes(settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -60,16 +116,77 @@ def is_ambiguous(name: str) -> bool:
     return name in _names() and topic.split_key(name)[1] is not None
 
 
-def unknown_names(settings: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+def unknown_names(settings: Mapping[str, str]) -> Iterator[UnknownName]:
     """Yield each name in a broker's `settings` that no Kafka from 3.9 to 4.4 knows, with the nearest known.
 
-    Names with the prefix of one of the two remote plugins are never unknown, because plugins may have any
-    settings.
+    Plugins may have any settings: of those with the prefix of one of the two remote plugins only names are
+    yielded that are nearly a known one.
     """
     plugins = plugin_prefixes(settings)
+    of_storage = broker.STORAGE_MANAGER_PREFIX.text(settings)
+    of_metadata = broker.METADATA_MANAGER_PREFIX.text(settings)
+    manager = broker.METADATA_MANAGER_CLASS
     for name in settings:
-        if not is_known(name, plugins):
-            yield name, next(iter(get_close_matches(name, _names(), n=1)), None)
+        nearest, prefix = None, ""
+        if of_storage and name.startswith(of_storage):
+            prefix = of_storage
+            nearest = _nearest_of_plugin(name.removeprefix(prefix), settings)
+        elif of_metadata and name.startswith(of_metadata):
+            prefix = of_metadata
+            if manager.text(settings) == manager.kafka_default:
+                nearest = _nearest_of_metadata_manager(name.removeprefix(prefix))
+        elif not is_known(name, plugins):
+            is_misspelt = name in FORMER or (
+                name.startswith(_TIERING) and _nearest(name, _names()) is not None
+            )
+            near = FORMER.get(name) or next(iter(get_close_matches(name, _names(), n=1)), None)
+            yield UnknownName(name, near, is_misspelt)
+        if nearest is not None:
+            yield UnknownName(name, f"{prefix}{nearest}", is_misspelt=True)
+
+
+def _nearest_of_plugin(name: str, settings: Mapping[str, str]) -> str | None:
+    """Return the name that was meant by an unknown setting of a storage manager, without its prefix."""
+    known = _plugin_names(broker.STORAGE_MANAGER_CLASS.given(settings) or "")
+    return None if name in known or name.startswith(_OPEN) else _nearest(name, known)
+
+
+def _nearest_of_metadata_manager(name: str) -> str | None:
+    """Return the name that was meant by an unknown setting of the metadata manager, without its prefix."""
+    for prefix in _CLIENT_PREFIXES:
+        if name.startswith(prefix):
+            found = _nearest_of_client(name.removeprefix(prefix))
+            return None if found is None else f"{prefix}{found}"
+    known = [row.name for row in clients.METADATA_MANAGERS]
+    if name in known:
+        return None
+    of_clients = (f"{prefix}{each}" for prefix in _CLIENT_PREFIXES for each in _client_names())
+    return _nearest(name, known) or _nearest(name, of_clients)
+
+
+def unknown_client_names(settings: Mapping[str, str]) -> Iterator[UnknownName]:
+    """Yield each name in a client's `settings` that tierctl does not use.
+
+    Those that other clients of Kafka know are not misspelt.
+    """
+    for name in settings:
+        if name not in clients.CLIENTS:
+            nearest = _nearest_of_client(name)
+            yield UnknownName(name, nearest, is_misspelt=nearest is not None)
+
+
+def _nearest_of_client(name: str) -> str | None:
+    """Return the name that was meant by a setting of a client; None if clients know it, or none is near."""
+    return None if name in _client_names() else _nearest(name, _client_names())
+
+
+def unknown_name_text(found: UnknownName) -> str:
+    """Return the message about an unknown name in a broker's settings."""
+    if found.name in FORMER:
+        return f'"{found.name}" is a name in a draft of KIP-405, which no Kafka has'
+    of_plugin = found.is_misspelt and not found.name.startswith(_TIERING)
+    who = "neither the plugin nor Kafka" if of_plugin else "no Kafka from 3.9 to 4.4"
+    return f'{who} has the setting "{found.name}"'
 
 
 def require_bounds(settings: Mapping[str, str], source: str) -> None:
@@ -97,6 +214,12 @@ class ProblemKind(RowEnum):
 
     UNREADABLE = _Row("unreadable", Severity.ERROR, "The file can't be read: nothing in it was checked.")
     MALFORMED = _Row("malformed", Severity.ERROR, "A line does not follow the format of the file.")
+    MISSPELT = _Row(
+        "misspelt",
+        Severity.ERROR,
+        "A name that is ignored is nearly the name of a setting of tiering, of a plugin, or of a client; "
+        "commands that change something end with it.",
+    )
     UNKNOWN_SETTING = _Row(
         "unknown_setting",
         Severity.ERROR,
@@ -154,4 +277,4 @@ class SettingProblem:
 
 def did_you_mean(nearest: str | None, otherwise: str) -> str:
     """Return the hint that names the setting that was probably meant; `otherwise` without one."""
-    return otherwise if nearest is None else f"did you mean {nearest!r}?"
+    return otherwise if nearest is None else f'did you mean "{nearest}"?'
