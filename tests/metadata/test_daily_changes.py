@@ -35,6 +35,8 @@ def test_each_state_of_a_segment_counts_once(
     events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, DELETED)]
     # The first event of segment 9 is missing, and segment 3 was never finished.
     events += [update(1, DELETED), started(3), update(9)]
+    # The copy of segment 4 failed and was withdrawn.
+    events += [started(4), update(4, RemoteLogSegmentState.DELETE_SEGMENT_STARTED), update(4, DELETED)]
     topic.append([(4, encode(event)) for event in events])
     topic.append([(4, b"no record")])
     found = read_daily_changes(topic, topic.end_offsets(), lambda _: True)

@@ -19,6 +19,7 @@ from tierctl.checks.metadata import (
     check_events,
     check_partition_delete,
     check_topics,
+    without_gone,
 )
 from tierctl.checks.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
 from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, PartitionFacts, Unconfirmed
@@ -165,7 +166,8 @@ class Verification:
         removals = [*check_topics(parts, known), *(f for part in parts for f in check_partition_delete(part))]
         yield from removals
         found = self._partition_findings(tiered_partitions(state, self.logs, self.selection))
-        yield from without_explained_gaps(Removals.of(removals).applied(found), histories)
+        found = without_gone(Removals.of(removals).applied(found), parts, known)
+        yield from without_explained_gaps(found, histories)
         not_read = None if self.deep is None else self.deep.reads.not_read()
         if not_read is not None:
             yield not_read

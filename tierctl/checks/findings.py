@@ -107,6 +107,14 @@ class FindingKind(CheckTable):
         "Two segments of the current lineage have offsets in common.",
         "no action is needed: brokers answer from either segment",
     )
+    FAILING_COPIES = FindingRow(
+        "failing_copies",
+        Severity.WARNING,
+        "Copies of a partition were begun and withdrawn (COPY_SEGMENT_STARTED, then DELETE_SEGMENT_STARTED), "
+        "and no later one that reaches their start offset has finished: the partition is not tiered further.",
+        "look for the error of RemoteLogManager in the log of the broker that made the last attempt; usually "
+        "the store refuses writes (rights, quota, disk, endpoint); brokers continue by themselves after that",
+    )
     DANGLING_COPY = FindingRow(
         "dangling_copy",
         Severity.WARNING,

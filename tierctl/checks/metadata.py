@@ -100,6 +100,11 @@ class KnownTopics:
     complete: bool = False
     unreadable: frozenset[str] = frozenset()
 
+    def lacks(self, partition: TopicIdPartition) -> bool:
+        """Return whether the brokers do not have the topic of `partition` under its id."""
+        ids = self.ids.get(partition.topic)
+        return partition.topic not in self.unreadable if ids is None else partition.topic_id not in ids
+
     @classmethod
     def of(cls, partitions: Iterable[TopicIdPartition], unreadable: Iterable[str]) -> Self:
         """Return the topics of these partitions, which may not be all that brokers have."""
@@ -125,7 +130,7 @@ class Removals:
     def applied(self, found: Iterable[Finding]) -> Iterator[Finding]:
         """Yield the findings about partitions; those of removed ones advise `delete` instead of a repair.
 
-        A removed partition has no finding about retention, because retention decides nothing about it.
+        A removed partition has no finding about retention or copying: neither decides anything about it.
         """
         for finding in found:
             removal = self.findings.get((finding.topic_id, finding.partition))
@@ -133,7 +138,7 @@ class Removals:
                 yield finding
             elif finding.check.row.command is not None:
                 yield replace(finding, own_fix=removal.fix)
-            elif finding.check is not _K.STALLED_RETENTION:
+            elif finding.check not in {_K.STALLED_RETENTION, _K.FAILING_COPIES}:
                 yield finding
 
 
@@ -174,6 +179,26 @@ def _not_current(part: PartitionState, current: frozenset[Uuid], known: KnownTop
     where = "the cluster has" if known is not None and known.complete else "the log directories hold"
     message = f"{where} no topic of this id; {left}"
     return finding_of(part.topic_id_partition, _K.UNKNOWN_TOPIC, Severity.WARNING, message)
+
+
+def without_gone(
+    found: Iterable[Finding], parts: Sequence[PartitionState], known: KnownTopics | None
+) -> Iterator[Finding]:
+    """Yield the findings without failing copies of topics that no longer exist, which nobody copies.
+
+    Unless all topics are known, a topic that brokers lack may be on other brokers: it counts as gone only if
+    nothing of it is in the tier. `check_topics` reports the other ones.
+    """
+    gone = {
+        part.topic_id_partition.key
+        for part in parts
+        if known is not None
+        and known.lacks(part.topic_id_partition)
+        and (known.complete or not part.segment_count)
+    }
+    for finding in found:
+        if finding.check is not _K.FAILING_COPIES or (finding.topic_id, finding.partition) not in gone:
+            yield finding
 
 
 DeletedOf = Callable[[TopicIdPartition], Iterable[RemoteLogSegmentMetadata]]

@@ -20,6 +20,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.choices import Severity
+from tierctl.model.events import writer_text
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
@@ -38,7 +39,7 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.queries import PartitionSegments
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import FailedCopies, TierState
 
 _S = RemoteLogSegmentState
 
@@ -128,6 +129,24 @@ def unfinished_finding(
     when = "less than a day ago" if recent else "and not finished"
     message = f"the deletion was started {when}"
     return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
+
+
+def check_failed_copies(
+    partition: TopicIdPartition, failed: FailedCopies | None, log_start_offset: int | None
+) -> Iterator[Finding]:
+    """Yield a finding if the copies of a partition fail, until a copy from there or the log start is beyond.
+
+    `log_start_offset` is None if it is unknown.
+    """
+    if failed is None or (log_start_offset is not None and failed.start_offset < log_start_offset):
+        return
+    found = finding_of(partition, FindingKind.FAILING_COPIES, Severity.WARNING, str(failed))
+    fix = FindingKind.FAILING_COPIES.row.fix
+    if failed.broker_id is not None:
+        fix = fix.replace("the broker that made the last attempt", writer_text(failed.broker_id))
+    if failed.is_by_tierctl:
+        fix = "run tierctl copy again: it reports the error of the store"
+    yield replace(found, start_offset=failed.start_offset, own_fix=fix)
 
 
 @dataclass(frozen=True)
@@ -378,6 +397,8 @@ def check_partition(
                 log_start_offset=facts.log.log_start_offset,
             )
     yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+    log_start_offset = None if facts.log is None else facts.log.log_start_offset
+    yield from check_failed_copies(readable.topic_id_partition, readable.failed_copies, log_start_offset)
     yield from _cut_replicas(readable, None if facts.log is None else facts.log.source)
     if retention is not None and facts.log is not None:
         yield from check_retention(readable, facts.log, retention)

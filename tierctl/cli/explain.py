@@ -61,7 +61,8 @@ def explain(
     exceeds KIP-917's limit. A segment of the tier is deleted, expires at a stated time, waits until an older
     segment is deleted, or is not subject to retention: it is off the lineage, or its topic was deleted. The
     decisions are those of copy, sweep and delete with the same options. For each reason, json also has
-    Kafka's rule and the settings that decide, with their values and origins.
+    Kafka's rule and the settings that decide, with their values and origins. Exit 3 if copies of the
+    partition fail: explain then states how many, since when, and which broker's log has the error.
     """
     printer = Printer.of(ctx, EXPLANATIONS)
     request = request_of(commands.ExplainRequest, ctx, topic=(topic_name,), partition=(partition_number,))

@@ -88,7 +88,7 @@ Day = tuple[str, Uuid, int]
 
 @dataclass(slots=True)
 class DayChanges:
-    """The segments of one topic id whose copy, or whose deletion, finished on one day."""
+    """The segments of one topic id whose copy, or whose deletion after a copy, finished on one day."""
 
     copied_segments: int = 0
     copied_bytes: int = 0
@@ -124,6 +124,7 @@ def read_daily_changes(
 
     Reads the whole topic even if a state directory exists, and skips records that cannot be read. The day is
     that of the event's timestamp, in UTC; of a state that several events of a segment have, the first counts.
+    The deletion of a copy that never finished counts for no day.
     `advance` receives numbers of events read.
     """
     found = DailyChanges()
@@ -157,6 +158,8 @@ class _Segments:
     def first_in(self, code: int, events: Int64s) -> tuple[Int64s, Int64s, int]:
         """Return the rows of events that first bring a segment to state `code`, and the segments' sizes.
 
+        Only segments that were copied can be deleted: call it for the copies of the same events first.
+
         The third value is the number of events whose segment is not known.
         """
         rows = np.flatnonzero((events[:, KIND] == UPDATE) & (events[:, STATE] == code))
@@ -164,6 +167,8 @@ class _Segments:
         unknown = int(np.count_nonzero(at < 0))
         rows, at = rows[at >= 0], at[at >= 0]
         new = ~self.counted[code][at]
+        if code == _DELETED:
+            new &= self.counted[_COPIED][at]
         rows, at = rows[new], at[new]
         at, firsts = np.unique(at, return_index=True)
         self.counted[code][at] = True

@@ -39,6 +39,12 @@ STATE_NAMES = tuple(str(state) for state in (*RemoteLogSegmentState, *RemotePart
 _S = RemoteLogSegmentState
 _P = RemotePartitionDeleteState
 
+
+def writer_text(broker_id: int | None) -> str:
+    """Return who wrote an event as text; tierctl's own broker id is negative or unknown."""
+    return f"broker {broker_id}" if broker_id is not None and broker_id >= 0 else "tierctl"
+
+
 # None is the state before the first event. A state may follow itself, since retries repeat events.
 SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
     None: frozenset({_S.COPY_SEGMENT_STARTED}),

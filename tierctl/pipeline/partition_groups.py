@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tierctl.checks.findings import Finding
 from tierctl.checks.metadata import Removals, check_partition_delete
-from tierctl.checks.segments import check_partition, unfinished_finding
+from tierctl.checks.segments import check_failed_copies, check_partition, unfinished_finding
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import lineage_from_segments
 from tierctl.state.cache import RemoteLogMetadataCache
@@ -132,12 +132,13 @@ class PartitionGroup:
     ) -> Iterator[Finding]:
         whose = part.topic_id_partition
         if not in_order:
-            readable = ReadablePartition(whose, part.cache, ())
+            readable = ReadablePartition(whose, part.cache, (), part.failed_copies)
             yield from check_partition(readable, None, _nothing, now_ms=now_ms)
             return
         segments = map(self.live.table.metadata, unfinished)
         for segment in sorted(segments, key=lambda s: (s.start_offset, s.end_offset)):
             yield unfinished_finding(whose, segment, now_ms)
+        yield from check_failed_copies(whose, part.failed_copies, None)
 
 
 def groups_of(

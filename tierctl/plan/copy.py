@@ -54,7 +54,7 @@ from tierctl.plan.steps import (
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.log_start import with_tier_start
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import FailedCopies, PartitionState, TierState
 
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
@@ -237,6 +237,10 @@ def plan_copy(
         else:
             from_offset, stop = _decide(log, part, decisions, lag=config.copy_lag, now_ms=now_ms)
         if explained is not None and log.topic_id_partition in explained:
+            failed = None if part is None else part.failed_copies
+            decisions.steps[steps_before:] = [
+                _with_failures(step, failed) for step in decisions.steps[steps_before:]
+            ]
             decisions.kept += _kept(log, decisions.steps[steps_before:], from_offset, stop)
         if reason is None and part is not None and dangling is not None:
             steps, skipped = dangling.clean(part)
@@ -292,6 +296,21 @@ def _decide(
         else:
             decisions.steps.append(with_begun(item, begun))
     return from_offset, stop
+
+
+def _with_failures(step: Step, failed: FailedCopies | None) -> Step:
+    """Return `step` with the failed attempts in its reason, if the last one began in its segment."""
+    start, end, reason = step.start_offset or 0, step.end_offset or 0, Reason.of(step.reason)
+    if failed is None or not start <= failed.start_offset <= end:
+        return step
+    facts = {
+        "failed": str(failed),
+        "failed_copies": failed.attempts,
+        "failed_since_ms": failed.since_ms,
+        "failed_last_ms": failed.last_ms,
+        "failed_by": failed.broker_id,
+    }
+    return replace(step, reason=Reason(reason.kind, **reason.facts, **facts))
 
 
 def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | None) -> Iterator[Decision]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeGuard
 
+from tierctl.model.events import writer_text
 from tierctl.model.settings import broker, topic
 from tierctl.model.times import iso_utc
 
@@ -126,14 +127,18 @@ def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _copy_may_run(facts: Mapping[str, Any]) -> str:
     broker_id = facts["broker_id"]
-    is_by_broker = broker_id is not None and broker_id >= 0
-    by = f"broker {broker_id}" if is_by_broker else "tierctl"
+    is_by_broker, by = broker_id is not None and broker_id >= 0, writer_text(broker_id)
     may = "may still run" if is_by_broker else "may still store an object"
     later = f"once a later copy has reached offset {facts['end_offset']}, or " if is_by_broker else ""
     return (
         f"the log does not need it, but its copy, begun by {by} at {facts['begun']}, {may}: sweep deletes it "
         f"{later}24 hours after that time"
     )
+
+
+def _rolled(facts: Mapping[str, Any]) -> str:
+    text = f"rolled, below the last stable offset {facts['last_stable_offset']}"
+    return f"{text}; {facts['failed']}" if "failed" in facts else text
 
 
 def _open_transaction(facts: Mapping[str, Any]) -> str:
@@ -252,7 +257,7 @@ _K = ReasonKind
 _ROWS: dict[ReasonKind, _Row] = {
     _K.ROLLED: _Row(
         rule=_COPY,
-        text=_format("rolled, below the last stable offset {last_stable_offset}"),
+        text=_rolled,
         settings=(topic.REMOTE_STORAGE_ENABLE.name,),
     ),
     _K.NOT_ROLLED: _Row(

@@ -19,7 +19,7 @@ from tierctl.read.readable_log import RangeReader, ReadableLog, SegmentRange
 from tierctl.read.segment import Indexes, IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.log_start import with_tier_start
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import FailedCopies, TierState
 from tierctl.wire.batches.batch_head import Header
 
 
@@ -185,6 +185,7 @@ class ReadablePartition:
     topic_id_partition: TopicIdPartition
     cache: RemoteLogMetadataCache
     logs: tuple[LocalLog, ...]
+    failed_copies: FailedCopies | None = None
 
     @property
     def offset_count(self) -> int:
@@ -235,6 +236,7 @@ def tiered_partitions(
             tuple(
                 with_tier_start(log, part.segments) for log in replicas.get(part.topic_id_partition.key, ())
             ),
+            part.failed_copies,
         )
         for part in state
         if part.topic_id_partition in chosen

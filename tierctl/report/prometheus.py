@@ -10,6 +10,7 @@ findings, and `apply/measures.py` what a mutating run copies and deletes. A metr
 defect.
 """
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -96,6 +97,18 @@ TIER_SEGMENTS = Family(
 )
 TIER_BYTES = Family(
     "tierctl_tier_bytes", Kind.GAUGE, "Bytes of segments in the tier by state", ("topic", "state")
+)
+FAILED_COPIES = Family(
+    "tierctl_tier_failed_copies",
+    Kind.GAUGE,
+    "Copies that failed since the last one of their partition that succeeded",
+    _TOPIC,
+)
+FAILING_SINCE = Family(
+    "tierctl_tier_copies_failing_since_timestamp_seconds",
+    Kind.GAUGE,
+    "Time when the first of these copies was begun; none if no copy fails",
+    _TOPIC,
 )
 DAMAGED_RECORDS = Family(
     "tierctl_tier_damaged_records", Kind.GAUGE, "Records of the metadata topic that can not be used"
@@ -297,3 +310,12 @@ def measure_tier(meter: Meter, state: TierState) -> None:
     finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
     meter.set(SIZE_BYTES, {(topic,): sizes.of(group, finished)[1] for topic, group in groups.items()})
     meter.set(DAMAGED_RECORDS, {(): len(state.quarantined)})
+    attempts: dict[Labels, float] = dict.fromkeys(((topic,) for topic in groups), 0)
+    since_s: dict[Labels, float] = {}
+    for part in state:
+        if failed := part.failed_copies:
+            labels = (part.topic_id_partition.topic,)
+            attempts[labels] = attempts.get(labels, 0) + failed.attempts
+            since_s[labels] = min(since_s.get(labels, math.inf), failed.since_ms / 1000)
+    meter.set(FAILED_COPIES, attempts)
+    meter.set(FAILING_SINCE, since_s)

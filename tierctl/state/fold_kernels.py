@@ -29,6 +29,7 @@ from tierctl.state.table_arrays import (
     KIP405,
     LEFT,
     LINKS,
+    NO_BROKER,
     NOT_LISTED,
     ODD_EPOCHS,
     REPEATED,
@@ -303,6 +304,33 @@ def add_segment(
 
 
 @plain_kernel
+def note_copy(t: Arrays, row: int, state: int, offset: int) -> None:
+    """Note in the user partition that a copy finished, or failed; `state` is the next state of the segment.
+
+    A copy failed if it is withdrawn before a copy that reaches its start offset has finished. So a dangling
+    copy that is deleted after a later attempt succeeded did not fail.
+    """
+    segment = t.segments[row]
+    partition = t.partitions[int64(segment["owner"])]
+    start, begun_ms = int64(segment["start"]), int64(segment["event_timestamp"])
+    if state == FINISHED:
+        partition["copied_end"], partition["copied_offset"] = segment["end"], offset
+        if segment["end"] >= partition["failed_start"]:
+            partition["failed_copies"] = 0
+        return
+    is_obsolete = partition["copied_offset"] > segment["offset"] and partition["copied_end"] >= start
+    if segment["state"] != STARTED or state != DELETE_STARTED or is_obsolete:
+        return
+    if partition["failed_copies"] == 0:
+        partition["failed_since"], partition["failed_last"] = begun_ms, begun_ms
+    partition["failed_copies"] += 1
+    partition["failed_since"] = min(int64(partition["failed_since"]), begun_ms)
+    partition["failed_last"] = max(int64(partition["failed_last"]), begun_ms)
+    partition["failed_start"] = start
+    partition["failed_by"] = NO_BROKER if int64(segment["flags"]) & KIP405 else segment["writer"]
+
+
+@plain_kernel
 def update_segment(
     t: Arrays, event: Int64s, data: NdArray, owner: int, offset: int, keep_deleted: bool
 ) -> tuple[int, int]:
@@ -318,6 +346,7 @@ def update_segment(
         return IGNORED, row
     if state == STARTED:
         return REFUSED, row
+    note_copy(t, row, state, offset)
     if state != DELETE_FINISHED or keep_deleted:
         set_event(t, row, data, event, offset)
     t.segments[row]["state"], t.segments[row]["offset"] = state, offset

@@ -110,6 +110,13 @@ PARTITION: Final = np.dtype(
         ("last_offset", "<i8"),
         ("lowest_start", "<i8"),
         ("delete_marked", "<i8"),
+        ("copied_end", "<i8"),
+        ("copied_offset", "<i8"),
+        ("failed_start", "<i8"),
+        ("failed_since", "<i8"),
+        ("failed_last", "<i8"),
+        ("failed_copies", "<i4"),
+        ("failed_by", "<i4"),
         ("partition", "<i4"),
         ("topic", "<i4"),
         ("live", "<i4"),
@@ -127,14 +134,19 @@ PARTITION: Final = np.dtype(
 start offset that an event added (NO_START without any), `live` and `finished` count segments that are not
 deleted. `latest_epoch` is the highest leader epoch that a segment ever named, -1 without any. `delete_state`
 is an index of RemotePartitionDeleteState, -1 for none; `delete_marked` the metadata offset of the first
-DELETE_PARTITION_MARKED of a deletion that is not finished, -1 without one. A foreign user partition has its
-segments in the table of another metadata partition.
+DELETE_PARTITION_MARKED of a deletion that is not finished, -1 without one. `copied_end` is the end offset of
+the last copy that finished, and `copied_offset` the metadata offset of its event (NO_OFFSET without any).
+`failed_copies` counts the copies that failed since a copy last reached the offset where they begin, 0 for
+none; `failed_since` and `failed_last` are the times when the first and the last of them were begun, and the
+last one began at offset `failed_start` and was made by broker `failed_by` (NO_BROKER if unknown). A foreign
+user partition has its segments in the table of another metadata partition.
 """
 
 NAME: Final = np.dtype([("at", "<i8"), ("length", "<i4"), ("hash", "<i8")], align=True)
 """The name of a topic: its place in `text`, and its String.hashCode as an unsigned number."""
 
 NO_OFFSET: Final = -(1 << 63)
+NO_BROKER: Final = -(1 << 31)
 NO_START: Final = (1 << 63) - 1
 FIRST_TABLE_SIZE: Final = 16
 

@@ -182,6 +182,8 @@ def number_partitions(t: Arrays, data: NdArray, rows: Int64s, owners: Int64s, to
             new["last_offset"], new["lowest_start"] = NO_OFFSET, NO_START
             new["live"], new["finished"], new["first_epoch"], new["latest_epoch"] = 0, 0, -1, -1
             new["delete_state"], new["delete_marked"], new["is_foreign"] = -1, -1, 0
+            new["copied_end"], new["copied_offset"], new["failed_copies"] = NO_OFFSET, NO_OFFSET, 0
+            new["failed_start"], new["failed_since"], new["failed_last"], new["failed_by"] = 0, 0, 0, 0
         topic = int64(t.partitions[number]["topic"])
         if not is_name(t, topic, data, at, length):
             topic = name_number(t, data, at, length)

@@ -13,10 +13,12 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.events import writer_text
+from tierctl.model.times import iso_utc
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.queries import PartitionSegments, SegmentGroups
 from tierctl.state.table import SegmentTable
-from tierctl.state.table_arrays import NO_START
+from tierctl.state.table_arrays import NO_BROKER, NO_START
 
 # Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000
@@ -68,6 +70,35 @@ class Anomaly:
     metadata_offset: int
     topic_id_partition: TopicIdPartition
     event: MetadataEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedCopies:
+    """The copies of a user partition that failed since a copy last reached the offset where they begin.
+
+    A copy failed if its segment went from COPY_SEGMENT_STARTED to DELETE_SEGMENT_STARTED. The last one of
+    `attempts` began at `start_offset`, at `last_ms`, by `broker_id` (None if the event does not state it);
+    the first one at `since_ms`.
+    """
+
+    attempts: int
+    start_offset: int
+    since_ms: int
+    last_ms: int
+    broker_id: int | None
+
+    @property
+    def is_by_tierctl(self) -> bool:
+        """Whether tierctl made the last attempt."""
+        return self.broker_id is not None and self.broker_id < 0
+
+    def __str__(self) -> str:
+        what = f"to copy the log from offset {self.start_offset} on failed"
+        first, last = iso_utc(self.since_ms), iso_utc(self.last_ms)
+        by = "" if self.broker_id is None else f" by {writer_text(self.broker_id)}"
+        if self.attempts == 1:
+            return f"1 attempt {what}: begun at {first}{by}"
+        return f"{self.attempts} attempts {what} since {first}, the last one begun at {last}{by}"
 
 
 @dataclass(slots=True)
@@ -129,6 +160,21 @@ class PartitionState:
         """Return the metadata offset at which a deletion that is not finished was marked first."""
         marked = self._fact("delete_marked")
         return None if marked < 0 else marked
+
+    @property
+    def failed_copies(self) -> FailedCopies | None:
+        """Return the copies that failed; None without any, and if the partition is deleted."""
+        attempts = self._fact("failed_copies")
+        if not attempts or self.delete_state is not None:
+            return None
+        broker_id = self._fact("failed_by")
+        return FailedCopies(
+            attempts=attempts,
+            start_offset=self._fact("failed_start"),
+            since_ms=self._fact("failed_since"),
+            last_ms=self._fact("failed_last"),
+            broker_id=None if broker_id == NO_BROKER else broker_id,
+        )
 
     def _fact(self, name: str) -> int:
         return int(self.table.arrays.partitions[self.number][name])

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tierctl.checks.findings import Finding
+from tierctl.checks.segments import check_failed_copies
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
@@ -29,7 +31,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
 from tierctl.state.cut_epochs import cut_epochs_of
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import PartitionState, TierState
 
 _FIND = "Which segments"
 
@@ -180,7 +182,8 @@ class Explanations(TableResult):
 def explain(request: ExplainRequest, progress: Progress | None = None) -> Explanations:
     """Explain the segments of one partition: those of the tier, and those of the log directories.
 
-    The decisions are those of `copy`, `sweep` and `delete` for the same request. Raises NotFoundError for an
+    The decisions are those of `copy`, `sweep` and `delete` for the same request. The exit code is PARTIAL if
+    copies of the partition fail, CORRUPT if something was not understood. Raises NotFoundError for an
     unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
@@ -198,10 +201,23 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
             *_remote_rows(run, state, (deletes, removal), _Settings(deletes.basis.configs, run, copying)),
             *_local_rows(run, copies, _Settings(copies.basis.configs, run, copying)),
         ]
+        failing = [found for part in state for found in _failing(run, part, deletes.basis.log_starts)]
+        for found in failing:
+            run.progress.warn(f"{found.subject}: {found.found}; {found.fix}")
         is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
     is_damaged = is_damaged or any_not_understood((each.decision for each in chosen), request)
-    return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
+    exit_code = ExitCode.PARTIAL if failing else ExitCode.OK
+    return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else exit_code)
+
+
+def _failing(
+    run: Mutation, part: PartitionState, log_starts: Mapping[TopicIdPartition, int]
+) -> Iterator[Finding]:
+    """Yield the finding of `verify` that copies of a selected partition fail."""
+    partition = part.topic_id_partition
+    if partition in run.resources.selection:
+        yield from check_failed_copies(partition, part.failed_copies, log_starts.get(partition))
 
 
 @dataclass(frozen=True, slots=True)

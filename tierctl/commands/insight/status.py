@@ -91,6 +91,7 @@ class TopicStatus:
         Field(Kind.TIME, "largest timestamp of the oldest of these segments", "behind_since"),
         Shown(3),
     ]
+    failing_copies: Annotated[int, Field(Kind.NUMBER, "partitions whose copies fail", "failing"), Shown(10)]
     dangling_copies: Annotated[
         int, Field(Kind.NUMBER, "copies that were begun and never finished", "dangling"), Shown(10)
     ]
@@ -331,6 +332,7 @@ class _Topic:
             lag_segments=None if pending is None else len(pending),
             lag_bytes=None if pending is None else sum(s.size_bytes for s in pending),
             lag_since_ms=min((s.max_timestamp_ms for s in pending or ()), default=None),
+            failing_copies=self.found[FindingKind.FAILING_COPIES],
             dangling_copies=self.found[FindingKind.DANGLING_COPY],
             stuck_deletes=self.found[FindingKind.STUCK_DELETE],
             problems=self.found.total(),
@@ -338,7 +340,7 @@ class _Topic:
 
 
 class TopicSums:
-    """The sums of the selected topic ids that have segments in the tier, with lag and findings."""
+    """The sums of the selected topic ids that have segments in the tier, or failing copies, with findings."""
 
     def __init__(self, run: Mutation, state: TierState) -> None:
         self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
@@ -346,7 +348,7 @@ class TopicSums:
         self._now_ms = run.resources.now_ms
         for part in state:
             partition = part.topic_id_partition
-            if partition not in run.resources.selection or not part.segment_count:
+            if partition not in run.resources.selection or not (part.segment_count or part.failed_copies):
                 continue
             topic = self._topics[partition.topic, partition.topic_id]
             topic.parts.append(part)

@@ -1,0 +1,178 @@
+"""Copies that were begun and withdrawn count as failed until one that reaches their offset has finished."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tierctl.metadata.topic import open_topic, topic_location
+from tierctl.model import MetadataEvent, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
+from tierctl.model.events import dialect_of
+from tierctl.state.fold import fold
+from tierctl.state.snapshot import read_snapshot, write_snapshot
+from tierctl.state.tier_state import FailedCopies, TierState
+from tierctl.wire.metadata.decode import decode_values
+from tierctl.wire.metadata.values import encode
+
+from tests.state.folding import events_of, folded
+from tests.state.histories import ORDERS, S, finished, started, updated
+
+pytestmark = pytest.mark.usefixtures("both_forms")
+
+Event = MetadataEvent
+BEGUN_MS = 1_700_000_100_000
+
+
+def withdrawn(number: int, start: int, end: int, *, at: int = 0, **facts: object) -> list[Event]:
+    """Return the events of a copy that was begun `at` ms after BEGUN_MS and failed."""
+    begun = started(number, start, end, event_timestamp_ms=BEGUN_MS + at, **facts)
+    later = {"broker_id": None, "leader_epoch": 3} if begun.broker_id is None else {}
+    states = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
+    return [begun, *(updated(number, state, **later) for state in states)]
+
+
+def copied(number: int, start: int, end: int, **facts: object) -> list[Event]:
+    return finished(number, start, end, **facts)
+
+
+def deleted(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
+    return RemotePartitionDeleteMetadata(
+        topic=ORDERS.topic,
+        topic_id=ORDERS.topic_id,
+        partition=ORDERS.partition,
+        broker_id=1,
+        event_timestamp_ms=BEGUN_MS,
+        state=state,
+    )
+
+
+OTHER_LEADER = {"broker_id": 2, "epochs": ((1, 100),)}
+CASES: dict[str, tuple[list[Event], tuple[object, ...] | None]] = {
+    "nothing failed": ([*copied(1, 0, 99), *copied(2, 100, 199)], None),
+    "once": (withdrawn(1, 0, 99), (1, 0, 0, 0, 1)),
+    "its deletion is not finished": (withdrawn(1, 0, 99)[:2], (1, 0, 0, 0, 1)),
+    "still running": ([started(1, 0, 99)], None),
+    "again and again": (
+        [*copied(1, 0, 99), *(e for n in (2, 3, 4) for e in withdrawn(n, 100, 199, at=n))],
+        (3, 100, 2, 4, 1),
+    ),
+    "until one succeeds": ([*withdrawn(1, 0, 99), *withdrawn(2, 0, 99), *copied(3, 0, 99)], None),
+    "until one that is longer succeeds": ([*withdrawn(1, 50, 99), *copied(2, 0, 199)], None),
+    "the next segment fails": (
+        [*withdrawn(1, 0, 99), *copied(2, 0, 99), *withdrawn(3, 100, 199, at=9)],
+        (1, 100, 9, 9, 1),
+    ),
+    "an older one succeeds": ([*withdrawn(2, 100, 199), *copied(1, 0, 99)], (1, 100, 0, 0, 1)),
+    "by two brokers": (
+        [*withdrawn(1, 100, 199), *withdrawn(2, 100, 180, at=5, **OTHER_LEADER)],
+        (2, 100, 0, 5, 2),
+    ),
+    "by tierctl": (withdrawn(1, 0, 99, broker_id=-1), (1, 0, 0, 0, -1)),
+    "in the KIP's own format": (withdrawn(1, 0, 99, broker_id=None, leader_epoch=3), (1, 0, 0, 0, None)),
+    "a dangling copy is cleaned up later": (
+        [started(1, 0, 99), *copied(2, 0, 99), *copied(3, 100, 199), *withdrawn(1, 0, 99)[1:]],
+        None,
+    ),
+    "a dangling copy was the last attempt": ([*copied(1, 0, 99), *withdrawn(2, 100, 199)], (1, 100, 0, 0, 1)),
+    "after an unclean election": (
+        [*copied(1, 0, 99), *copied(2, 100, 199), *withdrawn(3, 100, 150, **OTHER_LEADER)],
+        (1, 100, 0, 0, 2),
+    ),
+    "the other lineage goes on": (
+        [*copied(1, 0, 99), *withdrawn(2, 150, 199), *copied(3, 100, 180, broker_id=2, epochs=((1, 100),))],
+        None,
+    ),
+    "retention deletes copied segments": (
+        [*copied(1, 0, 99), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)],
+        None,
+    ),
+    "the partition is deleted": (
+        [*withdrawn(1, 0, 99), deleted(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)],
+        None,
+    ),
+}
+
+
+def failed(state: TierState) -> tuple[object, ...] | None:
+    """Return the failed copies with times after BEGUN_MS."""
+    (part,) = state.partitions.values()
+    found = part.failed_copies
+    if found is None:
+        return None
+    times = found.since_ms - BEGUN_MS, found.last_ms - BEGUN_MS
+    return (found.attempts, found.start_offset, *times, found.broker_id)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_which_copies_failed(name: str) -> None:
+    events, expected = CASES[name]
+    values = [encode(event, dialect_of(event)) for event in events]
+    assert failed(folded(values)) == expected
+    for cut in range(1, len(values)):
+        before = folded(values[:cut])
+        state = read_snapshot(write_snapshot(before, 3)).state
+        fold(events_of(values[cut:]), state, metadata_partition=3, metadata_offsets=range(cut, len(values)))
+        assert failed(state) == expected, f"continued from a snapshot after {cut} events"
+
+
+LINE = re.compile(
+    r"payload: (\w+)\{.*?topicIdPartition=[\w-]{22}:orders-(\d+), id=([\w-]{22})\}"
+    r"(?:, startOffset=(\d+), endOffset=(\d+))?.* state=(\w+)"
+)
+TIME = re.compile(r"eventTimestampMs=(\d+)")
+
+
+def as_kafka_prints(dump: str) -> Iterator[dict[int, FailedCopies | None]]:
+    """Yield the failed copies by partition after each record, from the text of kafka-dump-log."""
+    ranges: dict[str, tuple[int, int, int]] = {}
+    attempts: dict[int, list[tuple[int, int]]] = {}
+    states: dict[str, str] = {}
+    for line in filter(LINE.search, dump.splitlines()):
+        match = LINE.search(line)
+        assert match is not None
+        partition, segment, start, end, state = int(match[2]), match[3], match[4], match[5], match[6]
+        moment = TIME.search(line)
+        assert moment is not None
+        if start:
+            ranges[segment] = int(start), int(end), int(moment[1])
+        first, last, begun_ms = ranges[segment]
+        own = attempts.setdefault(partition, [])
+        if state == "COPY_SEGMENT_FINISHED":
+            own[:] = [each for each in own if each[0] > last]
+        elif state == "DELETE_SEGMENT_STARTED" and states[segment] == "COPY_SEGMENT_STARTED":
+            own.append((first, begun_ms))
+        states[segment] = state
+        yield {
+            number: FailedCopies(
+                attempts=len(found),
+                start_offset=found[-1][0],
+                since_ms=found[0][1],
+                last_ms=found[-1][1],
+                broker_id=7,
+            )
+            if found
+            else None
+            for number, found in attempts.items()
+        }
+
+
+@pytest.mark.parametrize("moment", ["failing", "healed"])
+def test_a_broker_whose_store_refuses_writes(moment: str, capture: Callable[..., Path]) -> None:
+    """Fold the metadata topic of a real broker record by record."""
+    root = capture("failing-copies", "4.4.0")
+    topic = open_topic(topic_location("--metadata", str(root / moment)))
+    state, seen = TierState(), set[int]()
+    expected = as_kafka_prints((root / "answers" / f"{moment}.txt").read_text())
+    for number, end in sorted(topic.end_offsets().items()):
+        for offset in range(end):
+            (chunk,) = topic.read(number, offset, offset + 1)
+            fold(
+                decode_values(chunk.values), state, metadata_partition=number, metadata_offsets=chunk.offsets
+            )
+            found = {part.topic_id_partition.partition: part.failed_copies for part in state}
+            assert found == next(expected)
+            seen |= {0 if each is None else each.attempts for each in found.values()}
+    assert next(expected, None) is None
+    assert max(seen) > 20
+    assert (found[1] is None) == (moment == "healed")
+    topic.close()
