@@ -312,7 +312,7 @@ def test_a_broker_without_the_partitions_of_the_topic_is_no_place_for_a_new_one(
     for folder in (root / "broker-1").glob("__remote_log_metadata-*"):
         shutil.rmtree(folder)
     ran = tierctl(*offline(root), "--apply")
-    assert (ran.code, "only the broker can make them" in ran.err) == (4, True), ran.err
+    assert (ran.code, "whether its broker is a replica is unknown" in ran.err) == (4, True), ran.err
     assert not list((root / "broker-1").glob("__remote_log_metadata-*"))
 
 

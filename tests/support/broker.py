@@ -72,9 +72,9 @@ QUICK: dict[str, Any] = {
 class Broker(StockClient):
     """A node and its folder; `log_dir` is its data, `remote_dir` the tier of LocalTieredStorage.
 
-    `tiered` and `settings` take effect at the next `start`. Ports stay the same over restarts. `voters` are
-    the controllers of a cluster of several nodes. `proxied_at` is the port of a proxy in front of `ports[2]`;
-    clients of that listener are told to connect to it.
+    `tiered`, `roles` and `settings` take effect at the next `start`. Ports stay the same over restarts.
+    `voters` are the controllers of a cluster of several nodes. `proxied_at` is the port of a proxy in front
+    of `ports[2]`; clients of that listener are told to connect to it.
     """
 
     release: KafkaRelease
@@ -89,6 +89,7 @@ class Broker(StockClient):
     heap: str = "384m"
     jvm_options: tuple[str, ...] = ()
     proxied_at: int | None = None
+    roles: str = "broker,controller"
     _process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
     _admin: Any = field(default=None, repr=False)
 
@@ -182,9 +183,12 @@ class Broker(StockClient):
             listeners += f",PROXIED://localhost:{self.ports[2]}"
             advertised += f",PROXIED://localhost:{self.proxied_at}"
         voters = self.voters or f"{self.node_id}@localhost:{self.ports[1]}"
-        text = SERVER.format(node_id=self.node_id, voters=voters, log_dir=self.log_dir)
-        text += f"listeners={listeners},CONTROLLER://localhost:{self.ports[1]}\n"
-        text += f"advertised.listeners={advertised}\n"
+        text = SERVER.format(roles=self.roles, node_id=self.node_id, voters=voters, log_dir=self.log_dir)
+        controller = f"CONTROLLER://localhost:{self.ports[1]}"
+        if self.roles == "controller":
+            text += f"listeners={controller}\n"
+        else:
+            text += f"listeners={listeners},{controller}\nadvertised.listeners={advertised}\n"
         if self.tiered:
             text += TIERED.format(remote_dir=self.remote_dir, metadata_partitions=METADATA_PARTITIONS)
         if self.certificates is not None:

@@ -7,7 +7,7 @@ NODE_ID = 7
 USER, PASSWORD = "alice", 'al;ice"s \\ secret'
 METADATA_PARTITIONS = 5
 
-SERVER = """process.roles=broker,controller
+SERVER = """process.roles={roles}
 node.id={node_id}
 controller.quorum.voters={voters}
 controller.listener.names=CONTROLLER

@@ -44,8 +44,8 @@ _TEST_JAR = "<classifier>test</classifier>"
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 # Maven Central lacks some jars of this release; those of an older release work with it and _SHIMS.
 _BORROWED_FROM = {"4.4.0": "4.3.1"}
-# DumpLogSegments calls removed methods, so a complete older release reads the files instead.
-_DUMPED_BY = {"4.4.0": "4.3.0"}
+# Some tools are missing or call removed methods, so those of a complete older release are used instead.
+_TOOLS_OF = {"4.4.0": "4.3.0"}
 _LOG4J = {"4.3.0": "2.24.3", "4.4.0": "2.25.5"}
 _SHIMS = Path(__file__).parent / "shims"
 _QUIET_LOADING = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
@@ -102,9 +102,14 @@ class KafkaRelease:
             )
         return done.stdout
 
+    @property
+    def with_tools(self) -> "KafkaRelease":
+        """Return the release whose tools are complete: this one, or an older one."""
+        return fetch_release(_TOOLS_OF.get(self.version, self.version))
+
     def dump_log(self, segment: Path | str, *options: str) -> str:
         """Return the output of kafka-dump-log for a segment or index, or for several joined by commas."""
-        release = fetch_release(_DUMPED_BY.get(self.version, self.version))
+        release = self.with_tools
         package = "kafka" if release.number < (4, 0) else "org.apache.kafka"
         return release.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
 

@@ -15,14 +15,14 @@ from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
 from tierctl.metadata.topic.base import translated
 from tierctl.metadata.topic.folder import is_unfinished, partitions_in, recorded_count
-from tierctl.metadata.topic.folder_writer import FolderSettings, known_id
+from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
 from tierctl.model.ids import Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import clients as manager
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import read_identity
-from tierctl.wire.files.checkpoints import META_PROPERTIES, read_node
+from tierctl.wire.files.checkpoints import META_PROPERTIES, read_directory_id, read_node
 from tierctl.wire.kraft import TopicRegistration
 
 # Find out how many partitions a metadata topic in a folder has, before a command writes to it.
@@ -74,13 +74,27 @@ def counted(
     with translated(f"reading {folder}"):
         known = _Known.of(request, folder, FolderSettings() if settings is None else settings)
         try:
-            return known.settings()
+            found = known.settings()
         except SafetyRefusal as e:
             if request.apply or known.base.remakes_lost:
                 raise
             # A plan writes nothing: it may be made on a part of the topic, as it is there.
             progress.say(f"--apply would refuse this: {e.message}")
             return settings
+    for line in () if found.placement is None else _planned(found.placement):
+        progress.say(line)
+    return found
+
+
+_SHOWN_MAX = 5
+
+
+def _planned(placement: TopicPlacement) -> Iterator[str]:
+    """Yield what the first append changes besides the records, a line for each log directory."""
+    for folder, numbers in placement.missing.items():
+        shown = ", ".join(f"{METADATA_TOPIC}-{number}" for number in numbers[:_SHOWN_MAX])
+        more = f" and {len(numbers) - _SHOWN_MAX} more" if len(numbers) > _SHOWN_MAX else ""
+        yield f"{folder} lacks {shown}{more}: --apply makes them"
 
 
 def require_no_contradiction(request: MutationRequest, state: TierState) -> None:
@@ -100,25 +114,34 @@ def require_no_contradiction(request: MutationRequest, state: TierState) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What is known about the topic in `folder`; `found` are the numbers of its partitions there."""
+    """What is known about the topic in `folder`, and in the other log directories of its brokers.
+
+    `dirs` are all of them, and `found` has those that have a folder of a partition, by its number.
+    """
 
     folder: Path
     base: FolderSettings
-    found: Sequence[int]
+    dirs: Sequence[Path]
+    found: Mapping[int, Sequence[Path]]
     stated: Sequence[_Stated]
     registration: TopicRegistration | None
 
     @classmethod
     def of(cls, request: MutationRequest, folder: Path, base: FolderSettings) -> Self:
+        dirs = _distinct([folder, *(each for each in base.replicas if each.is_dir())])
+        found: dict[int, list[Path]] = {}
+        for each in dirs:
+            for number in partitions_in(each):
+                found.setdefault(number, []).append(each)
         # The brokers of --log-dir need not be those of a metadata folder that is no broker's.
-        folders = [folder, *map(Path, request.log_dir)] if is_of_a_broker(folder) else []
-        registrations = _registrations(folders)
+        registration = registered([folder, *request.log_dir]) if is_of_a_broker(folder) else None
         return cls(
             folder=folder,
             base=base,
-            found=partitions_in(folder),
-            stated=_with_record(list(_stated(request, registrations)), folder),
-            registration=next(iter(registrations), None),
+            dirs=dirs,
+            found=dict(sorted(found.items())),
+            stated=_with_record(list(_stated(request, registration)), folder),
+            registration=registration,
         )
 
     def settings(self) -> FolderSettings:
@@ -131,62 +154,77 @@ class _Known:
                 "wrong. If the topic was made again with too few, add partitions first",
             )
         count = next(iter(counts), None)
-        if not self.found:
+        if not self.found and not self._is_registered:
             return self.base if count is None else replace(self.base, partition_count=count)
         if count is None:
             if (self.folder / META_PROPERTIES).exists() or self.base.remakes_lost:
                 raise SafetyRefusal(
                     f"nothing states how many partitions {METADATA_TOPIC} has; {self.folder} has "
-                    f"{len(self.found)}, and others may be lost",
+                    f"{len(partitions_in(self.folder))}, and others may be lost",
                     hint=_SOURCES,
                 )
             # tierctl made it before it recorded numbers, or it is a copy: each event confirms the number.
             return self.base
-        if self.found[-1] >= count:
+        last = max(self.found, default=-1)
+        if last >= count:
             raise SafetyRefusal(
-                f"{self.folder} has {METADATA_TOPIC}-{self.found[-1]}, but the topic has {count} partitions "
+                f"{self.found[last][0]} has {METADATA_TOPIC}-{last}, but the topic has {count} partitions "
                 f"({self.stated[0].source}), so that the last is {METADATA_TOPIC}-{count - 1}",
                 hint="brokers would not read it: correct the number, or move the folder away",
             )
-        if self.found[-1] + 1 == count and self._is_being_made():
+        if last + 1 == count and self._is_being_made():
             return replace(self.base, partition_count=count)
-        self._require_all_replicas(count)
-        topic_id = self._topic_id()
-        made = self.base if topic_id is None else replace(self.base, new_topic_id=lambda: topic_id)
-        return replace(made, known_count=count, lost=self._lost(count))
+        self._require_own_partitions()
+        self._require_all_replicas()
+        return replace(self.base, placement=self._placement(count))
+
+    @property
+    def _is_registered(self) -> bool:
+        """Return whether the topic exists in the cluster's metadata."""
+        return self.registration is not None and self.registration.topic_id is not None
 
     def _is_being_made(self) -> bool:
         """Return whether tierctl was stopped when it made the topic, before it had any event."""
         is_recorded = (self.folder / META_PROPERTIES).exists() or recorded_count(self.folder) is not None
-        return not is_recorded and is_unfinished(self.folder, self.found)
+        return not is_recorded and is_unfinished(self.folder, list(self.found))
 
     def _topic_id(self) -> Uuid | None:
         """Return the topic's id; raise SafetyRefusal if the cluster has another topic of the name."""
-        own = known_id(self.folder, self.found)
+        there = {
+            each: known_id(each, [number for number, dirs in self.found.items() if each in dirs])
+            for each in self.dirs
+        }
+        known = {each: topic_id for each, topic_id in there.items() if topic_id is not None}
         if self.registration is None:
-            return own
-        if own not in {None, self.registration.topic_id}:
+            return next(iter(known.values()), None)
+        other = next((each for each in known if known[each] != self.registration.topic_id), None)
+        if other is not None:
             raise SafetyRefusal(
-                f"{METADATA_TOPIC} in {self.folder} has topic id {own}, in the cluster's metadata "
+                f"{METADATA_TOPIC} in {other} has topic id {known[other]}, in the cluster's metadata "
                 f"{self.registration.topic_id or 'it does not exist'}: it was deleted",
                 hint=f"brokers remove these folders when they start: {_ONLINE}",
             )
         return self.registration.topic_id
 
-    def _require_all_replicas(self, count: int) -> None:
+    def _require_own_partitions(self) -> None:
+        """Raise SafetyRefusal if other brokers have partitions of which this one may be a replica or not."""
+        if self.registration is not None:
+            return
+        own = [each for each in self.dirs if node_of(each) == node_of(self.folder)]
+        other = next((number for number, found in self.found.items() if not set(found) & set(own)), None)
+        if other is not None:
+            raise SafetyRefusal(
+                f"{self.found[other][0]} has {METADATA_TOPIC}-{other}, which {self.folder} lacks: whether "
+                "its broker is a replica is unknown",
+                hint="name the log directory that has __cluster_metadata-0 with --log-dir, or one with all "
+                f"partitions of the metadata topic as --metadata, or {_ONLINE}",
+            )
+
+    def _require_all_replicas(self) -> None:
         """Raise SafetyRefusal if a replica is on a broker that does not get the events."""
         if self.registration is None:
             return
-        node = node_of(self.folder)
-        own = self.registration.nodes.get(int(node), ()) if node.isdecimal() else ()
-        elsewhere = sorted(set(range(count)) - set(own))
-        if elsewhere:
-            raise SafetyRefusal(
-                f"{self.folder} is of broker {node}, which is no replica of {METADATA_TOPIC}-{elsewhere[0]}: "
-                "its events have no place here",
-                hint=f"name a log directory with all partitions of the topic as --metadata, or {_ONLINE}",
-            )
-        others = _other_brokers(self.registration, (self.folder, *self.base.replicas))
+        others = _other_brokers(self.registration, self.dirs)
         if others and not self.base.has_other_hosts:
             raise SafetyRefusal(
                 f"{METADATA_TOPIC} has replicas on brokers {', '.join(map(str, others))}, which would not "
@@ -198,44 +236,103 @@ class _Known:
                 f"host of each broker; or {_ONLINE}",
             )
 
-    def _lost(self, count: int) -> Mapping[Path, Sequence[int]]:
-        """Return the partitions that are to be made again, by log directory."""
-        missing = set(range(count)) - set(self.found)
-        if missing and not self.base.remakes_lost:
+    def _placement(self, count: int) -> TopicPlacement:
+        """Return where each partition is, or has to be; raise SafetyRefusal if it must not be made."""
+        topic_id = self._topic_id()
+        lost = set(range(count)) - set(self.found)
+        if lost and not self.base.remakes_lost:
             raise SafetyRefusal(
-                f"{METADATA_TOPIC}-{min(missing)} is missing in {self.folder}, of {count} partitions "
+                f"{METADATA_TOPIC}-{min(lost)} is missing in {self.folder}, of {count} partitions "
                 f"({self.stated[0].source}): the events of some topics are lost",
                 hint="rebuild makes the partition again, and publishes its events from the tier",
             )
         by_node: dict[str, list[Path]] = {}
-        for each in dict.fromkeys(path.resolve() for path in (self.folder, *self.base.replicas)):
+        for each in self.dirs:
             by_node.setdefault(node_of(each), []).append(each)
-        lost = {}
-        for node, folders in by_node.items():
-            there = {number for each in folders for number in partitions_in(each)}
-            own = self._due(node, there, missing) - there
-            if own:
-                lost[max(folders, key=lambda each: len(partitions_in(each)))] = sorted(own)
-        return lost
+        missing: dict[Path, list[int]] = {}
+        homes = {number: dirs[0] for number, dirs in self.found.items()}
+        for node, dirs in by_node.items():
+            there = {number for number, found in self.found.items() if set(found) & set(dirs)}
+            for number in sorted(self._due(node, there, lost) - there):
+                directory = self._directory(number, node, dirs)
+                missing.setdefault(directory, []).append(number)
+                homes.setdefault(number, directory)
+        homeless = set(range(count)) - homes.keys()
+        if homeless:
+            raise SafetyRefusal(
+                f"no log directory here is of a replica of {METADATA_TOPIC}-{min(homeless)}: its events have "
+                "no place here",
+                hint=f"name the log directories of all brokers with replicas with --log-dir, or {_ONLINE}",
+            )
+        return TopicPlacement(homes=homes, topic_id=topic_id, missing=missing)
 
-    def _due(self, node: str, there: set[int], missing: set[int]) -> set[int]:
+    def _due(self, node: str, there: set[int], lost: set[int]) -> set[int]:
         """Return the partitions that a broker must have; it has those `there`."""
         if self.registration is not None:
             return set(self.registration.nodes.get(int(node), ())) if node.isdecimal() else set()
-        # A broker that has fewer partitions than `folder` is no replica of all of them.
-        return missing if there >= set(self.found) else set()
+        # A broker that has fewer partitions than there are is no replica of all of them.
+        return lost if there >= set(self.found) else set()
+
+    def _directory(self, number: int, node: str, dirs: Sequence[Path]) -> Path:
+        """Return the directory among `dirs` of broker `node` that gets a partition without a folder.
+
+        A broker makes an empty log in the directory that the controller assigned, wherever another is. Raise
+        SafetyRefusal if that directory is not among `dirs`.
+        """
+        assigned = self.registration and self.registration.directory(number, int(node))
+        if assigned is None:
+            return max(dirs, key=lambda each: len(partitions_in(each)))
+        found = next((each for each in dirs if _directory_id(each) == assigned), None)
+        if found is None:
+            raise SafetyRefusal(
+                f"{METADATA_TOPIC}-{number} of broker {node} is assigned to the log directory with "
+                f"directory.id={assigned}, which is none of {', '.join(map(str, dirs))}",
+                hint=f"name the directory whose {META_PROPERTIES} has this id with --log-dir; if its disk is "
+                f"lost, {_ONLINE}",
+            )
+        return found
 
 
-def _registrations(folders: Sequence[Path]) -> list[TopicRegistration]:
-    """Return what the cluster's metadata in each of `folders` that has some says about the topic."""
-    found = (read_registration(folder, METADATA_TOPIC) for folder in folders)
-    return [each for each in found if each is not None]
+def is_untraceable(request: MutationRequest) -> bool:
+    """Return whether brokers' log directories have no partition of the topic, and nothing states its id."""
+    folder = folder_of(request.metadata)
+    if folder is None or not is_of_a_broker(folder):
+        return False
+    dirs = [folder, *request.log_dir]
+    registration = registered(dirs)
+    is_registered = registration is not None and registration.topic_id is not None
+    return not is_registered and not any(map(partitions_in, dirs))
 
 
-def _stated(request: MutationRequest, registrations: Sequence[TopicRegistration]) -> Iterator[_Stated]:
-    for each in registrations:
-        if each.replicas:
-            yield _Stated("the cluster's metadata", len(each.replicas))
+def _distinct(folders: Iterable[Path]) -> list[Path]:
+    """Return the folders without other spellings of one, in their order; the first one as it is given."""
+    by_path: dict[Path, Path] = {}
+    for each in folders:
+        by_path.setdefault(each.resolve(), each)
+    return list(by_path.values())
+
+
+def _directory_id(log_dir: Path) -> Uuid | None:
+    path = log_dir / META_PROPERTIES
+    try:
+        return read_directory_id(read_regular(path)) if path.is_file() else None
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None
+
+
+def registered(folders: Iterable[Path]) -> TopicRegistration | None:
+    """Return what the cluster's metadata in `folders` say about the topic; None if none of them has any.
+
+    Each node has a copy of the cluster's metadata; the one with the latest records decides.
+    """
+    copies = (read_registration(folder, METADATA_TOPIC) for folder in folders)
+    found = (each for each in copies if each is not None)
+    return max(found, key=lambda each: each.next_offset, default=None)
+
+
+def _stated(request: MutationRequest, registration: TopicRegistration | None) -> Iterator[_Stated]:
+    if registration is not None and registration.replicas:
+        yield _Stated("the cluster's metadata", len(registration.replicas))
     if request.metadata_partitions is not None:
         yield _Stated("--metadata-partitions", request.metadata_partitions)
     if request.broker_config is not None:
@@ -271,7 +368,7 @@ def brokers_of_all_hosts(request: MutationRequest) -> tuple[int, ...]:
     if folder is None or not is_of_a_broker(folder):
         return ()
     folders = [folder, *request.log_dir]
-    registration = next(iter(_registrations(folders)), None)
+    registration = registered(folders)
     if registration is None or not _other_brokers(registration, folders):
         return ()
     for node, numbers in registration.nodes.items():
@@ -307,30 +404,10 @@ def folder_settings(request: MutationRequest, resources: Resources) -> FolderSet
     """Return the settings for the folder of `metadata`.
 
     A broker's metadata topic has replicas in the other log directories. A new topic gets the id in the tier's
-    identity object, if the tier has one, so that the tier belongs to the new topic without a change. Raise
-    SafetyRefusal if a broker's folder lacks partitions of the topic.
+    identity object, if the tier has one, so that the tier belongs to the new topic without a change.
     """
     folder = folder_of(request.metadata)
     if folder is None or is_of_a_broker(folder):
-        if folder is not None:
-            _require_all_partitions(folder, request)
         return FolderSettings(replicas=tuple(request.log_dir))
     topic_id = known_topic_id(resources.remote)
     return FolderSettings() if topic_id is None else FolderSettings(new_topic_id=lambda: topic_id)
-
-
-def _require_all_partitions(folder: Path, request: MutationRequest) -> None:
-    """Raise SafetyRefusal if `folder` has fewer metadata partitions than the brokers use.
-
-    The folders of one broker are in one of its log directories, or in several.
-    """
-    own = partitions_in(folder)
-    for other in request.log_dir:
-        missing = sorted(set(partitions_in(other)) - set(own)) if other.is_dir() else []
-        if missing:
-            raise SafetyRefusal(
-                f"{other} has {METADATA_TOPIC}-{missing[0]}, which {folder} lacks: the number of metadata "
-                "partitions is unknown, and it decides which events each has",
-                hint="name a log directory with all partitions of the metadata topic as --metadata, or start "
-                "the brokers with copying disabled and use --metadata kafka://host:port",
-            )

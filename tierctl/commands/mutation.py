@@ -22,7 +22,7 @@ from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked, list_partitions
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic.folder import partitions_in
-from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
@@ -67,6 +67,8 @@ class Mutation:
     """The tier that is copied from, and its metadata topic."""
     changes_tier: bool = True
     """Whether objects of the tier are written or deleted."""
+    placement: TopicPlacement | None = None
+    """Where the partitions of a metadata topic in log directories are."""
     running_brokers: tuple[RunningBroker, ...] = ()
     """Brokers that run on log directories, if no cluster is named that says whether they tier."""
 
@@ -254,16 +256,18 @@ def mutation(
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
         running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
+        settings = counted(request, folder(resources), progress)
         metadata = reader(resources) or resources.metadata(
             writable=request.apply,
             may_be_new=may_be_new,
             make_topic=make_topic,
-            folder=counted(request, folder(resources), progress),
+            folder=settings,
         )
         yield Mutation(
             request=request,
             resources=resources,
             metadata=metadata,
+            placement=None if settings is None else settings.placement,
             running_brokers=running,
             changes_tier=changes_tier,
         )

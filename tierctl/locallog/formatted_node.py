@@ -239,11 +239,12 @@ def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
             expected=f"a snapshot that reaches to offset {int(logs[0].stem)}",
             found=f"one to offset {begin}" if snapshots else "no snapshot",
         )
-    count = 0
+    found.next_offset, count = begin, 0
     for path, first in [*((path, 0) for path in snapshots[-1:]), *((path, begin) for path in logs)]:
         try:
-            for value in _values(path, first):
+            for offset, value in _values(path, first):
                 found.replay(value)
+                found.next_offset = max(found.next_offset, offset + 1)
                 count += 1
         except CorruptInputError as e:
             raise e.within(str(path)) from None
@@ -251,12 +252,12 @@ def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
     return found if count else None
 
 
-def _values(path: Path, first_offset: int) -> Iterator[bytes]:
-    """Yield the values of the records in a file from `first_offset` on."""
+def _values(path: Path, first_offset: int) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and value of the records in a file from `first_offset` on."""
     with opened(path) as data:
         for batch in batches(data):
             if batch.head.is_control:
                 continue
             for record in batch.records():
                 if record.offset >= first_offset and record.value is not None:
-                    yield record.value
+                    yield record.offset, record.value

@@ -78,7 +78,7 @@ def producer_ids_record(next_producer_id: int) -> bytes:
 
 def metadata_version(value: bytes) -> int | None:
     """Return the level of metadata.version if the record states it; None for any other record."""
-    kind, pos = kind_of(value)
+    kind, _, pos = head_of(value)
     if kind != _FEATURE_LEVEL:
         return None
     name, pos = _read_text(value, pos)
@@ -88,7 +88,7 @@ def metadata_version(value: bytes) -> int | None:
 
 def topic_of(value: bytes) -> tuple[str, Uuid] | None:
     """Return name and id of the topic if the record is a TopicRecord; None for any other record."""
-    kind, pos = kind_of(value)
+    kind, _, pos = head_of(value)
     if kind != _TOPIC:
         return None
     name, pos = _read_text(value, pos)
@@ -98,7 +98,7 @@ def topic_of(value: bytes) -> tuple[str, Uuid] | None:
 
 def next_producer_id(value: bytes) -> int | None:
     """Return the next producer id if the record is a ProducerIdsRecord; None for any other record."""
-    kind, pos = kind_of(value)
+    kind, _, pos = head_of(value)
     if kind != _PRODUCER_IDS:
         return None
     raw, _ = take(value, pos + len(_NOBODY), 8, "next producer id")
@@ -120,16 +120,16 @@ def _array(items: Sequence[bytes]) -> bytes:
     return write_uvarint(len(items) + 1) + b"".join(items)
 
 
-def kind_of(value: bytes) -> tuple[int, int]:
-    """Return the kind of a record, and the position of its first field."""
+def head_of(value: bytes) -> tuple[int, int, int]:
+    """Return the kind and the version of a record, and the position of its first field."""
     frame, pos = read_uvarint(value, 0, "frame version")
     if frame != FRAME_VERSION:
         raise CorruptInputError(
             "record of cluster metadata", expected=f"frame version {FRAME_VERSION}", found=str(frame), at=0
         )
     kind, pos = read_uvarint(value, pos, "kind of record")
-    _, pos = read_uvarint(value, pos, "version of record")
-    return kind, pos
+    version, pos = read_uvarint(value, pos, "version of record")
+    return kind, version, pos
 
 
 def _read_text(value: bytes, pos: int) -> tuple[str, int]:
@@ -140,23 +140,33 @@ def _read_text(value: bytes, pos: int) -> tuple[str, int]:
 
 _PARTITION_CHANGE, _REMOVE_TOPIC = 5, 9
 _BEGIN, _END, _ABORT = 23, 24, 25
-_REPLICAS_TAG = 2
-"""The tag of PartitionChangeRecord.replicas, which is absent if the replicas stay."""
+_REPLICAS_TAG, _DIRECTORIES_TAG = 2, 8
+"""The tags of PartitionChangeRecord.replicas and .directories, which are absent if they stay."""
+_DIRECTORIES_FROM = 1
+"""The version of PartitionRecord from which on it has `directories`."""
+_RESERVED_MAX = 100
+"""Directory ids below it name no directory (DirectoryId: UNASSIGNED, LOST, MIGRATING)."""
 
 
 @dataclass(slots=True)
 class TopicRegistration:
-    """The topic `name`: its id (None if it does not exist), and each partition's replicas as broker ids."""
+    """The topic `name`: its id (None if it does not exist), and each partition's replicas as broker ids.
+
+    `directories` has the ids of the replicas' log directories in the same order (KIP-858), for partitions
+    whose records name them. `next_offset` is the offset after the last record that was read.
+    """
 
     name: str
     topic_id: Uuid | None = None
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    directories: dict[int, tuple[Uuid, ...]] = field(default_factory=dict)
+    next_offset: int = 0
     _held: list[bytes] | None = None
     """The records of a transaction that is not ended; None outside of one."""
 
     def replay(self, value: bytes) -> None:
         """Apply one record; CorruptInputError for a malformed one. Records of other topics change nothing."""
-        kind, pos = kind_of(value)
+        kind, version, pos = head_of(value)
         if kind == _BEGIN:
             self._held = []
         elif kind in {_END, _ABORT}:
@@ -166,26 +176,53 @@ class TopicRegistration:
         elif self._held is not None:
             self._held.append(value)
         else:
-            self._apply(kind, value, pos)
+            self._apply(kind, version, value, pos)
 
-    def _apply(self, kind: int, value: bytes, pos: int) -> None:
+    def _apply(self, kind: int, version: int, value: bytes, pos: int) -> None:
         named = topic_of(value)
         if named is not None:
             if named[0] == self.name:
-                self.topic_id, self.replicas = named[1], {}
+                self._begin(named[1])
         elif kind == _REMOVE_TOPIC:
             raw, _ = take(value, pos, 16, "topic id")
             if raw == self._own_id:
-                self.topic_id, self.replicas = None, {}
+                self._begin(None)
         elif kind in {_PARTITION, _PARTITION_CHANGE}:
             raw, pos = take(value, pos, 20, "partition and topic id")
             if raw[4:] != self._own_id:
                 return
             partition = int.from_bytes(raw[:4], "big", signed=True)
             if kind == _PARTITION:
-                self.replicas[partition] = _read_ids(value, pos)
-            elif (changed := dict(_tagged(value, pos)).get(_REPLICAS_TAG)) is not None:
-                self.replicas[partition] = _read_ids(changed, 0)
+                self._place(partition, version, value, pos)
+            else:
+                self._change(partition, dict(_tagged(value, pos)))
+
+    def _begin(self, topic_id: Uuid | None) -> None:
+        self.topic_id, self.replicas, self.directories = topic_id, {}, {}
+
+    def _place(self, partition: int, version: int, value: bytes, pos: int) -> None:
+        """Apply the fields of a PartitionRecord from its replicas on."""
+        self.replicas[partition], pos = _read_ids(value, pos)
+        self.directories.pop(partition, None)
+        if version >= _DIRECTORIES_FROM:
+            for _ in ("isr", "removing replicas", "adding replicas"):
+                _, pos = _read_ids(value, pos)
+            _, pos = take(value, pos, 12, "leader, leader epoch and partition epoch")
+            self.directories[partition] = _read_uuids(value, pos)
+
+    def _change(self, partition: int, tagged: Mapping[int, bytes]) -> None:
+        if _REPLICAS_TAG in tagged:
+            self.replicas[partition], _ = _read_ids(tagged[_REPLICAS_TAG], 0)
+        if _DIRECTORIES_TAG in tagged:
+            self.directories[partition] = _read_uuids(tagged[_DIRECTORIES_TAG], 0)
+
+    def directory(self, partition: int, node: int) -> Uuid | None:
+        """Return the id of the log directory of a replica; None if the controller assigned none."""
+        replicas, directories = self.replicas[partition], self.directories.get(partition, ())
+        if len(replicas) != len(directories) or node not in replicas:
+            return None
+        found = directories[replicas.index(node)]
+        return None if int.from_bytes(found.bytes, "big") < _RESERVED_MAX else found
 
     @property
     def _own_id(self) -> bytes | None:
@@ -201,10 +238,17 @@ class TopicRegistration:
         return found
 
 
-def _read_ids(value: bytes, pos: int) -> tuple[int, ...]:
+def _read_ids(value: bytes, pos: int) -> tuple[tuple[int, ...], int]:
+    """Return the broker ids of an array, and the position after it."""
     count, pos = read_uvarint(value, pos, "number of replicas")
-    raw, _ = take(value, pos, 4 * max(count - 1, 0), "replicas")
-    return struct.unpack(f">{len(raw) // 4}i", raw)
+    raw, pos = take(value, pos, 4 * max(count - 1, 0), "replicas")
+    return struct.unpack(f">{len(raw) // 4}i", raw), pos
+
+
+def _read_uuids(value: bytes, pos: int) -> tuple[Uuid, ...]:
+    count, pos = read_uvarint(value, pos, "number of directories")
+    raw, _ = take(value, pos, 16 * max(count - 1, 0), "directories")
+    return tuple(Uuid.from_bytes(raw[at : at + 16]) for at in range(0, len(raw), 16))
 
 
 def _tagged(value: bytes, pos: int) -> Iterator[tuple[int, bytes]]:

@@ -21,6 +21,13 @@ def changed(topic_id: Uuid, partition: int, replicas: tuple[int, ...]) -> bytes:
     return b"\x01\x05\x00" + struct.pack(">i", partition) + topic_id.bytes + fields
 
 
+def moved(topic_id: Uuid, partition: int, directories: tuple[Uuid, ...]) -> bytes:
+    """Return a PartitionChangeRecord with new directories (tag 8)."""
+    ids = bytes([len(directories) + 1]) + b"".join(each.bytes for each in directories)
+    fields = bytes([1, 8, len(ids)]) + ids
+    return b"\x01\x05\x01" + struct.pack(">i", partition) + topic_id.bytes + fields
+
+
 def removed(topic_id: Uuid) -> bytes:
     return b"\x01\x09\x00" + topic_id.bytes + b"\x00"
 
@@ -56,9 +63,39 @@ def test_the_records_in_their_order(name: str) -> None:
     assert (found.topic_id, found.replicas) == (topic_id, replicas)
 
 
-@pytest.mark.parametrize("size", range(3, 23 + 9))
-def test_a_record_that_ends_before_its_replicas_is_damage(size: int) -> None:
+DISK_1, DISK_2 = (Uuid.from_bytes(bytes([number] * 16)) for number in (7, 8))
+UNASSIGNED, LOST = (Uuid.from_bytes(bytes(15) + bytes([number])) for number in (0, 1))
+PLACED = partition_record(OLD, 0, (1, 2), (DISK_1, UNASSIGNED))
+PLACES: dict[str, tuple[list[bytes], tuple[Uuid | None, Uuid | None]]] = {
+    "a version without directories": ([MADE[1]], (None, None)),
+    "assigned when it is made": ([PLACED], (DISK_1, None)),
+    "assigned later": ([PLACED, moved(OLD, 0, (DISK_1, DISK_2))], (DISK_1, DISK_2)),
+    "a disk is lost": ([PLACED, moved(OLD, 0, (LOST, DISK_2))], (None, DISK_2)),
+    "of another topic": ([PLACED, moved(OTHER, 0, (DISK_2, DISK_2))], (DISK_1, None)),
+    "reassigned without directories": ([PLACED, changed(OLD, 0, (2, 1, 3))], (None, None)),
+    "in a snapshot after others": ([PLACED, partition_record(OLD, 0, (1, 2))], (None, None)),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_log_directory_of_a_replica(name: str) -> None:
+    values, expected = PLACES[name]
+    found = TopicRegistration(TOPIC)
+    for value in [MADE[0], *values]:
+        found.replay(value)
+    assert (found.directory(0, 1), found.directory(0, 2)) == expected
+    assert found.directory(0, 9) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "size"),
+    [
+        *((MADE[1], size) for size in range(3, 23 + 9)),
+        *((PLACED, size) for size in range(23 + 9, len(PLACED) - 1)),
+    ],
+)
+def test_a_record_that_ends_before_its_replicas_and_directories_is_damage(record: bytes, size: int) -> None:
     found = TopicRegistration(TOPIC)
     found.replay(MADE[0])
     with pytest.raises(CorruptInputError):
-        found.replay(MADE[1][:size])
+        found.replay(record[:size])

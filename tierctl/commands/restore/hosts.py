@@ -35,6 +35,7 @@ from tierctl.locallog import ensure_stopped, read_registration
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import translated
 from tierctl.metadata.topic.folder import logs_in
+from tierctl.metadata.topic.folder_writer import TopicPlacement
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
 from tierctl.plan.choose_sets import merge_lineage
@@ -170,10 +171,10 @@ class LogContent:
 
 
 @contextmanager
-def opened_contents(folder: Path, count: int) -> Iterator[Mapping[int, LogContent]]:
-    """Open the `count` partitions of the topic in `folder` by number; one without a folder is empty."""
-    with translated(f"reading {folder}"):
-        yield {number: LogContent(log) for number, log in logs_in(folder, count).items()}
+def opened_contents(placement: TopicPlacement) -> Iterator[Mapping[int, LogContent]]:
+    """Open the partitions of the topic by number; one without a folder is empty."""
+    with translated("reading the metadata partitions"):
+        yield {number: LogContent(log) for number, log in logs_in(placement).items()}
 
 
 _SHOWN_MAX = 5
@@ -181,10 +182,10 @@ WRITTEN = "this host's metadata partitions have it already"
 
 
 class HostRecords:
-    """The records of `steps`, in the order in which a rebuild publishes them, for the folder of one host."""
+    """The records of `steps`, in the order in which a rebuild publishes them, for the folders of one host."""
 
-    def __init__(self, folder: Path, hosts: HostsPlan, steps: Sequence[Step]) -> None:
-        self._folder = folder
+    def __init__(self, placement: TopicPlacement, hosts: HostsPlan, steps: Sequence[Step]) -> None:
+        self._placement = placement
         self._hosts = hosts
         self._steps = [
             step
@@ -206,7 +207,7 @@ class HostRecords:
         Raise SafetyRefusal, which names every partition that is not as the plan states it, if one has other
         bytes at its beginning, or others than the planned ones after them.
         """
-        with opened_contents(self._folder, len(self._hosts.bases)) as contents:
+        with opened_contents(self._placement) as contents:
             logs = {number: _Log(base, contents[number]) for number, base in self._hosts.bases.items()}
             for step in self._steps:
                 for number, event in self._events(step):
@@ -240,11 +241,11 @@ class HostRecords:
 
     def require_written(self) -> None:
         """Raise MetadataError unless the partitions on the disk have the bytes that the plan states."""
-        with opened_contents(self._folder, len(self._hosts.bases)) as contents:
+        with opened_contents(self._placement) as contents:
             ended = _digest(each.digest(each.size_bytes).hexdigest() for _, each in sorted(contents.items()))
         if ended != self._hosts.sha256:
             raise MetadataError(
-                f"the metadata partitions in {self._folder} have SHA-256 {ended}, expected "
+                f"the metadata partitions in {self._place} have SHA-256 {ended}, expected "
                 f"{self._hosts.sha256}",
                 hint="start no broker; another program wrote there: put the folders back, and apply again",
             )
@@ -260,11 +261,15 @@ class HostRecords:
         self._present[number] = max(left - 1, 0)
         return left > 0
 
+    @property
+    def _place(self) -> str:
+        return ", ".join(map(str, dict.fromkeys(self._placement.homes.values())))
+
     def _refusal(self, reasons: Sequence[str]) -> SafetyRefusal:
         maker = self._hosts.made_by
         more = f"; and {len(reasons) - _SHOWN_MAX} more" if len(reasons) > _SHOWN_MAX else ""
         return SafetyRefusal(
-            f"in {self._folder}, {'; '.join(reasons[:_SHOWN_MAX])}{more}: nothing was written",
+            f"in {self._place}, {'; '.join(reasons[:_SHOWN_MAX])}{more}: nothing was written",
             hint=f"replace these folders by those of the host of broker {maker}, where the plan was made, "
             "and apply again; if the logs here are longer and whole, make the plan on this host instead",
         )
@@ -309,14 +314,9 @@ class _Log:
         return None
 
 
-def planned_digest(folder: Path, hosts: HostsPlan, steps: Sequence[Step]) -> str:
-    """Return the digest of all metadata partitions in `folder` after `steps`; `hosts.sha256` is not used."""
-    return HostRecords(folder, hosts, steps).digest()
-
-
-def bases_of(folder: Path, count: int) -> Mapping[int, PartitionBase]:
-    """Return the bases of the `count` metadata partitions in `folder`."""
-    with opened_contents(folder, count) as contents:
+def bases_of(placement: TopicPlacement) -> Mapping[int, PartitionBase]:
+    """Return the bases of the metadata partitions."""
+    with opened_contents(placement) as contents:
         return {number: content.base() for number, content in contents.items()}
 
 
@@ -368,11 +368,11 @@ def plan_for_hosts(
     """
     folder = folder_of(request.metadata)
     brokers = brokers_of_all_hosts(request) if request.plan_out is not None and not request.apply else ()
-    if folder is None or not brokers:
+    if folder is None or run.placement is None or not brokers:
         return None
     _require_deleted([folder, *request.log_dir], deleted)
     read = run.metadata.state.read
-    bases = bases_of(folder, len(read))
+    bases = bases_of(run.placement)
     if {number: base.end_offset for number, base in bases.items()} != dict(read):
         raise SafetyRefusal(f"{folder} changed while the plan was made", hint="stop the brokers")
     hosts = HostsPlan(
@@ -385,7 +385,7 @@ def plan_for_hosts(
         logs=dict(_decided_logs(plan, decisions)),
         sha256="",
     )
-    return replace(hosts, sha256=planned_digest(folder, hosts, plan.steps))
+    return replace(hosts, sha256=HostRecords(run.placement, hosts, plan.steps).digest())
 
 
 def _decided_logs(
@@ -537,7 +537,12 @@ class RebuildOnHost(Change[MutationRequest]):
         self._own = _OwnLogs.of(run.read_logs(), saved, hosts)
         self._plan = saved.plan
         self._planned = [step for step in saved.plan.steps if step.action is not Action.WRITE_CHECKPOINTS]
-        self._records = HostRecords(self._folder, hosts, self._planned)
+        if run.placement is None:
+            raise SafetyRefusal(
+                f"{self._folder} has no partition of {METADATA_TOPIC}",
+                hint="name the log directory of this host that has __cluster_metadata-0 with --log-dir",
+            )
+        self._records = HostRecords(run.placement, hosts, self._planned)
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
-from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker
+from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a_broker, is_untraceable
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -25,7 +26,6 @@ from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlE
 from tierctl.locallog import ensure_stopped, list_partitions, require_own_log_dirs
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
-from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierctl.model.conflicts import ConflictKind, metadata_topic_conflicts
@@ -374,12 +374,6 @@ class RebuildRequest(MutationRequest):
         folder = folder_of(self.metadata)
         if folder is None or not is_of_a_broker(folder):
             return
-        if not partitions_in(folder):
-            raise SafetyRefusal(
-                f"{folder} is a broker's log directory and has no partition of {METADATA_TOPIC}",
-                hint="only the broker can make them, with the topic's id: disable copying on the topics, "
-                "start the brokers, and use --metadata kafka://...; to read the tier only, name a new folder",
-            )
         if not self.log_dir and self.bootstrap_server is None:
             raise UsageError(
                 f"--log-dir is missing: {folder} is a broker's log directory",
@@ -412,6 +406,8 @@ class Rebuild(Change[RebuildRequest]):
     @classmethod
     def folder(cls, request: RebuildRequest, resources: Resources) -> FolderSettings | None:
         """Implement `Change.folder`."""
+        if is_untraceable(request):
+            raise _untraceable(request, resources)
         settings = replace(folder_settings(request, resources), remakes_lost=True)
         hosts = request.hosts
         if hosts is None:
@@ -491,6 +487,34 @@ class Rebuild(Change[RebuildRequest]):
     def conclude(self, outcomes: Sequence[Outcome]) -> str | None:
         """Implement `Change.conclude`."""
         return conclude_rebuild(self.run, outcomes)
+
+
+def _untraceable(request: RebuildRequest, resources: Resources) -> SafetyRefusal:
+    """Tell the way through the controllers, which know the topic; return the refusal of any other."""
+    there = {partition.topic_id for partition in list_partitions(request.log_dir)}
+    listed = {each.partition for each in TierSets.of(resources).listed()}
+    topics = sorted({each.topic for each in listed if each.topic_id in there} or {e.topic for e in listed})
+    config = "kafka-configs.sh --bootstrap-controller CONTROLLER:9093 --alter --entity-type topics"
+    disabled = ",".join(f"{name}={value}" for name, value in COPYING_DISABLED.items())
+    enabled = f"{topic.COPY_DISABLE.name}=false,{topic.LOCAL_RETENTION_MS.name}=…"
+    for line in (
+        f"if the cluster's metadata are lost on this node, only controllers know {METADATA_TOPIC}:",
+        "1. start controllers and no broker; if a node is both, with these settings in server.properties:",
+        "   process.roles=controller, and in listeners only those of controller.listener.names",
+        "2. disable copying, so that no broker raises a log start (Kafka 3.9 and later):",
+        *(f"   {config} --entity-name {name} --add-config {disabled}" for name in topics),
+        "3. put server.properties back and start the brokers: they make the partitions, empty",
+        f"4. tierctl rebuild --metadata kafka://BROKER:9092 --remote {quote(str(request.remote))} --apply",
+        f"5. restart the brokers, then set on these topics {enabled},{topic.LOCAL_RETENTION_BYTES.name}=…",
+    ):
+        resources.progress.say(line)
+    return SafetyRefusal(
+        f"{folder_of(request.metadata)} is a broker's log directory and has no partition of "
+        f"{METADATA_TOPIC}, and nothing here states the topic's id and partitions",
+        hint="name the directory with the node's __cluster_metadata-0 (metadata.log.dir, else the first of "
+        "log.dirs) with --log-dir; if it is lost, follow the steps above; to read the tier only, name a new "
+        "folder as --metadata",
+    )
 
 
 def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:

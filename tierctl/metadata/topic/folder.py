@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError
 from tierctl.files import FileSystem, exclusive, read_regular, write_durably
 from tierctl.metadata.topic.base import LOCAL, METADATA_TOPIC, LogFiles, translated
-from tierctl.metadata.topic.folder_writer import FIRST_SEGMENT, LOCK, known_id, make_partitions
+from tierctl.metadata.topic.folder_writer import (
+    FIRST_SEGMENT,
+    LOCK,
+    TopicPlacement,
+    known_id,
+    make_partitions,
+)
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.segment_file import RecordChunk
@@ -39,7 +45,8 @@ class FolderTopic:
 
     `files` reads the folder: a folder on disk or in an object store, or a single segment file. If `complete`,
     every partition from 0 to the highest must be present, and later partitions are not noticed; otherwise
-    `end_offsets` looks for partitions again. With a `known_count`, partitions that are not present are empty.
+    `end_offsets` looks for partitions again. With a `placement`, its partitions are read in their homes, and
+    those that are not present are empty.
     A folder without partitions raises NotFoundError, or reads as an empty topic of `empty_count` partitions.
     `on_torn` receives a message from each call of `end_offsets` for each log that ends in an unfinished
     write. Raises CorruptInputError for an unreadable checkpoint, and the errors of `files`.
@@ -52,7 +59,7 @@ class FolderTopic:
         files: LogFiles = LOCAL,
         complete: bool = False,
         empty_count: int | None = None,
-        known_count: int | None = None,
+        placement: TopicPlacement | None = None,
         on_torn: Callable[[str], None] | None = None,
         writer: FolderWriter | None = None,
     ) -> None:
@@ -61,7 +68,7 @@ class FolderTopic:
         self._name = files.name_of(folder)
         self._complete = complete
         self._empty_count = empty_count
-        self._known_count = known_count
+        self._placement = placement
         self._on_torn = on_torn
         self._writer = writer
         self._logs: dict[int, PartitionLog] = {}
@@ -83,7 +90,9 @@ class FolderTopic:
 
     @property
     def topic_id(self) -> Uuid | None:
-        """Implement `MetadataTopic.topic_id`; read from the first `partition.metadata` that exists."""
+        """Implement `MetadataTopic.topic_id`: known, or read from the first `partition.metadata`."""
+        if self._placement is not None and self._placement.topic_id is not None:
+            return self._placement.topic_id
         with translated(f"reading {self._name}"):
             for log in self._logs.values():
                 data = self._files.content(log.folder / PARTITION_METADATA_FILE)
@@ -161,28 +170,25 @@ class FolderTopic:
 
     def _find_partitions(self) -> None:
         """Find the partitions, and keep the cached state of logs that still exist."""
-        with translated(f"reading {self._name}"):
-            numbers = partitions_in(self._folder, self._files)
-            if not numbers and self._empty_count is None:
-                raise _no_topic(self._folder, self._name, self._files)
-            starts = _log_starts(self._folder, self._files) if numbers else {}
-            lost: set[int] = set()
-            if numbers and self._known_count is not None:
-                lost = set(range(self._known_count)) - set(numbers)
-                numbers = list(range(self._known_count))
-            elif self._complete:
-                _require_all(self._name, numbers)
         known = self._logs
-        self._logs = {
-            number: known.get(number) or self._log(number, is_lost=number in lost) for number in numbers
-        }
+        with translated(f"reading {self._name}"):
+            if self._placement is not None:
+                placed = logs_in(self._placement)
+                self._logs = {number: known.get(number) or log for number, log in placed.items()}
+                starts = {number: log.log_start_offset for number, log in placed.items()}
+            else:
+                numbers = partitions_in(self._folder, self._files)
+                if not numbers and self._empty_count is None:
+                    raise _no_topic(self._folder, self._name, self._files)
+                starts = _log_starts(self._folder, self._files) if numbers else {}
+                if self._complete:
+                    _require_all(self._name, numbers)
+                self._logs = {number: known.get(number) or self._log(number) for number in numbers}
         for number, log in self._logs.items():
-            # The entry of a lost log is that of records which are gone.
-            log.log_start_offset = 0 if number in lost else starts.get(number, 0)
+            log.log_start_offset = starts.get(number, 0)
 
-    def _log(self, number: int, *, is_lost: bool = False) -> PartitionLog:
-        folder = partition_folder(self._folder, number)
-        return PartitionLog(folder, number, files=self._files, may_be_missing=is_lost)
+    def _log(self, number: int) -> PartitionLog:
+        return PartitionLog(partition_folder(self._folder, number), number, files=self._files)
 
 
 def partition_folder(folder: Path, partition: int) -> Path:
@@ -196,19 +202,20 @@ def partitions_in(folder: Path, files: LogFiles = LOCAL) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def logs_in(folder: Path, count: int) -> dict[int, PartitionLog]:
-    """Return the logs of partitions 0 to `count` - 1 in `folder` by number; one without a folder is empty."""
-    there, starts = partitions_in(folder), _log_starts(folder, LOCAL)
+def logs_in(placement: TopicPlacement) -> dict[int, PartitionLog]:
+    """Return the log of each partition in its home; one without a folder is empty."""
+    starts = {home: _log_starts(home, LOCAL) for home in set(placement.homes.values())}
     return {
-        number: PartitionLog(
-            partition_folder(folder, number),
-            number,
-            # The entry of a lost log is that of records which are gone.
-            log_start_offset=starts.get(number, 0) if number in there else 0,
-            may_be_missing=number not in there,
-        )
-        for number in range(count)
+        number: _placed_log(partition_folder(home, number), number, starts[home].get(number, 0))
+        for number, home in sorted(placement.homes.items())
     }
+
+
+def _placed_log(folder: Path, number: int, log_start_offset: int) -> PartitionLog:
+    if folder.is_dir():
+        return PartitionLog(folder, number, log_start_offset=log_start_offset)
+    # The recorded log start of a lost log is that of records which are gone.
+    return PartitionLog(folder, number, may_be_missing=True)
 
 
 def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:

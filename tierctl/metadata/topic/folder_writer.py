@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,7 +222,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Replicas:
-    """The replicas of the topic in `folder` that are in the log directories `others`.
+    """The replicas of a topic in the log directories `folder` and `others`.
 
     The caller keeps brokers and other writers away from all of them. Unfinished writes at the ends of logs
     (`PartitionLog.tail`) are neither compared nor copied.
@@ -231,10 +231,11 @@ class Replicas:
     def __init__(self, folder: Path, others: Sequence[Path], *, fs: FileSystem) -> None:
         self._fs = fs
         resolved = dict.fromkeys(other.resolve() for other in others)
-        self.folders = [other for other in resolved if other != folder.resolve() and other.is_dir()]
+        self.others = [other for other in resolved if other != folder.resolve() and other.is_dir()]
+        self._folders = [folder, *self.others]
 
     def require_behind(self, logs: Iterable[PartitionLog]) -> None:
-        """Raise SafetyRefusal if a replica has bytes that the log in the topic's own folder lacks."""
+        """Raise SafetyRefusal if a replica has bytes that its log among `logs` lacks."""
         for log, replica in self._found(logs):
             for base in replica.segments():
                 own, other = log.path(base), replica.path(base)
@@ -256,8 +257,8 @@ class Replicas:
                 self._cut(replica.path(base), min(_valid_bytes(replica, base), _valid_bytes(log, base)))
         self.bring_up(logs)
         ends = {log.partition: log.end_offset() for log in logs}
-        for other in self.folders:
-            drop_stale_entries(other, ends, fs=self._fs)
+        for folder in self._folders:
+            drop_stale_entries(folder, ends, fs=self._fs)
 
     def bring_up(self, logs: Iterable[PartitionLog]) -> None:
         """Give every replica the bytes that it lacks, durably; raise OSError.
@@ -274,9 +275,10 @@ class Replicas:
     def _found(self, logs: Iterable[PartitionLog]) -> Iterator[tuple[PartitionLog, PartitionLog]]:
         """Yield each of `logs` with each of its replicas."""
         for log in logs:
-            for other in self.folders:
+            own = log.folder.resolve()
+            for other in self._folders:
                 folder = other / f"{METADATA_TOPIC}-{log.partition}"
-                if folder.is_dir():
+                if folder.is_dir() and folder.resolve() != own:
                     yield log, PartitionLog(folder, log.partition)
 
     def _cut(self, path: Path, size_bytes: int) -> None:
@@ -355,6 +357,25 @@ def _random_id() -> Uuid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlacement:
+    """The log directories of a topic that exists: `homes` has one for each partition, from 0 on.
+
+    A partition's log is read and written in its home, and copied from there to its other replicas. The first
+    append makes the partitions `missing`, which have no folder, by log directory, with the id `topic_id`.
+    """
+
+    homes: Mapping[int, Path]
+    topic_id: Uuid | None = None
+    missing: Mapping[Path, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> list[int]:
+        """Return the partitions that no replica here has, ascending."""
+        numbers = {number for found in self.missing.values() for number in found}
+        return sorted(n for n in numbers if n in self.missing.get(self.homes[n], ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSettings:
     """Settings for writing a topic in a folder.
 
@@ -363,12 +384,10 @@ class FolderSettings:
     """
 
     partition_count: int = DEFAULT_METADATA_PARTITIONS
-    known_count: int | None = None
-    """The number of partitions that an existing topic has; None: as many as there are folders."""
+    placement: TopicPlacement | None = None
+    """Where the partitions of an existing topic are; None: as many in the folder as there are there."""
     remakes_lost: bool = False
     """Whether the command publishes lost events again, so that it may make a lost partition."""
-    lost: Mapping[Path, Collection[int]] = field(default_factory=dict)
-    """The partitions without a folder, by log directory; the first append makes them."""
     has_other_hosts: bool = False
     """Whether a saved plan gives the same bytes to replicas on other hosts."""
     leader_epochs: Mapping[int, Sequence[EpochEntry]] = field(default_factory=dict)
@@ -399,7 +418,7 @@ class FolderWriter:
             settings.fs.make_folder(folder)
             held.enter_context(exclusive(folder, LOCK))
             held.enter_context(broker_kept_out(folder, hint=_BROKER_HINT))
-            for other in self._replicas.folders:
+            for other in self._replicas.others:
                 held.enter_context(broker_kept_out(other, hint=_REPLICA_HINT))
                 held.enter_context(exclusive(other, LOCK))
             self._held = held.pop_all()
@@ -415,10 +434,8 @@ class FolderWriter:
         failure none of the records is in a log, unless only a replica could not be written.
         """
         if not self._has_begun:
-            self._make_lost()
+            self._make_missing()
             self._write_epochs(logs)
-            ends = {partition: log.end_offset() for partition, log in logs.items()}
-            drop_stale_entries(self._folder, ends, fs=self._settings.fs)
             self._replicas.begin(list(logs.values()))
             self._has_begun = True
         values: dict[int, list[bytes]] = {}
@@ -428,9 +445,13 @@ class FolderWriter:
         next_of = {partition: iter(found) for partition, found in offsets.items()}
         return [next(next_of[partition]) for partition, _ in records]
 
-    def _make_lost(self) -> None:
-        for folder, numbers in self._settings.lost.items():
-            make_partitions(folder, numbers, self._settings.new_topic_id(), fs=self._settings.fs)
+    def _make_missing(self) -> None:
+        settings, placement = self._settings, self._settings.placement
+        if placement is None:
+            return
+        topic_id = placement.topic_id or settings.new_topic_id()
+        for folder, numbers in placement.missing.items():
+            make_partitions(folder, numbers, topic_id, fs=settings.fs)
 
     def _write_epochs(self, logs: Mapping[int, PartitionLog]) -> None:
         """Write the stated leader-epoch checkpoints that differ, and the first segment of an empty log."""

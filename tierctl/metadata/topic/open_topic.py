@@ -230,9 +230,9 @@ def open_topic(
             return _writable_folder(path, folder, if_missing, on_torn)
         count = DEFAULT_METADATA_PARTITIONS if folder is None else folder.partition_count
         empty_count = None if if_missing is IfMissing.FAIL else count
-        known = None if folder is None else folder.known_count
+        placement = None if folder is None else folder.placement
         return FolderTopic(
-            path, complete=complete, empty_count=empty_count, known_count=known, on_torn=on_torn
+            path, complete=complete, empty_count=empty_count, placement=placement, on_torn=on_torn
         )
     if writable:
         raise UsageError(
@@ -253,19 +253,19 @@ def _writable_folder(
     folder: Path, given: FolderSettings | None, if_missing: IfMissing, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
     settings = FolderSettings() if given is None else given
-    if if_missing is not IfMissing.CREATE:
+    placement = settings.placement
+    if if_missing is not IfMissing.CREATE and placement is None:
         # Raises NotFoundError before the writer makes a folder for its lock.
         FolderTopic(folder).close()
     with ExitStack() as opened:
         writer = FolderWriter(folder, settings)
         opened.callback(writer.close)
         with translated(f"opening {folder}"):
-            known = settings.known_count
-            if known is None:
-                # Otherwise the first append makes the partitions that are lost, after every check.
+            if placement is None:
+                # Otherwise the first append makes the partitions that are missing, after every check.
                 numbers = partitions_in(folder)
                 make_topic(folder, numbers, settings.partition_count, settings.new_topic_id, fs=settings.fs)
-        topic = FolderTopic(folder, complete=True, known_count=known, on_torn=on_torn, writer=writer)
+        topic = FolderTopic(folder, complete=True, placement=placement, on_torn=on_torn, writer=writer)
         opened.pop_all()
     return topic
 
