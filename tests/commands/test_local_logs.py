@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from tierctl.commands.local_logs import left_out_notes, read_local_logs, replica_notes
-from tierctl.errors import NotFoundError
+from tierctl.errors import ExitCode, NotFoundError
 from tierctl.model import TopicIdPartition
 from tierctl.model.progress import SilentProgress
 
+from tests.cli.shell import tierctl
+from tests.locallog.made import batch, write_log
 from tests.plan.tier import TOPIC_ID, local_log
 
 DELETED = ", ".join(f"{{root}}/orders-{n}.1f-delete" for n in range(5))
@@ -95,3 +97,14 @@ def test_many_replicas_have_a_bounded_number_of_notes() -> None:
     notes = list(replica_notes(logs))
     assert len(notes) == 6
     assert notes[-1] == "of 4 more partitions with several replicas the newest is used, too"
+
+
+def test_a_damaged_checkpoint_leaves_out_the_logs_of_its_directory(tmp_path: Path) -> None:
+    data, settings = tmp_path / "data", tmp_path / "topics.properties"
+    write_log(data, [[batch(0)], [batch(1)]], snapshots={1: ()})
+    (data / "replication-offset-checkpoint").write_text("what?")
+    settings.write_text("made.remote.storage.enable=true\n")
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", data, "--topic-configs", settings)
+    ran = tierctl("copy", *where, "--remote", tmp_path / "tier", "--apply")
+    assert f"warning: unreadable: {data}: offset checkpoint, line 1" in ran.err
+    assert ran.code == ExitCode.CORRUPT, ran.err

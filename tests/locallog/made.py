@@ -1,5 +1,6 @@
 """Log directories that tests create."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from tierctl.wire.files.checkpoints import (
     write_offset_checkpoint,
     write_partition_metadata,
 )
-from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.indexes import TimeIndex, build_indexes
 
 TOPIC_ID = Uuid("WXLMw9uDS32Q2fp63a9ugA")
 PARTITION = TopicPartition("made", 0)
 TIME_MS = 1_700_000_000_000
+INDEX_BYTES = 10 << 20
 
 
 def batch(offset: int, count: int = 1, *, epoch: int = 0, size: int = 30) -> bytes:
@@ -38,10 +40,12 @@ def write_log(
     epochs: Sequence[EpochEntry] = (EpochEntry(0, 0),),
     snapshots: Mapping[int, Sequence[ProducerEntry]] | None = None,
     interval_bytes: int = 200,
+    preallocated: bool = False,
 ) -> Path:
     """Write a partition with these segments (lists of batches) to `directory`; return the partition's folder.
 
-    Only the last segment may be empty; its name is then the end offset of the segment before it.
+    Only the last segment may be empty; its name is then the end offset of the segment before it. Its indexes
+    are `preallocated` as those of a running broker with Kafka's default of `segment.index.bytes`.
     """
     folder = directory / str(partition)
     folder.mkdir(parents=True)
@@ -55,6 +59,9 @@ def write_log(
         files.path(".index").write_bytes(offsets.data)
         files.path(".timeindex").write_bytes(times.data)
         end = max((head.next_offset for head in scan(data)), default=base)
+    if preallocated:
+        os.truncate(files.path(".index"), INDEX_BYTES)
+        os.truncate(files.path(".timeindex"), INDEX_BYTES - INDEX_BYTES % TimeIndex.ENTRY_BYTES)
     for offset, entries in (snapshots or {}).items():
         (folder / f"{offset:020d}.snapshot").write_bytes(encode_producer_snapshot(entries))
     (folder / "leader-epoch-checkpoint").write_bytes(write_leader_epoch_checkpoint(epochs))

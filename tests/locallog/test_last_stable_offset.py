@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs, with_open_transaction
-from tierctl.locallog.loading import OpenTransactions
+from tierctl.locallog.log_end import OpenTransactions
 from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, encode_batch

@@ -187,8 +187,9 @@ class Verification:
     ) -> Generator[Finding, None, TierState]:
         """Yield the findings of a listing of the store; return the state after the listing."""
         young: list[Orphan] = []
-        named = [part.topic_id_partition for part in state] + [log.topic_id_partition for log in self.logs]
-        topics = {partition.topic_id: partition.topic for partition in named}
+        topics = {part.topic_id_partition.topic_id: part.topic_id_partition.topic for part in state}
+        in_logs = {} if self.topics is None else self.topics.ids
+        topics |= {topic_id: topic for topic, ids in in_logs.items() for topic_id in ids}
         unlisted = Unlisted()
 
         def reported(orphan: Orphan) -> Iterator[Finding]:

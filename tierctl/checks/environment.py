@@ -22,7 +22,7 @@ from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.files import why_distrusted
 from tierctl.kafka.client_settings import Right
 from tierctl.locallog import read_log_dirs
-from tierctl.locallog.folders import list_producer_snapshots, list_segments, parse_partition_folder
+from tierctl.locallog.folders import list_log_files, parse_partition_folder
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 from tierctl.model.choices import Severity
@@ -428,7 +428,8 @@ def _unreadable(partition: Path) -> Path | None:
 
 def _without_snapshot(partition: Path, seen: _Seen) -> Iterator[Result]:
     """Yield the result about the first rolled segment of a partition without the snapshot at its end."""
-    segments, snapshots = list_segments(partition), set(list_producer_snapshots(partition))
+    files = list_log_files(partition)
+    segments, snapshots = files.segments, files.snapshots
     is_found = False
     for segment, following in pairwise(segments):
         if following.base_offset in snapshots:

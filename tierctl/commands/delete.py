@@ -133,7 +133,7 @@ class Delete(Change[DeleteRequest]):
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         run.inspect_tier()
-        run.histories.examine(state, run.read_logs)
+        run.histories.examine(state, lambda: run.logs)
         return run.narrowed(_plan_mark(run, request, state) if request.mark else plan_removal(state))
 
     def check(self, plan: Plan) -> None:
@@ -165,7 +165,7 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
         run.resolve_selection(part.topic_id_partition for part in state)
         run.inspect_tier()
         leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
-        run.histories.examine(state, run.read_logs)
+        run.histories.examine(state, lambda: run.logs)
         damaged = run.histories.report(state)
         return LeakedTopics(topics=leaked, exit_code=ExitCode.CORRUPT if damaged else ExitCode.OK)
 

@@ -34,22 +34,20 @@ def read_local_logs(
     progress: Progress,
     *,
     select: Select,
-    read: Select | None = None,
     on_error: Callable[[Path, TierctlError], None] | None = None,
 ) -> list[LocalLog]:
-    """Read the logs for which `read` is true (default: `select`), and note facts about those in `select`.
+    """Read the logs of the partitions in `select`, and note facts about them.
 
     `on_error` as for `read_log_dirs`. NotFoundError for a folder that is no broker's log directory.
     """
     require_log_dirs(dirs)
     logs = read_log_dirs(
         dirs,
-        select=read or select,
+        select=select,
         on_error=on_error,
         reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
     )
-    selected = [log for log in logs if select(log.topic_partition)]
-    for note in (*left_out_notes(dirs, select), *replica_notes(selected)):
+    for note in (*left_out_notes(dirs, select), *replica_notes(logs)):
         progress.note(note)
     return logs
 

@@ -20,6 +20,7 @@ from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import TierctlError
 from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked, list_partitions
+from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
@@ -55,6 +56,8 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
+    log_errors: dict[Path, TierctlError] = field(default_factory=dict)
+    """The errors of the folders, of partitions or of whole log directories, that could not be read."""
     tier_contents: TierContents | None = None
     """What was found in the tier, if it was inspected."""
     is_held_back: bool = False
@@ -77,23 +80,33 @@ class Mutation:
         """The receiver of messages."""
         return self.resources.progress
 
-    def read_logs(self, partitions: Collection[TopicPartition] | None = None) -> list[LocalLog]:
-        """Read the logs of the log directories that have a selected name and number, or of `partitions`.
+    @cached_property
+    def logs(self) -> list[LocalLog]:
+        """The logs of the log directories that have a selected name and number, as they were at first use.
 
         A log that can't be read is reported and added to `unreadable`; the other logs are still read.
         """
-        selection = self.resources.selection_request
-        select = selection.may_select if partitions is None else partitions.__contains__
+        return self._read_logs(self.resources.selection_request.may_select)
 
+    def read_logs(self, partitions: Collection[TopicPartition]) -> list[LocalLog]:
+        """Read the present logs of `partitions` in the log directories, as `logs` does."""
+        return self._read_logs(partitions.__contains__)
+
+    def _read_logs(self, select: Callable[[TopicPartition], bool]) -> list[LocalLog]:
         def report(folder: Path, error: TierctlError) -> None:
             self.progress.warn(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
-            self.unreadable.add(TopicPartition.parse(folder.name))
+            self.log_errors[folder] = error
+            named = parse_partition_folder(folder.name)
+            # An error of a checkpoint concerns every partition of its log directory.
+            self.unreadable |= (
+                {p.topic_partition for p in list_partitions([folder])} if named is None else {named}
+            )
 
         return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=report)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
         """Resolve the selection among the `known` partitions and those of the log directories."""
-        in_logs = list_partitions(self.request.log_dir)
+        in_logs = self.resources.partitions_in_logs
         # A log that can't be read has an unknown id, but its name is known.
         unreadable = (TopicIdPartition(ZERO_UUID, p.topic, p.partition) for p in self.unreadable)
         return self.resources.resolve_selection(in_logs, unreadable, *known)

@@ -438,10 +438,12 @@ class Resources:
 
     def known_topics(self, state: TierState) -> set[str]:
         """Return the names of the topics that the metadata or the log directories have."""
-        return {p.topic for p in self._partitions_in_logs()} | state.topics
+        return {p.topic for p in self.partitions_in_logs} | state.topics
 
-    def _partitions_in_logs(self) -> set[TopicIdPartition]:
-        return set(locallog.list_partitions(self.request.log_dir)) if self.request.log_dir else set()
+    @cached_property
+    def partitions_in_logs(self) -> frozenset[TopicIdPartition]:
+        """The partitions that have a folder in the log directories, as `list_partitions` found them first."""
+        return frozenset(locallog.list_partitions(self.request.log_dir))
 
     @property
     def is_on_spark(self) -> bool:
@@ -499,7 +501,7 @@ class Resources:
         asked = self.selection_request
         at_hand: set[TopicIdPartition] = set()
         if asked.narrows:
-            at_hand = {part.topic_id_partition for part in state} | self._partitions_in_logs()
+            at_hand = {part.topic_id_partition for part in state} | self.partitions_in_logs
         try:
             if not asked.globs or self.cluster is None:
                 return self.resolve_selection(at_hand)

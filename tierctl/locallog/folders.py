@@ -25,6 +25,7 @@ from tierctl.model.settings import topic
 from tierctl.model.settings.scopes import SettingSource, StatedSettings, place_of
 from tierctl.wire.batches.batch_head import Buffer
 from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
     META_PROPERTIES,
     PARTITION_METADATA_FILE,
     read_cluster_id,
@@ -58,30 +59,49 @@ class SegmentFiles:
         return self.path(".log")
 
 
-def list_segments(directory: Path) -> list[SegmentFiles]:
-    """Return the segments in a partition's folder by base offset; other files are ignored.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """The files in a partition's folder by name: segments and producer snapshots are ascending."""
 
-    The folder is listed until two listings agree: a listing that is made while a running broker adds two
-    segments may have the later one only (readdir). Raises OSError.
+    segments: tuple[SegmentFiles, ...]
+    snapshots: tuple[int, ...]
+    transaction_indexes: frozenset[str]
+    has_epochs: bool
+    """Whether there is a leader-epoch checkpoint."""
+
+
+def list_log_files(directory: Path) -> LogFiles:
+    """Return the files in a partition's folder; other files are ignored.
+
+    The folder is listed until two listings have the same segments: a listing that is made while a running
+    broker adds two segments may have the later one only (readdir). Raise OSError, also if the folder has a
+    pipe, a device or a broken link: an open pipe waits for a writer.
     """
     bases: list[int] | None = None
     for _ in range(_LISTINGS_MAX):
-        last, bases = bases, sorted(_numbers(directory, _SEGMENT))
+        names = list(_plain_names(directory))
+        last, bases = bases, sorted(_numbers(names, _SEGMENT))
         if bases == last:
-            return [SegmentFiles(directory, base) for base in bases]
+            return LogFiles(
+                segments=tuple(SegmentFiles(directory, base) for base in bases),
+                snapshots=tuple(sorted(_numbers(names, _SNAPSHOT))),
+                transaction_indexes=frozenset(name for name in names if name.endswith(".txnindex")),
+                has_epochs=LEADER_EPOCHS_FILE in names,
+            )
     raise OSError(errno.EBUSY, "segments come and go all the time", str(directory))
 
 
-def list_producer_snapshots(directory: Path) -> list[int]:
-    """Return the offsets of the producer snapshots in a partition's folder, ascending."""
-    return sorted(_numbers(directory, _SNAPSHOT))
+def _numbers(names: Iterable[str], pattern: re.Pattern[str]) -> Iterator[int]:
+    matches = filter(None, map(pattern.match, names))
+    return (int(match[1]) for match in matches if int(match[1]) <= _OFFSET_MAX)
 
 
-def _numbers(directory: Path, pattern: re.Pattern[str]) -> Iterator[int]:
-    for path in directory.iterdir():
-        match = pattern.match(path.name)
-        if match and int(match[1]) <= _OFFSET_MAX:
-            yield int(match[1])
+def _plain_names(directory: Path) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry.path):
+                raise OSError(errno.EINVAL, "it is no plain file", entry.path)
+            yield entry.name
 
 
 def parse_partition_folder(name: str) -> TopicPartition | None:
@@ -105,18 +125,6 @@ def opened(path: Path) -> Iterator[Buffer]:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             yield mapped
-
-
-def require_plain_files(folder: Path) -> None:
-    """Raise OSError if the folder has a pipe, a device or a broken link: an open pipe waits for a writer."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry.path):
-                raise _not_plain(Path(entry.path))
-
-
-def _not_plain(path: Path) -> OSError:
-    return OSError(errno.EINVAL, "it is no plain file", str(path))
 
 
 def read_if_exists(path: Path) -> bytes | None:

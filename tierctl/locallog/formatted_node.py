@@ -10,7 +10,7 @@ from typing import Self
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import BROKER_LOCK
-from tierctl.locallog.folders import distinct_dirs, list_segments, opened, read_if_exists
+from tierctl.locallog.folders import distinct_dirs, list_log_files, opened, read_if_exists
 from tierctl.model.ids import Uuid
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, batches, control_record, encode_batch
@@ -231,7 +231,7 @@ def read_registration(log_dir: Path, topic: str) -> TopicRegistration | None:
         return None
     found = TopicRegistration(topic)
     snapshots = sorted(path for path in folder.iterdir() if _SNAPSHOT.match(path.name))
-    logs = [segment.log for segment in list_segments(folder)]
+    logs = [segment.log for segment in list_log_files(folder).segments]
     begin = 0 if not snapshots else int(snapshots[-1].name[:20])
     if logs and int(logs[0].stem) > begin:
         raise CorruptInputError(

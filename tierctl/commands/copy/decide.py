@@ -50,7 +50,7 @@ class Copies:
 def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: bool) -> Copies:
     """Decide the copies of segments in the log directories, and resolve the selection."""
     state = run.metadata.refresh()
-    logs = run.read_logs()
+    logs = run.logs
     run.resolve_selection(part.topic_id_partition for part in state)
     run.inspect_tier(may_be_new=True)
     _require_settings(run, assume_enabled=assume_enabled)
@@ -73,7 +73,7 @@ def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int
 
     Topics of which no settings are known count as not enabled. The selection must be resolved.
     """
-    logs = run.read_logs()
+    logs = run.logs
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, state, logs)
     plan = run.narrowed(_plan(run, state, inputs, explained=run.resources.selection))

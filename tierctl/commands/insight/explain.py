@@ -274,7 +274,7 @@ def _remote_rows(
 
 def _deleted_by_replicas(run: Mutation, state: TierState) -> Iterator[Decision]:
     """Yield the segments that a replica deletes once it leads, because its leader epochs were cut."""
-    for log in run.read_logs():
+    for log in run.logs:
         part = state.partition(log.topic_id_partition)
         cut = None if part is None else cut_epochs_of(log, part.segments)
         if cut is not None:
@@ -331,7 +331,7 @@ def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Expl
     """Yield a row per segment of the logs that `plan` copies or keeps."""
     segments = {
         (log.topic_id_partition, segment.base_offset): (log, segment)
-        for log in run.read_logs()
+        for log in run.logs
         for segment in log.segments
     }
     for decision in plan.decisions(run.resources.now_ms):

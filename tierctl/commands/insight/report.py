@@ -22,7 +22,7 @@ from tierctl.commands.mutation import Mutation, any_not_understood, mutation, sk
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import required
 from tierctl.commands.sweep.decide import decide_all
-from tierctl.commands.verify.command import FINDINGS, VerifyRequest, verify
+from tierctl.commands.verify.command import FINDINGS, ReadLogs, VerifyRequest, verify
 from tierctl.errors import ExitCode
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges, read_daily_changes
 from tierctl.model import (
@@ -448,7 +448,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     topics = TopicSums(run, state)
     copies, logs = Plan(command="copy", steps=(), read={}), list[LocalLog]()
     if copying.log_dir:
-        copies, logs = explained(run, state), run.read_logs()
+        copies, logs = explained(run, state), run.logs
         topics.add_lag(copies, logs)
     selection = run.resources.selection
     own_logs = (log for log in logs if log.topic_id_partition in selection)
@@ -634,8 +634,9 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     copying = request_as(CopyRequest, request)
     with mutation(copying, progress or SilentProgress()) as run:
         gathered = gather(run, copying)
+        logs = ReadLogs(run.logs, run.log_errors)
     findings = ReportFindings(gathered.lanes)
-    with verify(request_as(VerifyRequest, request), progress) as found:
+    with verify(request_as(VerifyRequest, request), progress, logs=logs) as found:
         gathered.topics.add_findings(findings.add(found))
     result = Report(
         sizes=gathered.sizes,

@@ -15,9 +15,8 @@ from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.tier_inspection import require_own_tier
-from tierctl.commands.verify.command import VerifyRequest, finding_exit_code, verify
+from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code
-from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.state_dir.manifest import last_successful_runs
 from tierctl.model import (
     LocalLog,
@@ -210,14 +209,14 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
             )
         else:
             plan = explained(run, state)
-            topics.add_lag(plan, run.read_logs())
+            topics.add_lag(plan, run.logs)
             if run.resources.cluster is None:
                 _note_unknown_settings(plan, run.progress)
             if request.meter is not None:
                 scope = Scope.of(run.resources.selection_request)
                 measure_copy_lag(request.meter, plan, topics.with_known_lag(), scope)
             breaches = _breaches(plan)
-        findings = _findings(request, run.metadata)
+        findings = _findings(request, run)
     topics.add_findings(findings)
     topics.add_breaches(breaches)
     runs = last_successful_runs(request.state_dir) if request.state_dir else {}
@@ -250,14 +249,14 @@ def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
         )
 
 
-def _findings(request: StatusRequest, metadata: RemoteLogMetadataManager) -> list[Finding]:
+def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
     """Return the findings of `verify` that are more than information.
 
     Only archived objects are findings: a store without archive classes is not listed.
     """
     remote = request.remote if (request.remote or "").startswith("s3:") else None
     asked = replace(request_as(VerifyRequest, request), remote=remote)
-    with verify(asked, metadata=metadata) as found:
+    with verify(asked, metadata=run.metadata, logs=ReadLogs(run.logs, run.log_errors)) as found:
         return [
             finding
             for finding in found

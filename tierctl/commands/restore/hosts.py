@@ -534,7 +534,7 @@ class RebuildOnHost(Change[MutationRequest]):
         super().__init__(run, run.request)
         self.hosts = self._for_hosts = hosts
         self._folder = folder_of(run.request.metadata) or Path()
-        self._own = _OwnLogs.of(run.read_logs(), saved, hosts)
+        self._own = _OwnLogs.of(run.logs, saved, hosts)
         self._plan = saved.plan
         self._planned = [step for step in saved.plan.steps if step.action is not Action.WRITE_CHECKPOINTS]
         if run.placement is None:

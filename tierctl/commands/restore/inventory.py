@@ -25,7 +25,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.locallog.folders import SegmentFiles
-from tierctl.locallog.loading import items_between
+from tierctl.locallog.log_end import items_between
 from tierctl.metadata.manager import no_op
 from tierctl.model import (
     ClusterIdentity,

@@ -23,7 +23,7 @@ from tierctl.commands.restore.inventory import TierSets, inputs_of
 from tierctl.errors import CorruptInputError, SafetyRefusal, SpoolError, TierctlError
 from tierctl.files import PLAIN, make_like, read_regular, replace_durably
 from tierctl.locallog import ensure_stopped
-from tierctl.locallog.folders import list_segments, read_if_exists
+from tierctl.locallog.folders import list_log_files, read_if_exists
 from tierctl.model import EpochEntry, ListedSet, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.partition_choice import PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.steps import LOG_DIR, Action, Step
@@ -122,7 +122,7 @@ def _target_folder(log_dir: Path, name: TopicPartition, folder: Path) -> TargetF
         name=name,
         found=folder,
         topic_id=None if data is None else _decoded(path, data, read_partition_metadata),
-        segments=[(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)],
+        segments=[(each.base_offset, each.log.stat().st_size) for each in list_log_files(folder).segments],
     )
 
 

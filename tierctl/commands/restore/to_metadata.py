@@ -425,7 +425,7 @@ class Rebuild(Change[RebuildRequest]):
         state = run.metadata.refresh()
         tier = TierSets.to_change(run)
         listed = tier.listed()
-        logs = run.read_logs()
+        logs = run.logs
         in_tier = {each.partition for each in listed}
         if run.cluster is None:
             require_own_log_dirs(request.log_dir, {partition.topic_id for partition in in_tier}, "the tier")

@@ -39,7 +39,7 @@ from tierctl.commands.restore.left_out import Removal
 from tierctl.commands.restore.new_logs import ExchangeLabels, NewFolder, disk_error, merge_checkpoints
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError, TransferStopped
 from tierctl.files import PLAIN, FileBytes
-from tierctl.locallog.loading import OpenTransactions, entry_of
+from tierctl.locallog.log_end import OpenTransactions, entry_of
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, TopicPartition, Uuid
 from tierctl.plan.steps import AS_TOPIC, AS_TOPIC_ID, LOG_DIR, SEGMENTS, Step
 from tierctl.read.tasks import KeyRecord, matching_records

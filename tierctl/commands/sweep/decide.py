@@ -91,7 +91,7 @@ def retention_inputs(
     Reports partitions without a readable lineage, and examines the histories of the selected partitions.
     """
     state = run.metadata.refresh()
-    logs = run.read_logs()
+    logs = run.logs
     run.resolve_selection(part.topic_id_partition for part in state)
     require_logs_of(run.metadata, run.request)
     run.inspect_tier()

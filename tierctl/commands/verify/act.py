@@ -22,7 +22,7 @@ from tierctl.errors import (
     SafetyRefusal,
 )
 from tierctl.files import FileBytes
-from tierctl.locallog.loading import OpenTransactions, ProducerTable
+from tierctl.locallog.log_end import OpenTransactions, ProducerTable
 from tierctl.metadata.offset_repair import read_committed, write_committed
 from tierctl.model import EpochEntry, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.model.choices import Severity

@@ -1,7 +1,7 @@
 """`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -33,7 +33,6 @@ from tierctl.commands.verify.repairs import (
     unsafe_offsets,
 )
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
-from tierctl.locallog import list_partitions
 from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.state_dir.manifest import KEPT_MS, ReadingRun, read_segments, record_read_segments
@@ -410,11 +409,20 @@ class Findings(Stream[Finding], TableResult):
         return FINDINGS, self
 
 
+@dataclass(frozen=True, slots=True)
+class ReadLogs:
+    """The logs that were read, and the errors of the folders, of logs or log directories, that were not."""
+
+    logs: Sequence[LocalLog]
+    errors: Mapping[Path, TierctlError]
+
+
 def verify(
     request: VerifyRequest,
     progress: Progress | None = None,
     *,
     metadata: RemoteLogMetadataManager | None = None,
+    logs: ReadLogs | None = None,
 ) -> Findings:
     """Return the findings of the selected partitions, and of objects that no metadata record names.
 
@@ -422,11 +430,11 @@ def verify(
     The exit code is CORRUPT if a finding means damaged bytes, or if the plan of repairs leaves something that
     is not understood; PARTIAL if a finding is more than information.
     With `plan_out` the repairs are planned and saved once all findings are consumed. A caller that has the
-    whole metadata topic open passes it as `metadata`, so that it is not read again.
+    whole metadata topic open, or has read the selected logs, passes them, so that they are not read again.
     Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
     """
     examined, repairs, planned = Examined(), list[str](), list[MutationResult]()
-    found = _findings(request, progress or SilentProgress(), examined, metadata)
+    found = _findings(request, progress or SilentProgress(), examined, metadata, logs)
     if request.plan_out is not None:
         required("--remote", request.remote)
         found = with_repairs(found, request, progress or SilentProgress(), planned.append)
@@ -491,7 +499,11 @@ def finding_exit_code(finding: Finding) -> ExitCode:
 
 
 def _findings(
-    request: VerifyRequest, progress: Progress, examined: Examined, read: RemoteLogMetadataManager | None
+    request: VerifyRequest,
+    progress: Progress,
+    examined: Examined,
+    read: RemoteLogMetadataManager | None,
+    read_logs: ReadLogs | None,
 ) -> Iterator[Finding]:
     asked = request.reads_asked
     is_deep = request.deep or asked.is_sample
@@ -507,7 +519,9 @@ def _findings(
         remote = None if request.remote is None else resources.remote
         if remote is None:
             progress.note("without --remote no object is examined")
-        unreadable, logs = _read_logs(resources, request.state_dir, progress)
+        found = _read_logs(resources) if read_logs is None else read_logs
+        unreadable = [unreadable_log(folder, error) for folder, error in found.errors.items()]
+        logs = with_raised_log_starts(found.logs, request.state_dir)
         cluster = _cluster(resources)
         histories = Histories(resources, remote=lambda: resources.remote)
         histories.examine(state, lambda: logs)
@@ -526,7 +540,7 @@ def _findings(
             selection=selection,
             now_ms=resources.now_ms,
             logs=logs,
-            topics=_known_topics(request, unreadable),
+            topics=_known_topics(resources, unreadable),
             configs=_configs(resources, state, {finding.topic for finding in unreadable if finding.topic}),
             cluster=cluster,
             remote=remote,
@@ -565,27 +579,21 @@ def _configs(resources: Resources, state: TierState, unreadable: set[str]) -> di
     return configs
 
 
-def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> KnownTopics | None:
+def _known_topics(resources: Resources, unreadable: Sequence[Finding]) -> KnownTopics | None:
     """Return the topics of the log directories; None without log directories."""
-    if not request.log_dir:
+    if not resources.request.log_dir:
         return None
-    return KnownTopics.of(list_partitions(request.log_dir), {f.topic for f in unreadable if f.topic})
+    return KnownTopics.of(resources.partitions_in_logs, {f.topic for f in unreadable if f.topic})
 
 
-def _read_logs(
-    resources: Resources, state_dir: Path | None, progress: Progress
-) -> tuple[list[Finding], list[LocalLog]]:
-    """Return one finding per unreadable log, and all readable logs, including those that are not selected."""
-    unreadable: list[Finding] = []
-
-    def report(folder: Path, error: TierctlError) -> None:
-        unreadable.append(unreadable_log(folder, error))
-
+def _read_logs(resources: Resources) -> ReadLogs:
+    """Read the logs of the log directories that may be selected."""
+    errors: dict[Path, TierctlError] = {}
     select = resources.selection_request.may_select
     logs = read_local_logs(
-        resources.request.log_dir, progress, select=select, read=lambda _: True, on_error=report
+        resources.request.log_dir, resources.progress, select=select, on_error=errors.__setitem__
     )
-    return unreadable, with_raised_log_starts(logs, state_dir)
+    return ReadLogs(logs, errors)
 
 
 def _cluster(resources: Resources) -> ClusterCheck | None:

@@ -343,7 +343,7 @@ class Repair(Change[RepairRequest]):
         run, request = self.run, self.request
         state = run.metadata.refresh()
         listed = _listed(run, request, state)
-        logs = run.read_logs()
+        logs = run.logs
         run.resolve_selection(
             (part.topic_id_partition for part in state), (each.partition for each in listed)
         )
@@ -486,7 +486,7 @@ def _existence(run: Mutation, request: RepairRequest, partitions: Collection[Top
 
 def _topics(run: Mutation, state: TierState) -> CurrentTopics:
     if run.cluster is None:
-        return CurrentTopics.of(run.read_logs())
+        return CurrentTopics.of(run.logs)
     return run.cluster.current_topics(state.topics)
 
 

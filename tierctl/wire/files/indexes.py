@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,7 @@ class AbortedTxn(NamedTuple):
 class OffsetIndex:
     """An `.index` file: per entry a 4-byte offset relative to the base offset and a 4-byte position."""
 
+    ENTRY_BYTES: ClassVar[int] = _OFFSET_ENTRY.size
     base_offset: int
     data: bytes = b""
 
@@ -111,6 +112,7 @@ class OffsetIndex:
 class TimeIndex:
     """A `.timeindex` file: per entry an 8-byte timestamp and a 4-byte offset relative to the base offset."""
 
+    ENTRY_BYTES: ClassVar[int] = _TIME_ENTRY.size
     base_offset: int
     data: bytes = b""
 

@@ -1,0 +1,418 @@
+"""Reads the end of a log: the log end offset, the last stable offset, and the newest timestamps.
+
+Index files are read by position: Kafka preallocates those of an active segment with zeros, 10 MiB by default.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+from tierctl.errors import CorruptInputError
+from tierctl.files import FileBytes, read_regular
+from tierctl.locallog.folders import SegmentFiles, opened
+from tierctl.model import OpenTransaction
+from tierctl.model.local import EpochEntry
+from tierctl.wire.batches.batch_head import BatchHead, Buffer
+from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
+from tierctl.wire.batches.scan import BadRange, ScanItem, TornTail, scan_at, walk
+from tierctl.wire.files.checkpoints import ProducerEntry, decode_producer_snapshot
+from tierctl.wire.files.indexes import AbortedTxn, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
+
+
+def _used_entries(file: FileBytes, entry_bytes: int) -> range | None:
+    """Return the numbers of an index file's entries without the preallocated ones, which are zeros.
+
+    None if the file does not have whole entries. Only the last entry and those of a binary search are read.
+    """
+
+    def is_zero(number: int) -> bool:
+        return not any(file.read(number * entry_bytes, entry_bytes))
+
+    entries = range(file.size_bytes // entry_bytes)
+    if file.size_bytes % entry_bytes:
+        return None
+    return entries[: bisect_left(entries, True, key=is_zero)] if entries and is_zero(entries[-1]) else entries
+
+
+def _indexed_at(segment: SegmentFiles, offset: int) -> OffsetPosition | None:
+    """Return the offset index's last entry at or below `offset`; None without one."""
+    size = OffsetIndex.ENTRY_BYTES
+
+    def entry(number: int) -> OffsetPosition:
+        return OffsetIndex(segment.base_offset, file.read(number * size, size))[0]
+
+    try:
+        with FileBytes(segment.path(".index")) as file:
+            used = _used_entries(file, size) or range(0)
+            at = bisect_right(used, offset, key=lambda number: entry(number).offset)
+            return entry(at - 1) if at else None
+    except FileNotFoundError:
+        return None
+
+
+def _last_timestamp(segment: SegmentFiles, *, active: bool) -> TimestampOffset | None:
+    """Return the last entry of the segment's time index.
+
+    None if there is none, if it is no offset of the segment, or if a segment that is not `active` has
+    preallocated entries, because its index was not closed.
+    """
+    size = TimeIndex.ENTRY_BYTES
+    try:
+        with FileBytes(segment.path(".timeindex")) as file:
+            used = _used_entries(file, size)
+            if not used or not (active or len(used) * size == file.size_bytes):
+                return None
+            last = TimeIndex(segment.base_offset, file.read(used[-1] * size, size)).last
+    except FileNotFoundError:
+        return None
+    return last if last.timestamp_ms >= 0 and last.offset >= segment.base_offset else None
+
+
+@contextmanager
+def items_from(
+    segment: SegmentFiles, offset: int, *, check_crc: bool = True
+) -> Iterator[tuple[Buffer, Iterator[ScanItem]]]:
+    """Yield the segment's bytes and its scan items, from the batch with `offset` or an earlier batch on."""
+    with opened(segment.log) as buf:
+        position = 0 if offset <= segment.base_offset else _start_position(buf, segment, offset)
+        expected = segment.base_offset if position == 0 else None
+        yield buf, walk(buf, position=position, expected_offset=expected, check_crc=check_crc)
+
+
+def _start_position(buf: Buffer, segment: SegmentFiles, offset: int) -> int:
+    """Return a position at or before the batch with `offset`; 0 if the offset index is missing or wrong."""
+    entry = _indexed_at(segment, offset)
+    if entry is None or not 0 < entry.position < len(buf):
+        return 0
+    item = scan_at(buf, entry.position, segment.base_offset)
+    is_valid = isinstance(item, BatchHead) and item.base_offset <= entry.offset
+    return entry.position if is_valid else 0
+
+
+def items_between(
+    segments: Sequence[SegmentFiles], start_offset: int, end_offset: int
+) -> Iterator[tuple[Buffer, BatchHead | BadRange]]:
+    """Yield every batch with an offset in [start_offset, end_offset), and every damaged range between them.
+
+    Each comes with the bytes of its segment. A torn tail ends its segment: no acknowledged record follows it.
+    """
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        if segment.base_offset >= end_offset or (following is not None and following <= start_offset):
+            continue
+        with items_from(segment, start_offset) as (buf, items):
+            for item in items:
+                if isinstance(item, TornTail):
+                    break
+                if isinstance(item, BatchHead):
+                    if item.base_offset >= end_offset:
+                        return
+                    if item.next_offset <= start_offset:
+                        continue
+                yield buf, item
+
+
+# Finds the last stable offset: the first offset of the oldest transaction that is still open.
+#
+# Source: ProducerStateManager, ProducerAppendInfo, UnifiedLog.lastStableOffset.
+
+_MARKERS = frozenset({ControlType.ABORT, ControlType.COMMIT})
+
+
+@dataclass(slots=True)
+class OpenTransactions:
+    """The transactions that are open at one offset: their first offsets by producer id."""
+
+    first_offsets: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
+        """Return the transactions that are open at the offset of a producer snapshot with these entries."""
+        first_offsets = {e.producer_id: e.current_txn_first_offset for e in entries}
+        return cls({producer: offset for producer, offset in first_offsets.items() if offset >= 0})
+
+    @property
+    def first_offset(self) -> int | None:
+        """First offset of the oldest open transaction; None if none is open."""
+        return min(self.first_offsets.values(), default=None)
+
+    def append(self, buf: Buffer, head: BatchHead) -> AbortedTxn | None:
+        """Apply the next batch of the log; return the transaction that the batch aborts, None if none.
+
+        `head` is the batch's header in `buf`. CorruptInputError if a control record can't be decoded.
+        """
+        if head.producer_id < 0 or not head.is_transactional:
+            return None
+        if not head.is_control:
+            self.first_offsets.setdefault(head.producer_id, head.base_offset)
+            return None
+        # Compaction leaves empty marker batches; no record of their transactions is left.
+        kinds = [control_record(record).type for record in batch_at(buf, head).records()]
+        if not kinds or kinds[0] not in _MARKERS:
+            return None
+        first = self.first_offsets.pop(head.producer_id, None)
+        if first is None or kinds[0] is ControlType.COMMIT:
+            return None
+        oldest = self.first_offset
+        stable = head.last_offset + 1 if oldest is None else oldest
+        return AbortedTxn(head.producer_id, first, head.last_offset, stable)
+
+
+def open_transaction_at(
+    segments: Sequence[SegmentFiles], stable_offset: int, high_watermark: int
+) -> OpenTransaction | None:
+    """Return the transaction whose first batch begins at `stable_offset`, the last stable offset.
+
+    None if the last stable offset is the high watermark, or if no transactional batch begins there.
+    """
+    if stable_offset >= high_watermark:
+        return None
+    for _, item in items_between(segments, stable_offset, stable_offset + 1):
+        if isinstance(item, BatchHead) and item.is_transactional and item.base_offset == stable_offset:
+            since_ms = item.base_timestamp_ms
+            return OpenTransaction(producer_id=item.producer_id, since_ms=since_ms if since_ms >= 0 else None)
+    return None
+
+
+def _load(
+    segments: Sequence[SegmentFiles], snapshots: Collection[int], log_start_offset: int, high_watermark: int
+) -> tuple[int, OpenTransactions]:
+    """Return the offset from which to read batches, and the transactions that are open there.
+
+    Snapshots at or below the log start are not used: they are out of date.
+    """
+    first = segments[0].base_offset
+    for offset in sorted(snapshots, reverse=True):
+        if not (log_start_offset < offset <= high_watermark and first <= offset):
+            continue
+        try:
+            entries = decode_producer_snapshot(
+                read_regular(segments[0].directory / f"{offset:020d}.snapshot")
+            )
+        except CorruptInputError:
+            continue
+        return offset, OpenTransactions.from_snapshot(entries)
+    return max(first, log_start_offset), OpenTransactions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """The segments that a broker would keep, and the facts of the batches at the end of the log.
+
+    `epochs` are those of the batches that were read. `stable_offset` is the first offset of the oldest
+    transaction that is open at the high watermark; the high watermark if none is. `max_timestamp_ms` is the
+    largest timestamp of the last segment, -1 without one.
+    """
+
+    segments: tuple[SegmentFiles, ...]
+    end_offset: int
+    epochs: tuple[EpochEntry, ...]
+    stable_offset: int
+    max_timestamp_ms: int
+
+
+def read_log_end(
+    segments: Sequence[SegmentFiles],
+    snapshots: Collection[int],
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    high_watermark: int,
+) -> LogEnd:
+    """Read the batches from `recovery_point` on, up to the first damaged one, which ends the log.
+
+    Segments after a damaged one are left out, since a broker deletes them at start-up. Open transactions are
+    determined from the newest valid one of the producer `snapshots` (their offsets) at or below
+    `high_watermark`, and from the batches after it. A batch that can't be decoded may hold the marker of any
+    transaction, so its offset limits the stable offset, too. Batches are read once. `segments` must not be
+    empty.
+    """
+    start, transactions = _load(segments, snapshots, log_start_offset, high_watermark)
+    newest = _last_timestamp(segments[-1], active=True) or TimestampOffset(-1, segments[-1].base_offset)
+    tail = _Tail(recovery_point, start, high_watermark, transactions)
+    kept = len(segments)
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        if following is not None and following <= min(recovery_point, start):
+            continue
+        read_from = min(recovery_point, start, *([newest.offset] if following is None else ()))
+        tail.begin(segment, is_flushed=following is not None and following <= recovery_point)
+        with items_from(segment, read_from) as (buf, items):
+            if not all(tail.add(buf, item) for item in items):
+                kept = index + 1
+                break
+    if tail.end_offset < min(start, high_watermark):
+        # The snapshot is of a longer log, whose end was lost.
+        return read_log_end(
+            segments,
+            snapshots,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            high_watermark=tail.end_offset,
+        )
+    is_cut = kept < len(segments)
+    return LogEnd(
+        segments=tuple(segments[:kept]),
+        end_offset=tail.end_offset,
+        epochs=tuple(tail.epochs),
+        stable_offset=tail.stable_offset,
+        max_timestamp_ms=_largest_timestamp(segments[kept - 1])
+        if is_cut
+        else max(newest.timestamp_ms, tail.max_timestamp_ms),
+    )
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The facts of the batches at the end of a log, which are added in their order.
+
+    `transactions` are those that are open at `stable_from`.
+    """
+
+    recovery_point: int
+    stable_from: int
+    high_watermark: int
+    transactions: OpenTransactions
+    end_offset: int = 0
+    epochs: list[EpochEntry] = field(default_factory=list)
+    max_timestamp_ms: int = -1
+    _is_flushed: bool = False
+    _unstable: list[int] = field(default_factory=list)
+
+    def begin(self, segment: SegmentFiles, *, is_flushed: bool) -> None:
+        """Begin a segment; damage in one that `is_flushed` does not end the log."""
+        self.end_offset, self.max_timestamp_ms, self._is_flushed = segment.base_offset, -1, is_flushed
+
+    def add(self, buf: Buffer, item: ScanItem) -> bool:
+        """Add the next item of the segment whose bytes are `buf`; return False if the log ends before it."""
+        if isinstance(item, TornTail):
+            return self._is_flushed
+        if isinstance(item, BadRange):
+            return self._add_damage(item)
+        self.end_offset = item.next_offset
+        self.max_timestamp_ms = max(self.max_timestamp_ms, item.max_timestamp_ms)
+        epoch = item.partition_leader_epoch
+        if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
+            self.epochs.append(EpochEntry(epoch, item.base_offset))
+        if item.next_offset > self.stable_from and item.base_offset < self.high_watermark:
+            try:
+                self.transactions.append(buf, item)
+            except CorruptInputError:
+                self._unstable.append(item.base_offset)
+        return True
+
+    def _add_damage(self, item: BadRange) -> bool:
+        if item.next_offset is None or item.next_offset > self.stable_from:
+            self._unstable.append(max(item.first_offset or 0, self.stable_from))
+        is_before = item.next_offset is not None and item.next_offset <= self.recovery_point
+        return self._is_flushed or is_before
+
+    @property
+    def stable_offset(self) -> int:
+        """The first offset of the oldest open transaction, or of damage; at most the high watermark."""
+        first = self.transactions.first_offset
+        return min([*self._unstable, self.high_watermark, *([] if first is None else [first])])
+
+
+def largest_timestamp_ms(segment: SegmentFiles) -> int:
+    """Return a rolled segment's maxTimestampMs of metadata (LogSegment.largestTimestamp).
+
+    It is the last entry of the time index; without a complete time index it comes from the batches. -1 if
+    there is none.
+    """
+    last = _last_timestamp(segment, active=False)
+    return _largest_timestamp(segment) if last is None else last.timestamp_ms
+
+
+def _largest_timestamp(segment: SegmentFiles) -> int:
+    last = _last_timestamp(segment, active=True) or TimestampOffset(-1, segment.base_offset)
+    with items_from(segment, last.offset, check_crc=False) as (_, items):
+        found = (item.max_timestamp_ms for item in items if isinstance(item, BatchHead))
+        return max([last.timestamp_ms, *found])
+
+
+# The state of producers at one offset of a log, which a producer snapshot stores.
+#
+# Source: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+
+_SEQUENCE_MAX = (1 << 31) - 1
+"""The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""
+_BUCKETS_MIN = 16
+
+
+def entry_of(head: BatchHead, first_offset: int, coordinator_epoch: int = -1) -> ProducerEntry:
+    """Return the state of a producer whose last batch of records has this head.
+
+    `first_offset` is that of its open transaction, -1 without one.
+    """
+    sequence = (
+        (head.base_sequence + head.last_offset_delta) & _SEQUENCE_MAX if head.base_sequence >= 0 else -1
+    )
+    return ProducerEntry(
+        producer_id=head.producer_id,
+        epoch=head.producer_epoch,
+        last_sequence=sequence,
+        last_offset=head.last_offset,
+        offset_delta=head.last_offset_delta,
+        timestamp_ms=head.max_timestamp_ms,
+        coordinator_epoch=coordinator_epoch,
+        current_txn_first_offset=first_offset,
+    )
+
+
+@dataclass(slots=True)
+class ProducerTable:
+    """The state of every producer of a log; producers that expired are not removed: no batch says when."""
+
+    entries: dict[int, ProducerEntry] = field(default_factory=dict)
+
+    @classmethod
+    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
+        """Return the table at the offset of a producer snapshot with these entries."""
+        return cls({entry.producer_id: entry for entry in entries})
+
+    def append(self, buf: Buffer, head: BatchHead) -> None:
+        """Apply the next batch; `head` is its header in `buf`.
+
+        CorruptInputError if a control record can't be decoded.
+        """
+        if head.producer_id < 0:
+            return
+        before = self.entries.get(head.producer_id)
+        if head.is_control:
+            self._append_marker(buf, head, before)
+            return
+        first_offset = -1
+        if head.is_transactional:
+            is_open = before is not None and before.current_txn_first_offset >= 0
+            first_offset = before.current_txn_first_offset if before and is_open else head.base_offset
+        epoch = -1 if before is None else before.coordinator_epoch
+        self.entries[head.producer_id] = entry_of(head, first_offset, epoch)
+
+    def _append_marker(self, buf: Buffer, head: BatchHead, before: ProducerEntry | None) -> None:
+        # Compaction may remove the marker from its batch; an empty batch ends no transaction.
+        markers = [control_record(record) for record in batch_at(buf, head).records()]
+        if not markers or markers[0].type not in _MARKERS:
+            return
+        if before is None or before.epoch != head.producer_epoch:
+            # A new producer epoch forgets the batches of the old one.
+            before = ProducerEntry(head.producer_id, head.producer_epoch, -1, -1, 0, -1, -1, -1)
+        self.entries[head.producer_id] = before._replace(
+            timestamp_ms=head.max_timestamp_ms,
+            coordinator_epoch=markers[0].coordinator_epoch or 0,
+            current_txn_first_offset=-1,
+        )
+
+    def in_file_order(self) -> list[ProducerEntry]:
+        """Return the entries in the order of a broker's file: that of java.util.HashMap by producer id."""
+        buckets = _BUCKETS_MIN
+        while len(self.entries) * 4 > buckets * 3:
+            buckets *= 2
+        return sorted(self.entries.values(), key=lambda entry: _bucket(entry.producer_id, buckets))
+
+
+def _bucket(producer_id: int, buckets: int) -> int:
+    code = (producer_id ^ producer_id >> 32) & 0xFFFFFFFF
+    return (code ^ code >> 16) & buckets - 1
