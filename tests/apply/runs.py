@@ -1,13 +1,13 @@
 """Run plans over a world in this process, with some components replaced."""
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.deletion import DeleteSegments
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status, Stop
@@ -15,7 +15,6 @@ from tierctl.apply.run import Acts, run
 from tierctl.apply.run_context import Engine, LocalEngine, RunContext, SideEffect
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
 from tierctl.apply.tier_check import claim_tier
-from tierctl.commands import CopyRequest, copy
 from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.source import LogSources
 from tierctl.commands.delete import remove_partitions
@@ -31,10 +30,10 @@ from tierctl.plan.steps import Action, Plan
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.object_tier import object_tier
 
-from tests.apply.worlds import DAY_MS, World
+from tests.apply.worlds import World
 from tests.metadata.topics import topic_in
 from tests.storage.tiers import local_tier
-from tests.support.topic_settings import enabled, enabled_configs
+from tests.support.topic_settings import enabled_configs
 
 P = TypeVar("P")
 
@@ -89,7 +88,7 @@ def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataMana
     match command:
         case "copy":
             logs = read_log_dirs([world.logs])
-            return plan_copy(state, logs, enabled_configs(logs))
+            return plan_copy(state, logs, enabled_configs(logs), ended_writer=NOT_A_BROKER_ID)
         case "sweep":
             return plan_retention(state, read_log_dirs([world.logs]), CONFIGS, now_ms=NOW_MS)
         case _:
@@ -103,7 +102,7 @@ def acts_of(command: str, world: World) -> Acts:
         case "copy":
             sources = LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__))
             clean = DeleteSegments(labels=CLEANUP_LABELS)
-            return {Action.COPY_SEGMENT: CopySegments(sources=sources), Action.DELETE_SEGMENT: clean}
+            return {Action.DELETE_SEGMENT: clean, Action.COPY_SEGMENT: CopySegments(sources=sources)}
         case "sweep":
             keep = Journal(world.state_dir).raise_log_starts
             return {Action.DELETE_SEGMENT: SweepSegments(log_starts={}, raise_log_starts=keep)}
@@ -156,17 +155,6 @@ def run_on(
             # A run on a wrapped tier writes no identity.
             claim_tier(context_of(world, manager), plan)
         return run(plan, context, acts_of(command, world))
-
-
-def clean_dangling(**where: Any) -> None:
-    """Delete the objects of killed copies in the tier of `where` (fields of the request), two days later."""
-    later_ms = time.time_ns() // 1_000_000 + 2 * DAY_MS
-    if "topic" in where:
-        where["assume_enabled"] = True
-    elif "log_dir" in where:
-        where["topic_configs"] = enabled(*where["log_dir"])[1]
-    result = copy(CopyRequest(**where, clean_dangling=True, apply=True, clock_ms=lambda: later_ms))
-    assert result.exit_code == 0, result.outcomes
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:

@@ -11,6 +11,7 @@ from tierctl.apply.outcome import Status
 from tierctl.apply.run_context import new_segment_id
 from tierctl.apply.side_effects import observe
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.plan.copy import WITHDRAWN_REASON
 
 from tests.apply import runs
 from tests.apply.commands import apply, copy, delete, files, sweep
@@ -230,18 +231,43 @@ def test_log_starts_that_make_no_sense(text: str, tiered: World, tierctl: Tierct
     assert tierctl(*sweep(tiered, "--log-start-offset", text)).code == 2
 
 
-def test_what_a_killed_copy_left_is_reported(tiered: World, tierctl: Tierctl) -> None:
-    begun = replace(next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED)
-    with opened(tiered) as manager:
+def _begun(world: World, broker_id: int) -> RemoteLogSegmentMetadata:
+    """Begin the copy of a segment that is copied already."""
+    begun = replace(
+        next(iter(world.segments())),
+        segment_id=new_segment_id(),
+        state=_S.COPY_SEGMENT_STARTED,
+        broker_id=broker_id,
+        event_timestamp_ms=NOW_MS,
+    )
+    with opened(world) as manager:
         manager.refresh()
-        manager.publish([replace(begun, event_timestamp_ms=NOW_MS)])
-    ran = tierctl(*copy(tiered, "--apply"))
+        manager.publish([begun])
+    return begun
+
+
+@pytest.mark.parametrize(("broker_id", "more"), [(7, ()), (-1, ("--no-lease",))], ids=["broker", "no lease"])
+def test_a_copy_that_may_go_on_is_reported(
+    broker_id: int, more: tuple[str, ...], tiered: World, tierctl: Tierctl
+) -> None:
+    begun = _begun(tiered, broker_id)
+    ran = tierctl(*copy(tiered, "--apply", *more))
     assert (ran.code, ran.json["steps"]) == (0, [])
     assert begun.segment_id in ran.err
-    early = tierctl(*copy(tiered, "--clean-dangling", "--now", NOW_MS + 1000))
+    early = tierctl(*copy(tiered, "--clean-dangling", "--now", NOW_MS + 1000, *more))
     assert early.json["steps"] == []
-    late = tierctl(*copy(tiered, "--clean-dangling", "--now", NOW_MS + 25 * 3_600_000))
+    late = tierctl(*copy(tiered, "--clean-dangling", "--now", NOW_MS + 25 * 3_600_000, *more))
     assert [step["segment_id"] for step in late.json["steps"]] == [begun.segment_id]
+
+
+def test_the_copy_of_a_killed_run_is_withdrawn(tiered: World, tierctl: Tierctl) -> None:
+    begun = _begun(tiered, -1)
+    plan = tierctl(*copy(tiered))
+    assert [(step["segment_id"], step["reason"]) for step in plan.json["steps"]] == [
+        (begun.segment_id, WITHDRAWN_REASON)
+    ]
+    assert tierctl(*copy(tiered, "--apply")).code == 0
+    assert {segment.state for segment in tiered.segments()} == {_S.COPY_SEGMENT_FINISHED}
 
 
 def test_custom_metadata_limit_is_a_setting(empty: World, tierctl: Tierctl, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tests.apply.commands import marking
 from tests.apply.conftest import Zygote, met
 from tests.apply.repairs import ago_ms
-from tests.apply.runs import clean_dangling
 from tests.apply.test_kill_materialise import OWN_LABELS
 from tests.apply.test_kill_new_ids import OWN_LABELS as OF_NEW_IDS
 from tests.apply.test_kill_restore import OWN_LABELS as OF_RESTORE
@@ -29,6 +28,7 @@ from tests.verify.tiers import Spoilt
 
 SIGKILLED = -9
 SEED = 20260405
+SEQUENCES = 12
 
 
 UNSAFE_OFFSET = 99_999
@@ -36,17 +36,12 @@ UNSAFE_OFFSET = 99_999
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command over one world. `labels` are the side effects that it performs.
-
-    `cleans` are fields of a copy request with `clean_dangling`, which deletes, two days later, the copies
-    that the killed run had begun.
-    """
+    """One command over one world. `labels` are the side effects that it performs."""
 
     name: str
     labels: tuple[str, ...]
     args: Callable[[World], tuple[object, ...]]
     where: Callable[[World], tuple[object, ...]] = lambda world: world.where
-    cleans: Callable[[World], dict[str, Any]] | None = None
     publishes: bool = False
     """Whether the command publishes segments whose objects exist already."""
     plans: Callable[[World], tuple[object, ...]] | None = None
@@ -75,16 +70,6 @@ def _between_tiers(world: World) -> tuple[object, ...]:
     """Make a world whose source tier is in the place of the log directory."""
     source = ("--metadata", world.logs / "metadata", "--from-remote", world.logs / "remote")
     return (*source, "--to-metadata", world.metadata, "--remote", world.remote)
-
-
-def _copied_from_logs(world: World) -> dict[str, Any]:
-    where = {"metadata": world.metadata.as_uri(), "remote": world.remote.as_uri(), "log_dir": (world.logs,)}
-    return where | {"topic_configs": enabled(world.logs)[1]}
-
-
-def _copied_between_tiers(world: World) -> dict[str, Any]:
-    source = {"metadata": str(world.logs / "metadata"), "from_remote": str(world.logs / "remote")}
-    return {**source, "to_metadata": str(world.metadata), "remote": str(world.remote)}
 
 
 def _clean(world: World) -> tuple[object, ...]:
@@ -119,13 +104,11 @@ def _repair(world: World) -> tuple[object, ...]:
 
 
 _COPIES = ("tier.identity.write", "copy.started.publish", "copy.segment.store", "copy.finished.publish")
-COPY = Case("copy", _COPIES, _copy, cleans=_copied_from_logs)
-COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers, cleans=_copied_between_tiers)
-CLEAN = Case(
-    "clean",
-    ("copy.cleanup_started.publish", "copy.cleanup.delete", "copy.cleanup_finished.publish"),
-    _clean,
-)
+_WITHDRAWALS = ("copy.cleanup_started.publish", "copy.cleanup.delete", "copy.cleanup_finished.publish")
+COPY = Case("copy", _COPIES, _copy)
+COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers)
+COPY_AGAIN = Case("copy after a kill", (*_WITHDRAWALS, *_COPIES[1:]), _copy)
+CLEAN = Case("clean", _WITHDRAWALS, _clean)
 SWEEP = Case("sweep", tuple(label for label in LABELS if label.startswith("sweep.")), _sweep)
 MARK = Case("mark", ("delete.marked.publish",), _mark)
 DELETE = Case(
@@ -150,7 +133,7 @@ REPAIR = Case(
     _repair,
     plans=_plan_repair,
 )
-CASES = (COPY, COPY_TIER, CLEAN, SWEEP, MARK, DELETE, REBUILD, REPAIR)
+CASES = (COPY, COPY_TIER, COPY_AGAIN, CLEAN, SWEEP, MARK, DELETE, REBUILD, REPAIR)
 
 
 def test_every_label_has_a_case() -> None:
@@ -162,9 +145,11 @@ def test_every_label_has_a_case() -> None:
 def worlds(capture: Callable[[str], Path], module_folder: Path, forked: Zygote) -> dict[str, World]:
     """Return the world in which each case begins."""
     empty = copy_world(module_folder / "empty", capture("untiered-broker"))
+    killed = empty.clone(module_folder / "killed")
+    _run(forked, COPY, killed, SIGKILLED, kills=[["copy.finished.publish", "before", 1]])
     dangling = empty.clone(module_folder / "dangling")
     _run(forked, COPY, dangling)
-    _begin_old_copy(dangling)
+    _begin_copy(dangling, broker_id=7, age_ms=2 * DAY_MS)
     tiered = empty.clone(module_folder / "tiered")
     _run(forked, COPY, tiered)
     (tiered.logs / "configs").write_text(RETENTION)
@@ -177,6 +162,7 @@ def worlds(capture: Callable[[str], Path], module_folder: Path, forked: Zygote) 
     return {
         "copy": empty,
         "copy from a tier": target,
+        "copy after a kill": killed,
         "clean": dangling,
         "sweep": tiered,
         "mark": tiered,
@@ -203,7 +189,7 @@ def _to_repair(world: World) -> World:
 
     It also has an unsafe committed offset.
     """
-    _begin_old_copy(world)
+    _begin_copy(world, broker_id=7, age_ms=2 * DAY_MS)
     tier = Spoilt(world.metadata, world.remote)
     bare = next(s for s in world.segments() if s.start_offset == 0 and s.state is S.COPY_SEGMENT_FINISHED)
     for suffix in (".index", ".snapshot"):
@@ -221,8 +207,8 @@ def _to_repair(world: World) -> World:
     return world
 
 
-def _begin_old_copy(world: World) -> None:
-    """Begin a copy two days ago: publish COPY_SEGMENT_STARTED and store half of the objects."""
+def _begin_copy(world: World, *, broker_id: int, age_ms: int = 0) -> RemoteLogSegmentMetadata:
+    """Begin a copy: publish COPY_SEGMENT_STARTED and store a part of the objects."""
     manager = manager_at(world.metadata, writable=True)
     part = next(iter(manager.refresh()))
     like = next(part.cache.list_remote_log_segments())
@@ -233,9 +219,9 @@ def _begin_old_copy(world: World) -> None:
         segment_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"),
         start_offset=0,
         end_offset=599,
-        broker_id=-1,
+        broker_id=broker_id,
         max_timestamp_ms=like.max_timestamp_ms,
-        event_timestamp_ms=int(time.time() * 1000) - 2 * DAY_MS,
+        event_timestamp_ms=int(time.time() * 1000) - age_ms,
         segment_leader_epochs=like.segment_leader_epochs,
         segment_size_in_bytes=like.segment_size_in_bytes,
     )
@@ -243,6 +229,7 @@ def _begin_old_copy(world: World) -> None:
     manager.close()
     folder = world.remote / "kafka-tiered-storage" / f"bills-0-{like.topic_id}"
     (folder / f"{0:020d}-{begun.segment_id}.log").write_bytes(b"half")
+    return begun
 
 
 def _run(forked: Zygote, case: Case, world: World, code: int = 0, **kill: Any) -> Any:
@@ -303,11 +290,6 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
     assert met(again).keys() <= {("file", "changes")}, "a second rerun still did something"
     assert world.facts() == end.facts
     check_durable(world)
-    if case.cleans:
-        # The objects of the killed run have other ids; they are reported, and deleted once they are a day
-        # old.
-        clean_dangling(layout="kafka", **case.cleans(world))
-        assert world.facts() == end.facts
     assert _stored(world) == end.objects
     assert _checkpoints(world) == end.checkpoints
     for committed in world.logs.glob("_rlmm_committed_offsets"):
@@ -355,3 +337,26 @@ def test_kill_at_any_change_of_a_file(
         world = worlds[case.name].clone(tmp_path / str(nth))
         _run(forked, case, world, SIGKILLED, files=nth)
         _converge(forked, case, world, ends[case.name])
+
+
+@pytest.mark.slow
+def test_killed_copies_end_as_one_run_does(
+    worlds: dict[str, World], ends: dict[str, End], forked: Zygote, tmp_path: Path
+) -> None:
+    """Several runs in a row are killed anywhere; the next run leaves nothing of them, nor touches others."""
+    rng = random.Random(SEED)
+    for at in range(SEQUENCES):
+        world = worlds[COPY_AGAIN.name].clone(tmp_path / str(at))
+        foreign = _begin_copy(world, broker_id=7)
+        kills = [
+            rng.randint(1, ends[COPY_AGAIN.name].met["file", "changes"]) for _ in range(rng.randint(1, 4))
+        ]
+        for nth in kills:
+            assert forked(*COPY_AGAIN.command(world), files=nth).code in {0, SIGKILLED}
+            check_durable(world)
+        _run(forked, COPY_AGAIN, world)
+        left = [s for s in world.segments() if s.state is not S.COPY_SEGMENT_FINISHED]
+        assert left == [foreign], kills
+        assert world.facts() == ends[COPY_AGAIN.name].facts, kills
+        check_durable(world)
+        assert sum(foreign.segment_id in key for key in world.objects()) == 1

@@ -15,7 +15,6 @@ from tierctl.storage.stores.s3.client import s3_client
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Zygote
-from tests.apply.runs import clean_dangling
 from tests.apply.worlds import World
 from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
@@ -119,15 +118,6 @@ def test_reruns_converge(
     assert bool(killed.uploads()) == ("parts" in kill)
     killed.run(command)
     killed.check()
-    if command == "copy":
-        # Objects and uploads that the killed run began are deleted once they are a day old.
-        clean_dangling(
-            metadata=str(killed.metadata),
-            remote=f"s3://{killed.name}/tier",
-            layout=layout,
-            log_dir=(killed.logs,),
-        )
-        killed.check()
     segments, objects = killed.end()
     assert killed.uploads() == []
     assert {state for *_, state in segments} <= {"COPY_SEGMENT_FINISHED"}

@@ -11,7 +11,6 @@ from tierctl.locallog import list_partitions
 from tierctl.model import RemoteLogSegmentState
 
 from tests.apply.conftest import Zygote, met
-from tests.apply.runs import clean_dangling
 from tests.apply.worlds import World, check_deleted, check_durable
 from tests.metadata.topics import topic_in
 
@@ -103,10 +102,6 @@ def test_races_end_as_one_run_does(beginning: World, forked: Zygote, tmp_path: P
     check_durable(world)
     check_deleted(world)
     assert world.facts() == undisturbed.facts()
-    where = {"metadata": world.metadata.as_uri(), "remote": world.remote.as_uri()}
-    clean_dangling(**where, log_dir=(world.logs,), state_dir=world.state_dir, layout="kafka")
-    check_durable(world)
     assert not [s for s in world.segments() if s.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
-    assert world.facts() == undisturbed.facts()
     topics = {partition.topic for partition in list_partitions([world.logs])}
     assert {segment.topic for segment in world.segments()} == topics

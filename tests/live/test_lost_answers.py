@@ -17,7 +17,6 @@ from tierctl.metadata.server_properties import MetadataClients
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.cluster_topic import ClusterTopic
 
-from tests.apply.runs import clean_dangling
 from tests.live.commands import base_offsets, objects, plan, rows, tierctl
 from tests.support.broker import Broker, Brokers
 from tests.support.kafka_proxy import PRODUCE, Fault, KafkaProxy
@@ -164,13 +163,6 @@ def test_every_command_converges(broker: Broker, proxy: KafkaProxy, kind: str, t
     copy = ("copy", "--log-dir", broker.log_dir, *beside, "--assume-enabled")
     disturbed.run("copy.finished.publish", *copy)
     disturbed.check_events()
-    clean_dangling(
-        metadata=f"kafka://{through(broker)}",
-        remote=str(broker.remote_dir),
-        log_dir=(broker.log_dir,),
-        topic=(topic,),
-        allow_live_brokers=True,
-    )
     finished = rows("segments", *disturbed.where[:2], "--topic", topic)
     assert [row["state"] for row in finished] == ["COPY_SEGMENT_FINISHED"] * 3
     assert len(base_offsets(broker, topic)) == 3

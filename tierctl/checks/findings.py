@@ -120,7 +120,8 @@ class FindingKind(CheckTable):
         Severity.WARNING,
         "A copy was started and did not finish; only information if it is less than a day old.",
         "verify --plan-out plans to finish the copy or to delete its objects; copy --clean-dangling deletes "
-        "its objects; sweep does too, if they lie below the log start offset",
+        "its objects, copy at once those of a killed run of tierctl, and sweep those that lie below the log "
+        "start offset",
         command="copy --clean-dangling",
         repair="publishes the copy as finished if its objects are complete and the log needs them, otherwise "
         "deletes the objects",

@@ -293,7 +293,7 @@ WaveSize = Annotated[
         metavar="N",
         min=1,
         help="Number of segments per wave: their events are published together, then their objects are "
-        "stored or deleted, then the result is confirmed. Default: 16 for copies (on Spark 8 per concurrent "
+        "stored or deleted, then the result is confirmed. Default: 16 for copies (on Spark 2 per concurrent "
         "task), 1000 for deletes and publishing.",
         rich_help_panel=HOW,
     ),
@@ -434,8 +434,9 @@ CleanDangling = Annotated[
     bool,
     typer.Option(
         "--clean-dangling",
-        help="Also delete the objects of copies that started over 24 hours ago and did not finish. sweep "
-        "deletes such objects, too, if they lie below the log start offset.",
+        help="Also delete the objects of copies that started over 24 hours ago and did not finish, whoever "
+        "began them. copy always deletes what a killed run of tierctl began; sweep deletes objects below the "
+        "log start offset.",
         rich_help_panel=DECIDE,
     ),
     TYPED_ONLY,

@@ -5,13 +5,15 @@ KIP-917's limit are not uploaded again for the same result.
 
 A dangling copy was started and did not finish, and its writer no longer runs. Brokers copy such a segment
 again under a new id; the first copy stays COPY_SEGMENT_STARTED for ever, possibly with objects in the store.
+tierctl withdraws the copies of its own killed runs before it copies their segments again: the lease of the
+tier shows that their run has ended.
 
 Of another tier the segments of the current lineage are copied, oldest first. The target tier has its own
 metadata topic: with one topic, a broker would take the copies for a second set of segments of the same
 offsets, and would never delete the first.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -56,10 +58,13 @@ from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_
 from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier_state import FailedCopies, PartitionState, TierState
 
+_S = RemoteLogSegmentState
+
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
 
 DANGLING_REASON = "dangling copy"
+WITHDRAWN_REASON = "its copy was begun by a run of tierctl that was killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +93,9 @@ class Dangling:
         steps: list[Step] = []
         skipped: list[Skip] = []
         for segment in part.cache.list_remote_log_segments():
-            if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            if segment.state is _S.DELETE_SEGMENT_STARTED:
                 steps.append(delete_step(segment, RESUMED, breach="resume"))
-            if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            if segment.state is not _S.COPY_SEGMENT_STARTED:
                 continue
             reason = self._why_not(segment)
             if reason:
@@ -107,6 +112,27 @@ class Dangling:
         if segment.broker_id in self.alive:
             return f"a copy was started by broker {segment.broker_id}, which is alive"
         return None
+
+
+def withdraw(part: PartitionState, writer: int, source: Iterable[tuple[int, int]]) -> Iterator[Step]:
+    """Yield steps that delete the copies of ended runs, which have the broker id `writer` in their events.
+
+    Deletions that these runs started are resumed. A copy is kept if neither a range of `source`, the first
+    and last offsets that can be copied again, nor a finished segment contains its offsets: a rebuild that was
+    killed leaves such segments, and their objects may be the only ones.
+    """
+    segments = list(part.cache.list_remote_log_segments())
+    finished = [(s.start_offset, s.end_offset) for s in segments if s.state is _S.COPY_SEGMENT_FINISHED]
+    ranges = [*source, *finished]
+    for segment in segments:
+        if segment.broker_id != writer:
+            continue
+        if segment.state is _S.DELETE_SEGMENT_STARTED:
+            yield delete_step(segment, RESUMED, breach="resume")
+        elif segment.state is _S.COPY_SEGMENT_STARTED and any(
+            first <= segment.start_offset and segment.end_offset <= last for first, last in ranges
+        ):
+            yield delete_step(segment, WITHDRAWN_REASON)
 
 
 _ENABLED = f"{topic.REMOTE_STORAGE_ENABLE.name}=true"
@@ -188,8 +214,6 @@ def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now
     )
 
 
-_S = RemoteLogSegmentState
-
 SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
 """Limit of segmentSizeInBytes, an int32 in the metadata."""
 
@@ -200,6 +224,20 @@ class _Decisions:
     skipped: list[Skip] = field(default_factory=list)
     kept: list[Decision] = field(default_factory=list)
 
+    def clean(
+        self,
+        part: PartitionState,
+        source: Iterable[tuple[int, int]],
+        dangling: Dangling | None,
+        ended_writer: int | None,
+    ) -> None:
+        """Add the deletions of unfinished copies: those of ended runs, as `withdraw`, and dangling ones."""
+        steps = [] if ended_writer is None else list(withdraw(part, ended_writer, source))
+        ids = {step.segment_id for step in steps}
+        found, skipped = ([], []) if dangling is None else dangling.clean(part)
+        self.steps += [*steps, *(step for step in found if step.segment_id not in ids)]
+        self.skipped += [skip for skip in skipped if skip.segment_id not in ids]
+
 
 def plan_copy(
     state: TierState,
@@ -208,6 +246,7 @@ def plan_copy(
     *,
     assumed_enabled: Collection[str] = (),
     dangling: Dangling | None = None,
+    ended_writer: int | None = None,
     now_ms: int | None = None,
     explained: Selection | None = None,
 ) -> Plan:
@@ -219,7 +258,8 @@ def plan_copy(
     with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do not state
     it.
 
-    `dangling` adds DELETE_SEGMENT steps for unfinished copies. Without `now_ms` no copy lag is applied. For
+    `dangling` adds DELETE_SEGMENT steps for unfinished copies, and `ended_writer` for those with this broker
+    id, whose run has ended; None if it may be going on. Without `now_ms` no copy lag is applied. For
     partitions in `explained`, the plan also has the local segments without a step.
     """
     decisions = _Decisions()
@@ -231,6 +271,9 @@ def plan_copy(
         reason = reason or _why_not(state, part, log, topics)
         config = configs.get(log.topic_id_partition.topic, TopicConfig())
         stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
+        if reason is None and part is not None:
+            source = [(segment.base_offset, log.log_end_offset - 1) for segment in log.segments[:1]]
+            decisions.clean(part, source, dangling, ended_writer)
         from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
         if stop:
             decisions.skipped.append(Skip.of(log.topic_id_partition, stop))
@@ -242,10 +285,6 @@ def plan_copy(
                 _with_failures(step, failed) for step in decisions.steps[steps_before:]
             ]
             decisions.kept += _kept(log, decisions.steps[steps_before:], from_offset, stop)
-        if reason is None and part is not None and dangling is not None:
-            steps, skipped = dangling.clean(part)
-            decisions.steps += steps
-            decisions.skipped += skipped
     return Plan(
         command="copy",
         steps=tuple(decisions.steps),
@@ -470,13 +509,14 @@ def plan_copy_from_tier(
     lineages: Mapping[_Key, Lineage],
     *,
     dangling: Dangling | None = None,
+    ended_writer: int | None = None,
 ) -> Plan:
     """Return the plan to copy every readable segment of `source` that `target` lacks, oldest first.
 
     `lineages` are the source's, by partition. Each segment has one COPY_SEGMENT step, whose details name the
     source segment. Segments that are being deleted, off the lineage or doubled are not copied. A hole in the
-    source, or between target and source, ends the copy of its partition with a reason. `dangling` adds
-    DELETE_SEGMENT steps for unfinished copies in the target. The plan's `read` is the target's.
+    source, or between target and source, ends the copy of its partition with a reason. `dangling` and
+    `ended_writer` are those of `plan_copy`, for the target. The plan's `read` is the target's.
     """
     decisions = _Decisions()
     for part in source:
@@ -486,11 +526,11 @@ def plan_copy_from_tier(
         if reason:
             decisions.skipped.append(Skip.of(part.topic_id_partition, reason))
             continue
+        if other is not None:
+            finished = part.cache.list_remote_log_segments()
+            held = [(s.start_offset, s.end_offset) for s in finished if s.state is _S.COPY_SEGMENT_FINISHED]
+            decisions.clean(other, held, dangling, ended_writer)
         _decide_from_tier(part, other, lineage, decisions)
-        if dangling is not None and other is not None:
-            steps, skipped = dangling.clean(other)
-            decisions.steps += steps
-            decisions.skipped += skipped
     return Plan(
         command="copy", steps=tuple(decisions.steps), read=dict(target.read), skipped=tuple(decisions.skipped)
     )

@@ -125,6 +125,20 @@ def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
     return text
 
 
+def _copy_started(facts: Mapping[str, Any]) -> str:
+    broker_id, begun = facts["broker_id"], facts["begun"]
+    if broker_id is not None and broker_id < 0:
+        return (
+            f"its copy was begun by tierctl at {begun} and not finished: the run goes on, or it was killed "
+            "(the next copy then withdraws the copy, and copies the segment again)"
+        )
+    return (
+        f"its copy was begun by broker {broker_id} at {begun} and not finished: the copy is still running, "
+        "or it is dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it lies below "
+        "the log start)"
+    )
+
+
 def _copy_may_run(facts: Mapping[str, Any]) -> str:
     broker_id = facts["broker_id"]
     is_by_broker, by = broker_id is not None and broker_id >= 0, writer_text(broker_id)
@@ -330,11 +344,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.COPY_STARTED: _Row(
         rule="RemoteLogMetadataCache: only finished copies count",
-        text=_format(
-            "its copy was begun by broker {broker_id} at {begun} and not finished: the copy is still "
-            "running, or it is dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it "
-            "lies below the log start)"
-        ),
+        text=_copy_started,
     ),
     _K.COPY_MAY_RUN: _Row(
         rule="RLMExpirationTask: segments that are being copied stay",

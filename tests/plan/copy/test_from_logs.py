@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
-from tierctl.plan.copy import Dangling, plan_copy
+from tierctl.plan.copy import WITHDRAWN_REASON, Dangling, plan_copy
 from tierctl.plan.steps import Action, Plan
 from tierctl.state.tier_state import Quarantined, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -302,6 +302,30 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
     else:
         assert plan.steps == ()
         assert reason in reasons(plan)
+
+
+@pytest.mark.parametrize(
+    ("begun", "bases", "is_withdrawn"),
+    [
+        ({"broker_id": -1}, [0, 100, 200], True),
+        ({"broker_id": 1}, [0, 100, 200], False),
+        # The log lost the offsets, but a finished segment has them.
+        ({"broker_id": -1}, [200, 300], True),
+        # As a rebuild that was killed leaves a segment: its objects may be the only ones.
+        ({"broker_id": -1, "end": 299}, [300, 400], False),
+        ({"broker_id": -1, "end": 249}, [200, 300], False),
+    ],
+)
+def test_copies_of_ended_runs_are_withdrawn(
+    begun: dict[str, int], bases: list[int], is_withdrawn: bool
+) -> None:
+    state = tier(segment(1, 0, 99), segment(2, 100, 199))
+    end = begun.pop("end", 199)
+    advance(state, replace(segment(3, 100, end, event_timestamp_ms=NOW_MS), **begun))
+    logs = [local_log(bases, bases[-1] + 50)]
+    deleted = [s for s in plan_copy(state, logs, CONFIGS, ended_writer=-1).steps if s.segment_id]
+    assert [(s.segment_id, s.reason) for s in deleted] == [(segment_id(3), WITHDRAWN_REASON)] * is_withdrawn
+    assert not [s for s in plan_copy(state, logs, CONFIGS).steps if s.segment_id]
 
 
 def test_dangling_copies_need_a_day() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tierctl.model import RemoteLogSegmentState
 
 from tests.apply.worlds import World, check_deleted, check_durable, objects_of, segments_of
 from tests.cli.shell import Ran, tierctl
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _COMMANDS = {"copy": copying, "sweep": sweeping, "delete": deleting}
 TIMEOUT_S = 240
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
 def _children() -> dict[int, list[int]]:
@@ -129,10 +131,11 @@ def test_executors_are_killed(
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("again", ["local", "spark"])
 def test_the_driver_is_killed(
-    standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
+    again: str, standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
 ) -> None:
-    """The driver's executors may run on for a while; the next run, on threads, finishes nevertheless."""
+    """The next run withdraws the copies that were begun, although executors may go on for a moment."""
     world, end = _world("copy", capture, tmp_path / "world"), undisturbed["copy"]
     words, driver = copying(world), Driver(standalone, tmp_path)
     driver.call(_started)
@@ -140,10 +143,17 @@ def test_the_driver_is_killed(
         _killed_in_the_middle(lambda: _run(driver, words), [driver.pid], world)
     driver.close()
     check_durable(world)
-    ran = tierctl(*words)
+    assert [segment for segment in world.segments() if segment.state is _STARTED]
+    if again == "local":
+        ran = tierctl(*words)
+    else:
+        next_driver = Driver(standalone, tmp_path)
+        ran = _run(next_driver, words)
+        next_driver.close()
     assert ran.code == 0, ran.err
     check_durable(world)
-    assert world.facts() == end.facts()
+    assert segments_of(world.metadata) == segments_of(end.metadata)
+    assert objects_of(world.remote) == objects_of(end.remote)
 
 
 def _started(spark: "SparkSession") -> None:

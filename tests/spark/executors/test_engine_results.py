@@ -56,7 +56,7 @@ def _bench(
 
 def test_answers_come_in_the_order_of_the_pieces(spark: "SparkSession", spec: SideEffectContextSpec) -> None:
     engine, done = SparkEngine(Executors(spark), spec), []
-    assert (engine.slots, engine.wave_size, engine.verify_on_driver) == (2, 16, False)
+    assert (engine.slots, engine.wave_size, engine.verify_on_driver) == (2, 4, False)
     answers = engine.map(doings.named, [piece(at) for at in range(30)], _bench(spec, done))
     assert [answer.custom_metadata for answer in answers] == [str(at).encode() for at in range(30)]
     assert sum(done) == 300

@@ -153,12 +153,12 @@ class Copy(Change[CopyRequest]):
             self.run.check_plan_fence(plan, self._copies.examined)
 
     def acts(self) -> Acts:
-        """Implement `Change.acts`: copies, then the clean-up of dangling ones."""
+        """Implement `Change.acts`: the clean-up of what earlier runs left, then copies."""
         copying = CopySegments(
             sources=self._copies.sources,
             custom_metadata_max_bytes=self.run.custom_metadata_limit(self.request.custom_metadata_max_bytes),
         )
         return {
-            Action.COPY_SEGMENT: copying,
             Action.DELETE_SEGMENT: DeleteSegments(labels=CLEANUP_LABELS),
+            Action.COPY_SEGMENT: copying,
         }

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
 from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation, place_of
@@ -57,7 +58,8 @@ def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: boo
     # A segment whose events were deleted may be in the tier, although the local log still has it.
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, state, logs, assume_enabled=assume_enabled)
-    plan = run.narrowed(_plan(run, state, inputs, clean_dangling=clean_dangling))
+    plan = _plan(run, state, inputs, clean_dangling=clean_dangling, ended_writer=_ended_writer(run))
+    plan = run.narrowed(plan)
     run.histories.ignore_untiered(state, plan.skipped)
     return Copies(
         plan=plan,
@@ -66,6 +68,14 @@ def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: boo
         configs=inputs.configs,
         assumed=inputs.assumed_enabled,
     )
+
+
+def _ended_writer(run: Mutation) -> int | None:
+    """Return the broker id of copies that no run can be making while this run has the lease of the tier.
+
+    None with --no-lease: another run may be making them.
+    """
+    return None if run.request.no_lease else NOT_A_BROKER_ID
 
 
 def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int | None = None) -> Plan:
@@ -151,6 +161,7 @@ def _plan(
     inputs: _Inputs,
     *,
     clean_dangling: bool = False,
+    ended_writer: int | None = None,
     explained: Selection | None = None,
 ) -> Plan:
     now_ms = run.resources.now_ms
@@ -161,10 +172,11 @@ def _plan(
         inputs.configs,
         assumed_enabled=inputs.assumed_enabled,
         dangling=dangling if clean_dangling else None,
+        ended_writer=ended_writer,
         now_ms=now_ms,
         explained=explained,
     )
-    unfinished = () if clean_dangling else tuple(_unfinished(run, state))
+    unfinished = () if clean_dangling else tuple(_unfinished(run, state, plan))
     return replace(
         plan,
         skipped=(*plan.skipped, *inputs.refused, *unfinished),
@@ -172,18 +184,19 @@ def _plan(
     )
 
 
-def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
-    """Yield the segments in COPY_SEGMENT_STARTED: a killed run left the copy, or a broker makes it now."""
+def _unfinished(run: Mutation, state: TierState, plan: Plan) -> Iterator[Skip]:
+    """Yield the segments in COPY_SEGMENT_STARTED that `plan` leaves: a broker may make the copy now."""
+    withdrawn = {step.segment_id for step in plan.steps}
     started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
     for part in state:
         if part.topic_id_partition not in run.resources.selection:
             continue
         for segment in part.cache.list_remote_log_segments():
-            if segment.state is started:
+            if segment.state is started and segment.segment_id not in withdrawn:
+                by = "tierctl" if segment.broker_id == NOT_A_BROKER_ID else f"broker {segment.broker_id}"
                 reason = (
-                    f"its copy was begun by broker {segment.broker_id} at "
-                    f"{iso_utc(segment.event_timestamp_ms)} and not finished; --clean-dangling deletes it "
-                    "24 hours later"
+                    f"its copy was begun by {by} at {iso_utc(segment.event_timestamp_ms)} and not finished; "
+                    "--clean-dangling deletes it 24 hours later"
                 )
                 yield Skip.of(part.topic_id_partition, reason, segment.segment_id)
 
@@ -235,7 +248,9 @@ def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) 
     lineages = _lineages(run, source)
     now_ms = run.resources.now_ms
     dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None
-    return plan_copy_from_tier(state, run.metadata.state, lineages, dangling=dangling)
+    return plan_copy_from_tier(
+        state, run.metadata.state, lineages, dangling=dangling, ended_writer=_ended_writer(run)
+    )
 
 
 def _lineages(run: Mutation, source: SourceTier) -> dict[tuple[Uuid, int], Lineage]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
+from tierctl.apply.defaults import DELETE_WAVE_SIZE
 from tierctl.apply.outcome import Stop
 from tierctl.apply.run_context import SideEffect
 from tierctl.apply.side_effects import (
@@ -39,13 +39,12 @@ from tierctl.storage.open_tier import TierSpec
 P = TypeVar("P")
 T = TypeVar("T")
 
-INPUTS_PER_SLOT = 8
-"""Inputs per wave for each slot: publishing and starting a job then cost little beside the side effects."""
+COPIES_PER_SLOT = 2
+"""Copies per wave for each slot. A killed run leaves two waves of begun copies, which are copied again."""
 
 TASKS_PER_SLOT = 4
 """Tasks are small, so that the last ones end together and a lost executor loses little work."""
 
-WAVE_SIZE_MAX = 2000
 SEGMENTS_PER_REQUEST = 160
 """The minimum number of segments whose objects S3 deletes with one request."""
 
@@ -145,8 +144,8 @@ class SparkEngine:
 
     @property
     def wave_size(self) -> int:
-        """Implement `Engine.wave_size`: enough segments to keep every executor busy."""
-        return min(max(WAVE_SIZE, self.slots * INPUTS_PER_SLOT), WAVE_SIZE_MAX)
+        """Implement `Engine.wave_size`: a segment for each slot, and one that follows it."""
+        return self.slots * COPIES_PER_SLOT
 
     @property
     def delete_wave_size(self) -> int:
