@@ -33,6 +33,7 @@ READ: list[Line] = [
     ("segments", "segments --metadata {root}/before --all", "segments"),
     ("segments", f"segments {TIER} --sizes", "sizes"),
     ("segments", "segments --metadata {root}/before --sizes", "sizes"),
+    ("segments", "segments --metadata {root}/before --sizes --by epoch", "epoch-sizes"),
     ("segments", "segments --metadata {root}/before --log-dir {root}/before --offsets", "offsets"),
     ("segments", "segments --metadata {root}/before --log-dir {root}/after --check", "segment-findings"),
     (

@@ -113,6 +113,23 @@ def test_sizes_tell_finished_segments_from_those_being_copied_or_deleted(
     assert (row["deleting_segments"], row["deleting_bytes"]) == (1, 10**3)
 
 
+def test_sizes_by_epoch_count_a_segment_in_each_of_its_epochs(capture: Capture, capsys: Captured) -> None:
+    metadata = f"--metadata={capture('delete-across-epoch') / 'before'}"
+    assert run(["segments", metadata, "-o", "json"]) == 0
+    expected: dict[tuple[str, int, int], list[int]] = {}
+    for row in json.loads(capsys.readouterr().out):
+        for epoch, _ in row["segment_leader_epochs"]:
+            key = row["topic"], row["partition"], epoch
+            expected.setdefault(key, []).append(row["segment_size_in_bytes"])
+    assert run(["segments", metadata, "--sizes", "--by", "epoch", "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    found = {(row["topic"], row["partition"], row["leader_epoch"]): row for row in rows}
+    assert list(found) == sorted(expected)
+    assert len({epoch for _, _, epoch in found}) > 2
+    for key, sizes in expected.items():
+        assert (found[key]["segments"], found[key]["log_bytes"]) == (len(sizes), sum(sizes))
+
+
 def test_sizes_without_the_store_are_of_the_logs(capture: Capture, capsys: Captured) -> None:
     root = capture("tiered-cluster")
     assert run(["segments", f"--metadata={root / 'before'}", "--sizes", "-o", "jsonl"]) == 0
@@ -264,6 +281,8 @@ WRONG = [
     ["--epoch", "1", "--offset", "1", "--time", "5"],
     ["--all", "--check"],
     ["--sizes", "--time", "5"],
+    ["--by", "epoch"],
+    ["--sizes", "--by", "epoch", "--all"],
     ["--time", "soon"],
 ]
 

@@ -23,7 +23,6 @@ ALLOWED = {
     "getDefaultReadLimit": _SPARK,
     "initialOffset": _SPARK,
     "latestOffset": _SPARK,
-    "next_segment_with_txn_index": "a query of Kafka's RemoteLogMetadataCache, whose queries are public API",
     "observe": "the hook at which tests interrupt or fail side effects",
     "prepareForTriggerAvailableNow": _SPARK,
     "pushFilters": _SPARK,

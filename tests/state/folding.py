@@ -125,7 +125,6 @@ def answers_of(cache: RemoteLogMetadataCache) -> dict[str, Any]:
         "listed": listed,
         "highest": {epoch: cache.highest_offset_for_epoch(epoch) for epoch in epochs},
         "found": [cache.remote_log_segment_metadata(e, o) for e in epochs for o in offsets],
-        "with_txn_index": [cache.next_segment_with_txn_index(e, o) for e in epochs for o in offsets],
         "starts": [cache.next_start_offset(e, o) for e in epochs for o in offsets],
     }
 

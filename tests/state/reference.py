@@ -242,16 +242,6 @@ class ReferenceCache:
         metadata = self._segments[segment_id]
         return metadata if offset <= metadata.epoch_end_offset(epoch) else None
 
-    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the first readable segment of `epoch` at or after `offset` that has aborted transactions."""
-        metadata = self.remote_log_segment_metadata(epoch, offset)
-        while metadata is not None and metadata.txn_index_empty:
-            if metadata.end_offset < offset:
-                return None
-            offset = metadata.end_offset + 1
-            metadata = self.remote_log_segment_metadata(epoch, offset)
-        return metadata
-
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """Return the highest offset ever copied in `epoch`; deleting segments never lowers it."""
         entry = self._epochs.get(epoch)

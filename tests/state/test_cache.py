@@ -62,9 +62,10 @@ def test_answers_as_kafka(history: dict[str, Any]) -> None:
         epoch = int(epoch_text)
         assert cache.highest_offset_for_epoch(epoch) == answers["highest_offset"]
         assert [m.segment_id for m in cache.list_remote_log_segments(epoch)] == answers["list"]
-        for offset, found, with_txn_index in answers["find"]:
+        listed = [m.segment_size_in_bytes for m in cache.list_remote_log_segments(epoch)]
+        assert cache.remote_log_size(epoch) == (len(listed), sum(listed))
+        for offset, found, _ in answers["find"]:
             assert id_of(cache.remote_log_segment_metadata(epoch, offset)) == found
-            assert id_of(cache.next_segment_with_txn_index(epoch, offset)) == with_txn_index
 
 
 def assert_same_answers(cache: RemoteLogMetadataCache, reference: ReferenceCache) -> None:
@@ -85,7 +86,6 @@ def assert_same_answers(cache: RemoteLogMetadataCache, reference: ReferenceCache
         for offset in PROBED_OFFSETS:
             at = (epoch, offset)
             assert cache.remote_log_segment_metadata(*at) == reference.remote_log_segment_metadata(*at)
-            assert cache.next_segment_with_txn_index(*at) == reference.next_segment_with_txn_index(*at)
             assert cache.next_start_offset(*at) == reference.next_start_offset(*at)
 
 
@@ -136,11 +136,6 @@ def test_epoch_that_names_a_segment_gone_is_refused_until_it_is_back() -> None:
         cache.list_remote_log_segments(0)
     assert take(cache, started(1, 0, 9, ((2, 0),))) is True
     assert [m.segment_id for m in cache.list_remote_log_segments(0)] == [segment_id(1)]
-
-
-def test_epoch_reaching_beyond_its_segment_does_not_search_for_ever() -> None:
-    cache = cache_of(*finished(1, 0, 9, ((0, 0), (1, 100)), txn_index_empty=True))
-    assert cache.next_segment_with_txn_index(0, 50) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,14 @@ from tierctl import commands
 from tierctl.cli.app import Command, new_app
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, SELECTION, STATE, WHERE, with_options
-from tierctl.commands.segments import PARTITION_OFFSETS, SEGMENT_FINDINGS, SEGMENTS, TOPIC_SIZES
+from tierctl.commands.segments import (
+    EPOCH_SIZES,
+    PARTITION_OFFSETS,
+    SEGMENT_FINDINGS,
+    SEGMENTS,
+    TOPIC_SIZES,
+    columns_of,
+)
 from tierctl.errors import ExitCode
 
 _FIND = "Which segments"
@@ -26,7 +33,7 @@ app = new_app()
     "now_ms",
     Rows,
     ENGINE,
-    rows=(SEGMENTS, TOPIC_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS),
+    rows=(SEGMENTS, TOPIC_SIZES, EPOCH_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS),
 )
 def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode:
     """List remote segments, find one segment, sum up sizes, or check offsets.
@@ -36,14 +43,7 @@ def segments(ctx: typer.Context, request: commands.SegmentsRequest) -> ExitCode:
     stderr says so and the exit code is 7. With --engine spark, executors read the metadata topic; for --all,
     this process reads it once more.
     """
-    columns = SEGMENTS
-    if request.check:
-        columns = SEGMENT_FINDINGS
-    elif request.offsets:
-        columns = PARTITION_OFFSETS
-    elif request.sizes:
-        columns = TOPIC_SIZES
-    printer = Printer.of(ctx, columns)
+    printer = Printer.of(ctx, columns_of(request))
     result = commands.segments(request, console_of(ctx))
     printer.show(result.rows)
     printer.finish(following="tierctl verify" if request.check and result.rows else None)

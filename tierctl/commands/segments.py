@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
@@ -13,7 +14,14 @@ from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import TIME_FORMS
-from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
+from tierctl.errors import (
+    CorruptInputError,
+    ExitCode,
+    NotFoundError,
+    RemoteResourceNotFound,
+    SafetyRefusal,
+    UsageError,
+)
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.choices import Severity
 from tierctl.model.progress import Progress, SilentProgress
@@ -29,6 +37,13 @@ if TYPE_CHECKING:
 
 
 _FIND = "Which segments"
+
+
+class SizesBy(StrEnum):
+    """The groups whose sizes are summed up."""
+
+    TOPIC = "topic"
+    EPOCH = "epoch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +89,15 @@ class SegmentsRequest(Request):
             rich_help_panel=SHOW,
         ),
     ] = False
+    by: Annotated[
+        SizesBy,
+        typer.Option(
+            "--by",
+            help="With --sizes: by topic, or by leader epoch of partitions, where a segment counts in each "
+            "of its epochs as in a broker's remoteLogSize.",
+            rich_help_panel=SHOW,
+        ),
+    ] = SizesBy.TOPIC
     offsets: Annotated[
         bool,
         typer.Option(
@@ -176,6 +200,31 @@ TOPIC_SIZES = Columns(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochSize:
+    """The segments that a leader epoch of a partition lists, as remoteLogSize counts them (KIP-852).
+
+    A segment with several leader epochs counts in each of them, in whole; one that is being copied or deleted
+    counts, too.
+    """
+
+    topic: Annotated[str, f.TOPIC, Shown(0)]
+    topic_id: Annotated[Uuid, f.TOPIC_ID, Shown(4)]
+    partition: Annotated[int, f.PARTITION, Shown(0)]
+    leader_epoch: Annotated[int, f.LEADER_EPOCH, Shown(0)]
+    segments: Annotated[int, Field(Kind.NUMBER, "segments that have the leader epoch"), Shown(1)]
+    log_bytes: Annotated[int, f.LOG_BYTES, Shown(0)]
+
+
+EPOCH_SIZES = Columns(
+    EpochSize,
+    name="epoch-sizes",
+    title="Sizes by leader epoch",
+    commands="segments --sizes --by epoch",
+    noun="leader epoch",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
     """The offsets of one partition, named as GetOffsetShell names them; None for an unknown offset.
 
@@ -240,7 +289,7 @@ SEGMENT_FINDINGS = Columns(
 class SegmentsResult(TableResult):
     """The answer to a `SegmentsRequest`; all rows are of the class that the request asks for."""
 
-    rows: Sequence[RemoteLogSegmentMetadata | TopicSize | PartitionOffsets | Finding]
+    rows: Sequence[RemoteLogSegmentMetadata | TopicSize | EpochSize | PartitionOffsets | Finding]
     exit_code: ExitCode
     columns: Columns
     """The columns of the rows."""
@@ -266,14 +315,24 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
             exit_code = _exit_code_of_check(resources, findings)
             return SegmentsResult(rows=findings, exit_code=exit_code, columns=SEGMENT_FINDINGS)
         rows = _rows(resources, request)
-        columns = TOPIC_SIZES if request.sizes else SEGMENTS
-        columns = PARTITION_OFFSETS if request.offsets else columns
+        columns = columns_of(request)
         return SegmentsResult(rows=rows, exit_code=resources.problems.exit_code, columns=columns)
+
+
+def columns_of(request: SegmentsRequest) -> Columns:
+    """Return the columns of the rows that answer a request."""
+    if request.check:
+        return SEGMENT_FINDINGS
+    if request.offsets:
+        return PARTITION_OFFSETS
+    if request.sizes:
+        return TOPIC_SIZES if request.by is SizesBy.TOPIC else EPOCH_SIZES
+    return SEGMENTS
 
 
 def _rows(
     resources: Resources, request: SegmentsRequest
-) -> Sequence[RemoteLogSegmentMetadata | TopicSize | PartitionOffsets]:
+) -> Sequence[RemoteLogSegmentMetadata | TopicSize | EpochSize | PartitionOffsets]:
     if request.offsets:
         from tierctl.commands.lineage_questions import partition_offsets
 
@@ -286,6 +345,8 @@ def _rows(
             )
             for partition, found in partition_offsets(resources)
         ]
+    if request.sizes and request.by is SizesBy.EPOCH:
+        return list(_sizes_by_epoch(resources))
     if request.sizes:
         return _sizes(resources, include_deleted=request.include_deleted)
     return sorted(_chosen_segments(resources, request), key=_order)
@@ -300,6 +361,11 @@ def _require_one_question(request: SegmentsRequest) -> None:
     finds_one = request.epoch is not None or request.time_ms is not None
     if sum((finds_one, request.include_deleted, request.check, request.offsets)) > 1:
         raise UsageError("--all, --check, --offsets, --epoch and --time exclude each other")
+    if request.by is SizesBy.EPOCH and not (request.sizes and not request.include_deleted):
+        raise UsageError(
+            "--by epoch goes with --sizes, and not with --all",
+            hint="leader epochs list no deleted segments: 'tierctl segments --sizes --by epoch'",
+        )
     if request.sizes and (finds_one or request.check or request.offsets):
         raise UsageError(
             "--sizes can't be used with --check, --offsets, --epoch or --time",
@@ -381,6 +447,31 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
             topic.count_objects(resources, segment.topic_id_partition, [segment])
     sizes = sizes_by_group(state, members, len(by_topic))
     return [topic.row(*key, sizes, has_tier=has_tier) for key, topic in sorted(by_topic.items())]
+
+
+def _sizes_by_epoch(resources: Resources) -> Iterator[EpochSize]:
+    """Yield the sizes of the leader epochs that list segments, by topic, partition and epoch.
+
+    A leader epoch that still lists a deleted segment has no size, as in a broker; it is a problem.
+    """
+    state, selection = read_selected(resources), resources.selection
+    caches = {part.topic_id_partition: part.cache for part in state if part.topic_id_partition in selection}
+    for partition in sorted(caches, key=lambda each: (each.topic, each.partition, each.topic_id)):
+        for epoch in caches[partition].leader_epochs():
+            try:
+                segments, log_bytes = caches[partition].remote_log_size(epoch)
+            except RemoteResourceNotFound as e:
+                resources.problems.report(e)
+                continue
+            if segments:
+                yield EpochSize(
+                    topic=partition.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    leader_epoch=epoch,
+                    segments=segments,
+                    log_bytes=log_bytes,
+                )
 
 
 @dataclass(slots=True)

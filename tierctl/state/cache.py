@@ -22,7 +22,6 @@ from tierctl.state.table_arrays import (
     NOT_LISTED,
     REPEATED,
     STATES,
-    TXN_INDEX_EMPTY,
     Arrays,
 )
 from tierctl.wire.arrays import Int64s, ranges
@@ -168,21 +167,6 @@ class RemoteLogMetadataCache:
             known[at] = _Readable(t.links["segment"][links].astype(np.int64), t.links["start"][links])
         return known[at]
 
-    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the first segment at or after `offset` whose transaction index is not empty.
-
-        The search visits readable segments of `epoch` as long as each begins at the offset after the one
-        before it (nextSegmentWithTxnIndex).
-        """
-        row, segments = self._find(epoch, offset), self.table.segments
-        while row >= 0 and int(segments[row]["flags"]) & TXN_INDEX_EMPTY:
-            following = int(segments[row]["end"]) + 1
-            # The search must continue at a higher offset. Otherwise an epoch that extends beyond the
-            # segment's end would find the same segment without end.
-            row = self._find(epoch, following) if following > offset else -1
-            offset = following
-        return None if row < 0 else self.table.metadata(row)
-
     def next_start_offset(self, epoch: int, offset: int) -> int | None:
         """Return the lowest offset, at or after `offset`, at which a readable segment of `epoch` begins."""
         starts = self._readable(epoch).starts
@@ -209,6 +193,19 @@ class RemoteLogMetadataCache:
             return iter(())
         self.require_known(at, epoch)
         return self._metadata_of(self.listed(at, epoch))
+
+    def remote_log_size(self, epoch: int) -> tuple[int, int]:
+        """Return the number of segments that `epoch` lists, and their sizes in bytes (remoteLogSize).
+
+        A segment with several leader epochs counts in each of them, in whole and in any state. Raise as
+        `list_remote_log_segments`.
+        """
+        at = self.table.epoch(self.number, epoch)
+        if at < 0:
+            return 0, 0
+        self.require_known(at, epoch)
+        rows = self.listed(at, epoch)
+        return len(rows), int(self.table.segments["size"][rows].sum(dtype=np.int64))
 
     def require_known(self, at: int, epoch: int) -> None:
         """Raise RemoteResourceNotFound if the leader epoch in row `at` lists a deleted segment."""
