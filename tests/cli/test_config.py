@@ -97,7 +97,7 @@ REFUSED = {
     "remote": (f'"s3://user:{SECRET}@bucket/tier"', "a URI must not contain a user, a password"),
     "log-dir": (f'["/a", "s3://user:{SECRET}@bucket/b"]', "a URI must not contain a user, a password"),
     "metadata": ('["/a", "/b"]', "the option takes one value, not a list"),
-    "partition": ('"x"', "valid integer"),
+    "partition": ('"x"', "is no partition"),
     "output": ('"jsn"', "'jsn' is not one of"),
     "kafka-version": ('"99"', '"99" is not known'),
 }

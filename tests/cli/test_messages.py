@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,13 @@ def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
         jsonschema.validate(message, MESSAGE)
     assert {key for message in others for key in message} == {"detail", "message"}
     assert last["summary"]["command"] == "sweep"
-    assert last["summary"]["next"] == "the same command with --apply"
+    words = [
+        "tierctl",
+        "sweep",
+        *tier,
+        *["-o", "json", "--log-start-offset", "orders-0=1800", "-v", "--apply"],
+    ]
+    assert shlex.split(last["summary"]["next"]) == words
 
 
 @pytest.mark.parametrize(

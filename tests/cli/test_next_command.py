@@ -1,13 +1,19 @@
 """The command that a run suggests in its last line: it has the places of the run, so it runs as printed."""
 
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.checks.findings import FindingKind
+from tierctl.cli.app import Command, named_command
 from tierctl.errors import ExitCode
+from tierctl.wire.files import committed_offsets
 
 from tests.cli.shell import Ran, environment, tierctl
+from tests.verify.cases import CASES
+from tests.verify.tiers import Spoilt
 
 Capture = Callable[[str], Path]
 WHERE = "--metadata {root}/before --remote {root}/before-remote"
@@ -30,7 +36,7 @@ def following(ran: Ran) -> list[str]:
         ),
         (
             f"verify {WHERE} --log-dir {{root}}/after --layout kafka",
-            f"delete --mark --topic-id {{deleted}} {WHERE} --layout kafka --log-dir {{root}}/after",
+            None,
         ),
         (
             f"sweep {WHERE} --log-start-offset orders-0=1800 --topic orders --plan-out '{{tmp}}/a plan'",
@@ -50,16 +56,18 @@ def following(ran: Ran) -> list[str]:
         ),
     ],
 )
-def test_it_runs_as_it_is_printed(line: str, expected: str, capture: Capture, tmp_path: Path) -> None:
+def test_it_runs_as_it_is_printed(line: str, expected: str | None, capture: Capture, tmp_path: Path) -> None:
     root = capture("tiered-cluster")
     (tmp_path / "t.toml").write_text(
         f"[profiles.p]\nmetadata = '{root}/before'\nremote = '{root}/before-remote'\n"
     )
     (tmp_path / "server.properties").write_text("log.cleanup.policy=delete\n")
-    deleted = "u6uHqOrgTh-HLODx2Wo0EA"
-    names = {"root": root, "tmp": tmp_path, "deleted": deleted}
-    ran = tierctl(*shlex.split(line.format(**names)))
-    assert following(ran) == shlex.split(f"tierctl {expected.format(**names)}"), ran.err
+    places = {"root": root, "tmp": tmp_path}
+    ran = tierctl(*shlex.split(line.format(**places)))
+    if expected is None:
+        assert following(ran) == []
+        return
+    assert following(ran) == shlex.split(f"tierctl {expected.format(**places)}"), ran.err
     again = tierctl(*following(ran)[1:], cwd=tmp_path)
     assert again.code in {ExitCode.OK, ExitCode.PARTIAL, ExitCode.REFUSED}, again.err
 
@@ -92,3 +100,102 @@ def test_a_plan_that_would_be_refused_is_not_suggested(capture: Capture, tmp_pat
     assert "note: --apply would refuse this: the plan is decided as of" in ran.err
     assert ": a plan, nothing changed: 1" in ran.summary
     assert following(ran) == []
+
+
+@pytest.fixture
+def tier(writable: Callable[[str], Path]) -> Spoilt:
+    return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+
+
+def run_to_the_end(*words: object) -> list[str]:
+    """Run a command, and then each command that the one before suggests; return what each of them does."""
+    ran, seen = tierctl(*words), list[str]()
+    while line := following(ran):
+        command, arguments = named_command(line[1:])
+        assert isinstance(command, Command)
+        flags = [flag for flag in ("--apply", "--deep", "--find") if flag in arguments]
+        seen.append(" ".join([*line[1 : len(line) - len(arguments)], *flags]))
+        assert len(seen) == len(set(seen)), ran.summary
+        ran = tierctl(*line[1:])
+        assert ran.code in {ExitCode.OK, ExitCode.PARTIAL, ExitCode.CORRUPT}, (line, ran.err)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "sweep {where} --log-dir {metadata} --log-start-offset orders-0=1800 --state-dir {tmp}/s",
+            ["sweep --apply", "verify", "verify --deep"],
+        ),
+        (
+            "sweep {where} --log-start-offset orders-0=1800 --plan-out {tmp}/plan",
+            ["apply", "apply --apply", "verify", "verify --deep"],
+        ),
+        (
+            "offsets check --metadata {metadata} --state-dir {tmp}/high",
+            ["offsets repair", "offsets repair --apply"],
+        ),
+        (
+            "offsets check --metadata {metadata} {tmp}/high/_rlmm_committed_offsets",
+            ["offsets repair", "offsets repair --apply"],
+        ),
+        (
+            "verify --metadata {metadata} --log-dir {tmp}/high --log-dir {metadata}",
+            ["offsets repair", "offsets repair --apply"],
+        ),
+        ("cache compact --state-dir {tmp}/s", ["cache compact --apply"]),
+        ("cache verify {tmp}/broken.rlmcache", []),
+        ("report {where} --log-dir {tmp}/deleted", ["verify"]),
+        ("segments --check {where} --log-dir {metadata} --now -2000d", []),
+    ],
+)
+def test_each_suggestion_runs(line: str, expected: list[str], tier: Spoilt, tmp_path: Path) -> None:
+    for name in ("s", "high"):
+        assert (
+            tierctl("cache", "build", "--metadata", tier.metadata, "--state-dir", tmp_path / name).code == 0
+        )
+    file = tmp_path / "high" / "_rlmm_committed_offsets"
+    offsets = dict(committed_offsets.read(file.read_bytes()).offsets)
+    file.write_bytes(committed_offsets.write(offsets | {min(offsets): 99_999}))
+    shutil.copytree(tier.metadata, tmp_path / "deleted", ignore=shutil.ignore_patterns("shortlived-*"))
+    (tmp_path / "broken.rlmcache").write_bytes(b"what?")
+    where = f"--metadata {tier.metadata} --remote {tier.remote}"
+    words = shlex.split(line.format(where=where, metadata=tier.metadata, tmp=tmp_path))
+    assert run_to_the_end(*words) == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "has_logs", "expected"),
+    [
+        ("deletion stuck", False, ["sweep", "sweep --apply", "verify", "verify --deep"]),
+        ("deletion stuck", True, ["sweep", "sweep --apply", "verify", "verify --deep"]),
+        ("copy dangling", False, []),
+        ("copy dangling", True, ["copy"]),
+        ("copied twice", False, ["sweep"]),
+        ("partition marked", False, ["delete", "delete --apply", "verify", "verify --deep"]),
+        ("topic gone", True, []),
+        ("log gone", False, []),
+    ],
+)
+def test_each_suggestion_about_a_finding_runs(
+    case: str, has_logs: bool, expected: list[str], tier: Spoilt, tmp_path: Path
+) -> None:
+    """verify suggests a repair if its command has all that it needs; status suggests the same one."""
+    CASES[case].spoil(tier)
+    (tmp_path / "topics").write_text("clicks.remote.storage.enable=true\nclicks.retention.ms=-1\n")
+    logs = ("--log-dir", tier.metadata, "--topic-configs", tmp_path / "topics") if has_logs else ()
+    where = ("--metadata", tier.metadata, "--remote", tier.remote, *logs)
+    status, verify = following(tierctl("status", *where)), following(tierctl("verify", *where))
+    if expected:
+        assert status == verify
+    assert run_to_the_end("verify", *where) == expected
+
+
+def test_the_commands_of_findings_exist() -> None:
+    for kind in FindingKind:
+        if kind.row.command is not None:
+            command, arguments = named_command(kind.row.command.split())
+            assert isinstance(command, Command), kind
+            options = {option for each in command.options for option in each.opts}
+            assert {each for each in arguments if each.startswith("--")} <= options, kind

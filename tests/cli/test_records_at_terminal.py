@@ -13,8 +13,11 @@ from tests.cli.shell import environment
 WIDTH = 80
 
 
-def at_terminal(args: list[str]) -> list[str]:
-    """Run tierctl with a pseudo-terminal of 80 columns as stdout; return the lines that it prints there."""
+def at_terminal(args: list[str], errors: list[str] | None = None) -> list[str]:
+    """Run tierctl with a pseudo-terminal of 80 columns as stdout; return the lines that it prints there.
+
+    Its stderr is appended to `errors`.
+    """
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "tierctl", *args],
@@ -34,6 +37,8 @@ def at_terminal(args: list[str]) -> list[str]:
     os.close(ours)
     _, said = process.communicate()
     assert process.returncode == 0, said.decode()
+    if errors is not None:
+        errors.append(said.decode())
     return printed.decode().replace("\r\n", "\n").splitlines()
 
 
@@ -68,3 +73,23 @@ def test_the_default_at_a_terminal(
         assert len(lines) == 4
         assert lines[0].split()[: len(headings)] == headings
         assert max(map(len, lines)) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ("", 20),
+        ("--topic orders --output jsonl", 20),
+        ("--topic orders --partition 0 --offset 5 --limit 30", 30),
+        ("--topic orders --partition 0 --until 45", 45),
+        ("--topic orders --partition 0 --sort -offset", 600),
+    ],
+)
+def test_a_terminal_shows_20_records(options: str, count: int, capture: Callable[[str], Path]) -> None:
+    root = capture("tiered-cluster")
+    where = ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
+    said: list[str] = []
+    lines = at_terminal(["fetch", *where, *options.split(), "--no-header"], said)
+    assert len(lines) >= count
+    assert ("a terminal shows 20 records, --limit N more" in "".join(said)) is (count == 20)
+    assert (len(lines) == count) is (count < 600)

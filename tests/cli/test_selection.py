@@ -48,6 +48,11 @@ UNKNOWN = {
         'topic "orders" has no partition 7',
         'known partitions of topic "orders": 0-2',
     ),
+    "named partition": (
+        ("--partition", "orders-7"),
+        'topic "orders" has no partition 7',
+        'known partitions of topic "orders": 0-2',
+    ),
     "partition of every topic": (("--partition", "99"), "no selected topic has a partition 99", "0-2"),
     "topic id": (("--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ"), "unknown topic id AAAAAAAAAAAAAAAAAAAAAQ", "("),
 }
@@ -66,6 +71,17 @@ def test_an_unknown_value_is_not_found(
     assert ran.out == "" or (command.startswith("format") and "orders" in selection)
     assert f"error: {message}" in ran.err
     assert hint in ran.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_partition_by_its_name(command: str, capture: Callable[[str], Path], tmp_path: Path) -> None:
+    """orders-1 means partition 1 of the topic orders, as Kafka's tools print it."""
+    args = [arg.format(root=capture("tiered-cluster"), tmp=tmp_path) for arg in COMMANDS[command]]
+    by_number, by_name = (
+        tierctl(*args, *selection)
+        for selection in (("--topic", "orders", "--partition", "1"), ("--partition", "orders-1"))
+    )
+    assert (by_name.code, by_name.out) == (by_number.code, by_number.out)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

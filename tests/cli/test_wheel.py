@@ -91,6 +91,25 @@ def test_format_finds_the_jar(prefix: Path) -> None:
     assert jar.read_bytes() == (prefix / SHARED_JAR).read_bytes() == b"the jar"
 
 
+def test_a_jar_that_is_built_after_the_installation_is_found(sources: Path, tmp_path: Path) -> None:
+    """The README's `pip install '.[all]'` copies the package; `make formatter` then builds in the clone."""
+    clone, prefix = tmp_path / "a clone", tmp_path / "prefix"
+    shutil.copytree(sources, clone, ignore=shutil.ignore_patterns("*.jar"))
+    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--prefix", prefix, clone],
+        check=True,
+        env=environment(HOME=str(tmp_path)),
+    )
+    (package,) = prefix.glob("lib*/python*/site-packages")
+    asking = [prefix / "bin" / "tierctl", "format", "--formatter-jar"]
+    env = environment(PYTHONPATH=str(package))
+    assert subprocess.run(asking, capture_output=True, check=False, env=env).returncode == 10
+    (clone / JAR.relative_to(ROOT)).write_bytes(b"the jar")
+    ran = subprocess.run(asking, capture_output=True, text=True, check=True, env=env)
+    assert Path(ran.stdout.strip()) == clone / JAR.relative_to(ROOT)
+
+
 def test_a_wheel_without_the_jar_says_so(
     sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

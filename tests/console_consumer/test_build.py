@@ -83,7 +83,7 @@ def test_without_a_compiler_it_says_what_is_needed(tmp_path: Path, monkeypatch: 
 
 
 def print_jar(target: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    monkeypatch.setattr("tierctl.commands.format.JAR", target)
+    monkeypatch.setattr("tierctl.console_consumer.JAR", target)
     return tierctl("format", "--formatter-jar")
 
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.mark.matrix
 def test_command_lines_run(filled: Filled, jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tierctl.commands.format.JAR", jar)
+    monkeypatch.setattr("tierctl.console_consumer.JAR", jar)
     lines = dict.fromkeys(each.line for each in COMMANDS if each.is_stock_consumer)
     exported, consumer = lines
     assert exported == "export CLASSPATH=$(tierctl format --formatter-jar)"

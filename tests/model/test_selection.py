@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import Selection, SelectionRequest, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.selection import parse_partition
 
 ORDERS = Uuid("WXLMw9uDS32Q2fp63a9ugA")
 OLD_ORDERS = Uuid("2QZ5FAXaQrqgUzsReWnweA")
@@ -28,6 +29,10 @@ SELECTED: list[tuple[SelectionRequest, str]] = [
     (SelectionRequest.of(topics=["[co]*s"], partitions=[5]), "clicks-5"),
     (SelectionRequest.of(topics=["clicks", "order?"], partitions=[0]), "clicks-0 orders-0"),
     (SelectionRequest.of(topics=["*"], topic_ids=[OLD_ORDERS]), "orders-9"),
+    (SelectionRequest.of(partitions=[TopicPartition("orders", 1)]), "orders-1"),
+    (SelectionRequest.of(partitions=[TopicPartition("orders", 9), 0]), "clicks-0 orders-0 orders-9"),
+    (SelectionRequest.of(topics=["o*"], partitions=[TopicPartition("orders", 9)]), "orders-9"),
+    (SelectionRequest.of(topic_ids=[ORDERS], partitions=[TopicPartition("orders", 2)]), "orders-2"),
 ]
 
 
@@ -110,6 +115,21 @@ UNMATCHED = [
         SelectionRequest.of(topic_ids=[ORDERS], partitions=[9]),
         f"topic id {ORDERS} has no partition 9",
         f"known partitions of topic id {ORDERS}: 0-2",
+    ),
+    Unmatched(
+        SelectionRequest.of(partitions=[TopicPartition("orders", 7)]),
+        'topic "orders" has no partition 7',
+        'known partitions of topic "orders": 0-2, 9',
+    ),
+    Unmatched(
+        SelectionRequest.of(partitions=[TopicPartition("oders", 0), 5]),
+        'unknown topic "oders"',
+        "known topics with similar names: orders",
+    ),
+    Unmatched(
+        SelectionRequest.of(topics=["clicks", "orders"], partitions=[TopicPartition("orders", 1)]),
+        'no --partition is of topic "clicks"',
+        "leave that --topic out",
     ),
     Unmatched(
         SelectionRequest.of(partitions=[7]),
@@ -210,3 +230,31 @@ def test_a_glob_selects_only_topics_that_exist() -> None:
     selection = SelectionRequest.of(topics=["orders*"]).resolve(KNOWN)
     assert selection == Selection(topics=frozenset({"orders"}))
     assert later not in selection
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("orders-0", TopicPartition("orders", 0)),
+        ("my-topic-2024-3", TopicPartition("my-topic-2024", 3)),
+        ("7-3", TopicPartition("7", 3)),
+        ("-1", None),
+        ("orders", None),
+        ("orders-", None),
+        ("orders-x", None),
+        ("", None),
+    ],
+)
+def test_a_partition_is_named_as_kafkas_tools_print_it(text: str, expected: object) -> None:
+    if expected is None:
+        with pytest.raises(UsageError, match="is no partition"):
+            parse_partition(text)
+    else:
+        assert parse_partition(text) == expected
+
+
+def test_a_partition_of_a_topic_that_is_left_out() -> None:
+    with pytest.raises(UsageError, match="leaves out the topic of --partition orders-0"):
+        SelectionRequest.of(topics=["click*"], partitions=[TopicPartition("orders", 0)])

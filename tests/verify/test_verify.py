@@ -109,8 +109,8 @@ def test_spoilt(name: str, deep: bool, tier: Spoilt, verify: Verify) -> None:
         ("partition marked", "tierctl delete"),
         ("partition begun", "tierctl delete"),
         ("partition not empty", "tierctl delete"),
-        ("topic gone", "tierctl delete --mark"),
-        ("topic recreated", "tierctl delete --mark"),
+        ("topic gone", "tierctl delete --find --mark"),
+        ("topic recreated", "tierctl delete --find --mark"),
     ],
 )
 def test_the_advice_names_the_command_that_works(

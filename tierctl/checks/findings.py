@@ -15,6 +15,7 @@ cross_check  the order of all of these, and partitions whose oldest events are g
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 
 from tierctl.checks.check import Check, CheckTable
 from tierctl.errors import TierctlError
@@ -298,15 +299,17 @@ class FindingKind(CheckTable):
         Severity.WARNING,
         "A topic was deleted and created again under the same name; the tier still has segments of the old "
         "topic.",
-        "if the old topic is deleted: tierctl delete --mark --topic-id ID, then tierctl delete",
-        command="delete --mark --topic-id ID",
+        "if the old topic is deleted: tierctl delete --find --mark, then tierctl delete; without a cluster, "
+        "--topic-id ID and --all-log-dirs take the place of --find",
+        command="delete --find --mark",
     )
     UNKNOWN_TOPIC = FindingRow(
         "unknown_topic",
         Severity.WARNING,
         "No broker has the topic, but the tier has segments of it.",
-        "if the topic was deleted: tierctl delete --mark --topic-id ID, then tierctl delete",
-        command="delete --mark --topic-id ID",
+        "if the topic was deleted: tierctl delete --find --mark, then tierctl delete; without a cluster, "
+        "--topic-id ID and --all-log-dirs take the place of --find",
+        command="delete --find --mark",
     )
     NOT_READ = FindingRow(
         "not_read",
@@ -385,9 +388,9 @@ class Finding:
     def command(self) -> str | None:
         """The words after `tierctl` that repair what was found; None if no command does."""
         command = self.check.row.command
-        if command is None or self.topic_id is None:
-            return command
-        return command.replace("--topic-id ID", f"--topic-id {self.topic_id}")
+        if command is not None and self.key and self.check is FindingKind.UNSAFE_COMMITTED_OFFSET:
+            return f"{command} {quote(self.key)}"
+        return command
 
 
 def finding_of(

@@ -265,6 +265,26 @@ def named_command(words: Sequence[str]) -> tuple[Any, list[str]]:
     return command, left
 
 
+def context_of(ctx: typer.Context, words: Sequence[str], command: Any) -> typer.Context:
+    """Return a context of a command, whose words are given, below that of `ctx`; nothing is parsed.
+
+    Options that refuse their values in the profile have none.
+    """
+    above = ctx.find_root()
+    for word in words[:-1]:
+        above = typer.Context(load(word), parent=above, info_name=word)
+    values: Any = ProfileValues(ctx.obj, command, skips_refused=True)
+    return typer.Context(command, parent=above, info_name=words[-1], default_map=values)
+
+
+def parsed(
+    root: typer.Context, words: Sequence[str], command: Any, arguments: Sequence[str], **more: Any
+) -> typer.Context:
+    """Return the context of a command after parsing its arguments, with the defaults of its profile."""
+    above = context_of(root, words, command).parent
+    return command.make_context(words[-1], list(arguments), parent=above, **more)  # type: ignore[no-any-return]
+
+
 def leaves() -> Iterator[tuple[tuple[str, ...], Command]]:
     """Import all commands, and yield each with its words; groups are left out."""
     for name in COMMANDS:

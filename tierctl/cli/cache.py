@@ -4,7 +4,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
-from tierctl.cli.display import APPLY_IT, Display, Printer, Rows, console_of, display_of
+from tierctl.cli.display import Again, Display, Printer, Rows, console_of, display_of
 from tierctl.cli.options import ENGINE, FOLDERS, METADATA_TOPIC, SELECTION, STATE, with_options
 from tierctl.commands.cache import CACHE_CHECKS, CACHE_ENTRIES, CACHE_FILES, CACHE_REWRITES
 from tierctl.report.texts import bytes_text
@@ -76,8 +76,9 @@ def compact(ctx: typer.Context, request: commands.CompactCacheRequest) -> int:
     rows = [each.row() for each in result.rewrites]
     printer.show(rows)
     before, after = (sum(row[name] for row in rows) for name in ("size_bytes", "new_size_bytes"))
+    done = "a plan, nothing changed" if result.is_pending else "the old files are kept as .bak"
     printer.finish(
-        also=f"{bytes_text(before)} become {bytes_text(after)}",
-        following=APPLY_IT if result.is_pending else None,
+        also=f"{bytes_text(before)} become {bytes_text(after)}" + (f"; {done}" if after < before else ""),
+        following=Again.APPLY if result.is_pending else None,
     )
     return display_of(ctx).exit_code(result.exit_code, is_pending=result.is_pending)

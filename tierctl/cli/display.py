@@ -5,21 +5,24 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 
 import typer
 
-from tierctl.cli.app import Command, named_command
+from tierctl.apply.outcome import Status
+from tierctl.cli.app import Command, named_command, parsed
 from tierctl.cli.options import DetailedExitcode, is_typed, request_of
 from tierctl.cli.settings.profiles import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
-from tierctl.errors import ExitCode, SafetyRefusal
+from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
 from tierctl.report.plans import (
     STEPS,
+    apply_command,
     check_view,
     outcomes_summary,
     plan_summary,
@@ -40,12 +43,22 @@ Kind = TypeVar("Kind")
 
 _THROTTLED_FROM_S = 0.5
 """Waits for a limit of bytes per second from which on they are in the line that ends a run."""
-APPLY_IT = "the same command with --apply"
 _PROGRAM = "tierctl"
 _CHOOSE_PROFILE = ("config_file", "profile")
 _PANELS = (WHERE, FROM_TIER)
 _TARGET = "to_"
 """Begins the keys of options of copy about its target, which other commands have without it."""
+
+
+class Again(Enum):
+    """This command line as the next command; the value has the options that are added to it."""
+
+    SAME = ()
+    APPLY = ("--apply",)
+
+
+Following = str | Sequence[str] | Again | None
+"""The next command: of several command lines of tierctl the first one whose options are all known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +122,7 @@ class Printer:
         """Print rows that executors have rendered."""
         self.tally.rows += show_texts(texts, self.output, self.columns, self.view).rows
 
-    def finish(self, *, also: str | None = None, following: str | None = None) -> None:
+    def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run: what the rows were, `also`, and the next command `following`."""
         text = self.tally.text if also is None else f"{self.tally.text}; {also}"
         summarize(self.ctx, text, following=following)
@@ -145,7 +158,7 @@ class TablesPrinter(Generic[Kind]):
             if rows[kind] or not number:
                 printer.show(rows[kind])
 
-    def finish(self, *, also: str | None = None, following: str | None = None) -> None:
+    def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run, as `Printer.finish` of the first kind."""
         next(iter(self.printers.values())).finish(also=also, following=following)
 
@@ -165,37 +178,59 @@ def console_of(ctx: typer.Context, *, prints_meanwhile: bool = False) -> Console
     )
 
 
-def summarize(ctx: typer.Context, text: str, *, following: str | None = None) -> None:
+def summarize(ctx: typer.Context, text: str, *, following: Following = None) -> None:
     """Print the line that ends a run; `following` is the command that can be run next.
 
-    It is printed with the places that the command line names, so that it can be run as it is printed.
+    It is printed with the places that the command line names, so that it can be run as it is printed; it is
+    left out if it lacks an option.
     """
     settings: RunSettings = ctx.obj
     seconds = time.monotonic() - settings.started_s
     waited_s = settings.throttle.elapsed_s
     if waited_s >= _THROTTLED_FROM_S:
         text += f", throttled {waited_s:.0f} s"
-    console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=with_places(following, ctx))
+    console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=_next(following, ctx))
 
 
-def with_places(command: str | None, ctx: typer.Context) -> str | None:
-    """Return `command`, a command line of tierctl, with the places that the command line of `ctx` has.
+def _next(following: Following, ctx: typer.Context) -> str | None:
+    """Return the next command as a shell reads it; None if there is none that runs."""
+    if isinstance(following, Again):
+        words = [*ctx.obj.args]
+        end = words.index("--") if "--" in words else len(words)
+        return shlex.join([_PROGRAM, *words[:end], *following.value, *words[end:]])
+    lines = [following] if isinstance(following, str) else following or ()
+    return next(filter(None, (with_places(line, ctx) for line in lines)), None)
 
-    The places are the options in `_PANELS` that `command` accepts and does not name itself, and the profile.
-    Values of the environment and of the profile are not added, because they apply to the next run, too. Any
-    other text, as "the same command with --apply", is returned unchanged.
+
+def with_places(line: str, ctx: typer.Context) -> str | None:
+    """Return `line`, a command line of tierctl, with the places that the command line of `ctx` has.
+
+    The places are the options in `_PANELS` that its command accepts and does not name itself, and the
+    profile. Values of the environment and of the profile are not added, because they apply to the next run,
+    too. Return None if the request of the command lacks an option.
     """
-    words = shlex.split(command or "")
-    named = named_command(words[1:])[0] if words[:1] == [_PROGRAM] else None
-    if command is None or not isinstance(named, Command):
-        return command
-    accepted = {option_key(each.opts): max(each.opts, key=len) for each in named.options}
+    words = shlex.split(line)[1:]
+    command, arguments = named_command(words)
+    assert isinstance(command, Command)
+    accepted = {option_key(each.opts): max(each.opts, key=len) for each in command.options}
     given: dict[str, str] = {}
     for key, values in _typed(ctx):
         name = accepted.get(key) or accepted.get(key.removeprefix(_TARGET))
         if name is not None and name not in words:
             given[name] = " ".join(f"{name} {shlex.quote(value)}" for value in values)
-    return " ".join([command, *(given[name] for name in accepted.values() if name in given)])
+    line = " ".join([line, *(given[name] for name in accepted.values() if name in given)])
+    path = words[: len(words) - len(arguments)]
+    return line if _is_complete(command, path, shlex.split(line)[1 + len(path) :], ctx) else None
+
+
+def _is_complete(command: Command, path: Sequence[str], arguments: Sequence[str], ctx: typer.Context) -> bool:
+    """Return whether the arguments, the environment and the profile have all that a command needs."""
+    callback: Any = command.callback
+    try:
+        request_of(callback.request, parsed(ctx, path, command, arguments)).require_complete()
+    except (TierctlError, typer.TyperException):
+        return False
+    return True
 
 
 def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
@@ -241,7 +276,8 @@ def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: st
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
         show_plan(result.saved, display.output, view)
-        text, following = plan_summary(result.plan.steps, display.plan_out)
+        text = plan_summary(result.plan.steps)
+        following: Following = Again.APPLY if display.plan_out is None else apply_command(display.plan_out)
         following = None if result.is_refused else following
     else:
         rows = [outcome.to_json() for outcome in result.outcomes]
@@ -249,6 +285,8 @@ def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: st
         for outcome in result.outcomes:
             _warn_of_failure(console_of(ctx), outcome)
         text, following = outcomes_summary(rows)
+        if any(outcome.status is Status.PENDING for outcome in result.outcomes):
+            following = Again.SAME
     following = following if result.plan.steps else if_empty
     also = "" if result.conclusion is None else f"; {result.conclusion}"
     summarize(ctx, text + skipped_text(result.plan) + also, following=following)

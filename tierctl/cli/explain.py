@@ -17,17 +17,22 @@ from tierctl.cli.options import (
 from tierctl.commands import completion
 from tierctl.commands.insight.explain import EXPLANATIONS
 from tierctl.errors import ExitCode
+from tierctl.model.selection import named_partition
 
 _FIND = "Which segments"
 
 TopicName = Annotated[
     str,
     typer.Argument(
-        metavar="TOPIC", help="Name of the topic.", autocompletion=completion.topics, show_default=False
+        metavar="TOPIC[-PARTITION]",
+        help="The partition, as orders-0; or the name of its topic, if PARTITION is given.",
+        autocompletion=completion.topics,
+        show_default=False,
     ),
 ]
 PartitionNumber = Annotated[
-    int, typer.Argument(metavar="PARTITION", help="Number of the partition.", show_default=False)
+    int | None,
+    typer.Argument(metavar="PARTITION", min=0, help="Number of the partition.", show_default=False),
 ]
 
 
@@ -52,7 +57,7 @@ def explain(
     ctx: typer.Context,
     request: commands.ExplainRequest,
     topic_name: TopicName,
-    partition_number: PartitionNumber,
+    partition_number: PartitionNumber = None,
 ) -> ExitCode:
     """Explain what brokers do next with each segment of a partition, and why.
 
@@ -65,7 +70,7 @@ def explain(
     partition fail: explain then states how many, since when, and which broker's log has the error.
     """
     printer = Printer.of(ctx, EXPLANATIONS)
-    request = request_of(commands.ExplainRequest, ctx, topic=(topic_name,), partition=(partition_number,))
+    request = request_of(commands.ExplainRequest, ctx, **named_partition(topic_name, partition_number))
     explanations = commands.explain(request, console_of(ctx))
     printer.show(explanations.rows)
     printer.finish()

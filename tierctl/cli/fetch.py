@@ -27,6 +27,8 @@ from tierctl.report.texts import bytes_text
 
 _RECORDS = "Which records"
 _OBJECTS = "Instead of records"
+_AT_TERMINAL = 20
+"""Number of records that a terminal shows without --limit."""
 
 
 app = new_app()
@@ -51,7 +53,7 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     Without --topic, fetch reads every partition, one after the other. Each offset is printed once, from the
     segment of the current leader epochs, which come from the logs, or else from the newest remote segment.
     Unreadable data is reported on stderr and reading continues after it; the exit code is then 7 (corrupt) or
-    10 (missing).
+    10 (missing). A terminal shows 20 records, unless --limit, --until, --to-time or --sort is given.
     """
     is_record = request.raw_segment is None and request.index is None and request.auxiliary_state is None
     if request.output is None and is_record and sys.stdout.isatty():
@@ -61,6 +63,11 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
         printer = Printer.of(ctx, INDEXES[request.index], request.output)
     if request.erase_report:
         printer = Printer.of(ctx, KEY_OCCURRENCES, request.output or OutputFormat.TABLE)
+    ends = (request.limit, request.until, request.to_time_ms)
+    is_cut = is_record and not (request.erase_report or printer.view.sort or any(e is not None for e in ends))
+    is_cut = is_cut and sys.stdout.isatty()
+    if is_cut:
+        request = replace(request, limit=_AT_TERMINAL)
     if printer.view.sort:
         request = replace(request, limit=None)  # All records are read, and the first rows are printed.
     else:
@@ -85,12 +92,18 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
             with result:
                 printer.show_texts(result)
             printer.tally.topics.update(result.topic_ids)
-            printer.finish()
+            printer.finish(also=_cut_text(printer) if is_cut else None)
         case commands.RecordRows() | commands.KeyOccurrences():
             with result:
                 printer.show(result)
-            printer.finish()
+            printer.finish(also=_cut_text(printer) if is_cut else None)
     return result.exit_code
+
+
+def _cut_text(printer: Printer) -> str | None:
+    """Return what the line that ends a run says about records that are not shown; None if all are."""
+    is_full = printer.tally.rows == _AT_TERMINAL
+    return f"a terminal shows {_AT_TERMINAL} records, --limit N more" if is_full else None
 
 
 def _write_bytes(chunks: Iterable[bytes]) -> int:

@@ -1,10 +1,12 @@
 """`tierctl offsets`: options and output of `show`, `check` and `repair`."""
 
+from shlex import quote
+
 import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
-from tierctl.cli.display import APPLY_IT, Display, Printer, Rows, console_of, display_of
+from tierctl.cli.display import Again, Display, Printer, Rows, console_of, display_of
 from tierctl.cli.options import ENGINE, FOLDERS, METADATA_TOPIC, with_options
 from tierctl.commands.offsets import COMMITTED_OFFSETS, OFFSET_REPAIRS, UNSAFE_OFFSETS
 from tierctl.errors import ExitCode
@@ -38,7 +40,8 @@ def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
     printer = Printer.of(ctx, UNSAFE_OFFSETS)
     result = commands.check_offsets(request, console_of(ctx))
     printer.show(result.findings)
-    printer.finish(following="tierctl offsets repair" if result.findings else None)
+    repair = "tierctl offsets repair" + (f" {quote(str(request.file))}" if request.file else "")
+    printer.finish(following=repair if result.findings else None)
     return result.exit_code
 
 
@@ -63,5 +66,9 @@ def repair(ctx: typer.Context, request: commands.RepairOffsetsRequest) -> int:
     printer = Printer.of(ctx, OFFSET_REPAIRS)
     result = commands.repair_offsets(request, console_of(ctx))
     printer.show(result.steps)
-    printer.finish(following=APPLY_IT if result.is_pending else None)
+    done = f"written to {result.path}, the old file is kept as .bak"
+    printer.finish(
+        also=("a plan, nothing changed" if result.is_pending else done) if result.steps else None,
+        following=Again.APPLY if result.is_pending else None,
+    )
     return display_of(ctx).exit_code(ExitCode.OK, is_pending=result.is_pending)

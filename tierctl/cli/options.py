@@ -139,6 +139,7 @@ def with_options(
         _set_parameters(called, taken.values())
         called.needs_valid_settings = needs_valid_settings  # type: ignore[attr-defined]
         called.repeated = repeated  # type: ignore[attr-defined]
+        called.request = request  # type: ignore[attr-defined]
         called.rows = rows  # type: ignore[attr-defined]
         return called
 
@@ -207,7 +208,8 @@ def _option(kind: type, field: Field[Any]) -> Parameter:
     if get_origin(value) is tuple:  # Its parser makes it of one text.
         value = str
     elif get_origin(value) is Sequence:
-        value = list[get_args(value)]  # type: ignore[misc]
+        # What a parser returns may be of a type that Typer does not know.
+        value = list[str] if info.parser is not None else list[get_args(value)]  # type: ignore[misc]
     default = Parameter.empty if field.default is MISSING else field.default
     default = None if default == () else default
     return Parameter(

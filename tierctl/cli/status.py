@@ -102,7 +102,7 @@ def status(
         rows = {Show.TOPICS: found.topics, Show.PROBLEMS: found.problems, Show.RUNS: found.runs}
         printer.show(rows)
         also = None if show in {Show.PROBLEMS, Show.RUNS} else counted(len(found.problems), "problem")
-        printer.finish(also=also, following=found.next_command)
+        printer.finish(also=also, following=found.next_commands)
         if watch is None:
             return found.exit_code
         sys.stdout.flush()

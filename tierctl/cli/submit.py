@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import typer
 
 from tierctl import commands
-from tierctl.cli.app import Command, named_command, new_app
-from tierctl.cli.config.options import check_names, choosing_profile, parsed, parsed_for_later
+from tierctl.cli.app import Command, named_command, new_app, parsed
+from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import console_of
 from tierctl.cli.options import (
     NoCheck,

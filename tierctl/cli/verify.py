@@ -8,7 +8,7 @@ import typer
 
 from tierctl import commands
 from tierctl.cli.app import Command, new_app
-from tierctl.cli.display import Printer, Rows, console_of, summarize
+from tierctl.cli.display import Following, Printer, Rows, console_of, summarize
 from tierctl.cli.options import (
     ENGINE,
     PRIVATE_KEYS,
@@ -86,7 +86,7 @@ def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = No
     if hidden:
         text += f", and {len(hidden)} of other kinds that are not printed"
     if findings.plan is not None:
-        text += f"; {plan_summary(findings.plan.steps, request.plan_out)[0]}"
+        text += f"; {plan_summary(findings.plan.steps)}"
     summarize(ctx, text, following=_following(findings, request.plan_out, deep=request.deep))
     return findings.exit_code
 
@@ -100,12 +100,12 @@ def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]
             yield finding
 
 
-def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> str | None:
-    """Return the command that repairs a finding, or without any the one that examines more."""
+def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> Following:
+    """Return the commands that repair a finding, or without any the one that examines more."""
     if findings.plan is not None:
         return apply_command(plan_out) if findings.plan.steps else None
     if findings.repairs:
-        return f"tierctl {findings.repairs[0]}"
+        return [f"tierctl {repair}" for repair in findings.repairs]
     is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects
     deep = deep or findings.examined.reads is not None
     return "tierctl verify --deep" if is_clean and not deep else None

@@ -11,7 +11,7 @@ import typer
 from tierctl import locallog
 from tierctl.commands.histories import Histories
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources
+from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_files.compact import Rewrite, flat_files, plan_compaction, rewrite, state_caches
@@ -80,6 +80,12 @@ class BuildCacheRequest(Request):
             rich_help_panel=SHOW,
         ),
     ] = HeaderForm.NAMED
+
+    def validate(self) -> None:
+        """Implement `Request.validate`."""
+        required("--metadata", self.metadata)
+        if (self.state_dir is None) == (self.out is None):
+            raise UsageError("no output folder is named", hint="give either --state-dir or --out")
 
 
 class EntryRow(TypedDict):
@@ -283,8 +289,7 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     indexes. Raise UsageError unless exactly one of `state_dir` and `out` is given, LockedError if another
     tierctl has locked the state directory.
     """
-    if (request.state_dir is None) == (request.out is None):
-        raise UsageError("no output folder is named", hint="give either --state-dir or --out")
+    request.validate()
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         state = resources.metadata(stores_state=True).refresh()
         selection = resources.resolve_selection(part.topic_id_partition for part in state)

@@ -16,11 +16,11 @@ from tierctl.commands import completion
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.shared_options import TIME_FORMS, TYPED_ONLY, OutputFormat
-from tierctl.console_consumer import JAR
+from tierctl.console_consumer import find_jar
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import StartPositions
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model import SelectionRequest, TopicIdPartition, Uuid
 from tierctl.model.choices import EngineName
 from tierctl.model.events import EVENT_TYPES, STATE_NAMES
 from tierctl.model.progress import Progress, SilentProgress
@@ -432,11 +432,7 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
 
 def find_formatter_jar() -> Path:
     """Return the jar for Kafka's own console consumer; NotFoundError if it was not built."""
-    if not JAR.is_file():
-        raise NotFoundError(
-            f"{JAR} was not built", hint="build it with 'make formatter'; 'make wheel' then includes it"
-        )
-    return JAR
+    return find_jar()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,10 +527,16 @@ def _parse_property(text: str) -> tuple[str, str]:
 
 def _filter(request: FormatRequest, start: StartPositions | None) -> Filter:
     is_consumer = start is not None
-    return Filter(
+    asked = SelectionRequest.of(
         topics=[name for name in request.topic if not (is_consumer and name == METADATA_TOPIC)],
         partitions=() if is_consumer else request.partition,
-        topic_ids=[Uuid.parse(text) for text in request.topic_id],
+        topic_ids=request.topic_id,
+    )
+    return Filter(
+        topics=asked.topics,
+        partitions=asked.partitions,
+        named_partitions=asked.named_partitions,
+        topic_ids=asked.topic_ids,
         segment_ids=[Uuid.parse(text) for text in request.segment_id],
         states=_known_names("--state", request.states, STATE_NAMES),
         types=_known_names("--type", request.types, EVENT_TYPES),

@@ -11,8 +11,10 @@ from tierctl import locallog
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import TierctlError
+from tierctl.files import PLAIN
 from tierctl.metadata import state_dir
 from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.base import translated
 from tierctl.model import TopicIdPartition, Uuid
 
 if TYPE_CHECKING:
@@ -115,18 +117,19 @@ def report_unusable(
     return bool(problems)
 
 
-def whole_metadata(resources: Resources, *, keeps_state: bool = False) -> RemoteLogMetadataManager:
+def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
     """Open the metadata and read the whole topic, which is needed to find the events that the fold dropped.
 
-    If the topic lost its oldest events, the state directory, which may know them, has precedence. The errors
-    for a state directory that does not exist, or is another topic's, are those of `require_own_state`. With
-    `keeps_state` the command makes the directory.
+    If the topic lost its oldest events, the state directory, which may know them, has precedence. A state
+    directory that does not exist is made; the errors for another topic's are those of `require_own_state`.
     """
     metadata = resources.metadata(is_whole=True)
     if resources.request.state_dir is None:
         return metadata
     topic_id = metadata.identity().metadata_topic_id
-    state_dir.require_own_state(resources.request.state_dir, topic_id, may_be_new=keeps_state)
+    state_dir.require_own_state(resources.request.state_dir, topic_id)
+    with translated(f"opening {resources.request.state_dir}"):
+        PLAIN.make_folder(resources.request.state_dir)
     if not metadata.refresh().missing:
         return metadata
     return resources.metadata()

@@ -77,6 +77,10 @@ class RepairOffsetsRequest(OffsetsRequest):
     ] = False
     apply: Apply = False
 
+    def validate(self) -> None:
+        """Implement `Request.validate`; NotFoundError without a file."""
+        _path(self)
+
 
 class CommittedOffset(TypedDict):
     """The committed offset of a metadata partition."""
@@ -178,6 +182,7 @@ class OffsetsRepair(TableResult):
     """The changes of a repair, in the order of their metadata partitions."""
 
     steps: Sequence[OffsetStep]
+    path: Path
     is_applied: bool
 
     @property
@@ -226,7 +231,7 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
     steps[:0] = [_damaged("drop_line" if before else "start_over", error) for error in errors]
     if request.apply and steps:
         write_committed(path, after)
-    return OffsetsRepair(steps=steps, is_applied=request.apply)
+    return OffsetsRepair(steps=steps, path=path, is_applied=request.apply)
 
 
 def _damaged(action: str, error: CorruptInputError) -> OffsetStep:

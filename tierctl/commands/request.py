@@ -98,6 +98,13 @@ class Request:
     on_topics: Callable[[set[str]], None] | None = None
     """Receives the names of all topics in the metadata, when the run is done with the metadata."""
 
+    def validate(self) -> None:
+        """Raise UsageError for fields that are missing or contradict each other."""
+
+    def require_complete(self) -> None:
+        """Do as `validate`; raise UsageError also for missing fields of which a run complains only later."""
+        self.validate()
+
     @property
     def is_mutating(self) -> bool:
         """Whether the use case may change a tier or the metadata topic."""
@@ -155,9 +162,6 @@ class MutationRequest(Request):
     def target(self) -> Self:
         """The request whose `metadata` describe `remote`, the tier that is changed."""
         return self
-
-    def validate(self) -> None:
-        """Raise UsageError for fields that are missing or contradict each other."""
 
 
 R = TypeVar("R", bound=Request)

@@ -15,7 +15,9 @@ import typer
 from tierctl.commands import completion
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
+from tierctl.model.ids import TopicPartition
 from tierctl.model.location import TruncatedMetadata
+from tierctl.model.selection import parse_partition
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import DURATION_FORMS, parse_duration_ms, parse_time_ms
 from tierctl.storage.throttle import parse_rate
@@ -220,9 +222,13 @@ Topics = Annotated[
     ),
 ]
 Partitions = Annotated[
-    Sequence[int],
+    Sequence[int | TopicPartition],
     typer.Option(
-        "--partition", metavar="N", min=0, help="Only this partition. Repeatable.", rich_help_panel=NARROW
+        "--partition",
+        metavar="[TOPIC-]N",
+        parser=parse_partition,
+        help="Only this partition, as 0 or orders-0. Repeatable.",
+        rich_help_panel=NARROW,
     ),
 ]
 TopicIds = Annotated[

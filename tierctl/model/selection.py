@@ -1,4 +1,4 @@
-"""The choice of user partitions by --topic (names and globs), --partition and --topic-id.
+"""The choice of user partitions by --topic (names and globs), --partition (N or TOPIC-N) and --topic-id.
 
 A command receives a `SelectionRequest`, reads the partitions that exist, and resolves the request once:
 
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Self
+from typing import Any, Self
 
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
@@ -37,24 +37,40 @@ def admits_topic(texts: Collection[str], topic: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Criteria:
-    """Topic names, partition numbers and topic ids; an empty set admits every value."""
+    """Topic names, partitions and topic ids; an empty set admits every value.
+
+    A partition is admitted if its number is in `partitions` or if it is in `named_partitions`.
+    """
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
+    named_partitions: frozenset[TopicPartition] = frozenset()
     topic_ids: frozenset[Uuid] = frozenset()
 
     @property
+    def narrows_partitions(self) -> bool:
+        """Whether only some partitions of a topic are admitted."""
+        return bool(self.partitions or self.named_partitions)
+
+    @property
     def narrows(self) -> bool:
-        """Whether any of the three sets restricts the selection."""
-        return bool(self.topics or self.partitions or self.topic_ids)
+        """Whether any of the sets restricts the selection."""
+        return bool(self.topics or self.topic_ids or self.narrows_partitions)
 
     def matches(self, topic: str | None, topic_id: str | None, partition: int | None) -> bool:
         """Return whether name, id and number all meet the criteria; None meets only an empty set."""
         return (
             (not self.topics or topic in self.topics)
-            and (not self.partitions or partition in self.partitions)
+            and self._admits_partition(topic, partition)
             and (not self.topic_ids or topic_id in self.topic_ids)
         )
+
+    def _admits_partition(self, topic: str | None, partition: int | None) -> bool:
+        if not self.narrows_partitions or partition in self.partitions:
+            return True
+        if not self.named_partitions or topic is None or partition is None:
+            return False
+        return TopicPartition(topic, partition) in self.named_partitions
 
 
 class Selection(_Criteria):
@@ -80,15 +96,31 @@ class SelectionRequest(_Criteria):
 
     @classmethod
     def of(
-        cls, *, topics: Iterable[str] = (), partitions: Iterable[int] = (), topic_ids: Iterable[str] = ()
+        cls,
+        *,
+        topics: Iterable[str] = (),
+        partitions: Iterable[int | TopicPartition] = (),
+        topic_ids: Iterable[str] = (),
     ) -> Self:
-        """Return the request for these values; UsageError for a malformed id or a negative number."""
-        numbers = frozenset(partitions)
+        """Return the request for these values; UsageError for a malformed id or a negative number.
+
+        Named partitions without numbers and topics also restrict the topics to theirs. Raise UsageError for
+        one whose topic is not among `topics`.
+        """
+        partitions, topics = frozenset(partitions), frozenset(topics)
+        numbers = frozenset(each for each in partitions if isinstance(each, int))
+        named = frozenset(each for each in partitions if isinstance(each, TopicPartition))
         if numbers and min(numbers) < 0:
             raise UsageError(f"partition {min(numbers)} is negative", hint="partition numbers begin with 0")
+        left_out = sorted(str(each) for each in named if not admits_topic(topics, each.topic))
+        if left_out:
+            raise UsageError(
+                f"--topic leaves out the topic of --partition {left_out[0]}", hint="leave --topic out"
+            )
         return cls(
-            topics=frozenset(topics),
+            topics=topics if topics or numbers else frozenset(each.topic for each in named),
             partitions=numbers,
+            named_partitions=named,
             topic_ids=frozenset(Uuid.parse(text) for text in topic_ids),
         )
 
@@ -104,8 +136,8 @@ class SelectionRequest(_Criteria):
 
     def may_select(self, partition: TopicPartition) -> bool:
         """Return whether a partition whose topic id is unknown meets the criteria on name and number."""
-        return admits_topic(self.topics, partition.topic) and (
-            not self.partitions or partition.partition in self.partitions
+        return admits_topic(self.topics, partition.topic) and self._admits_partition(
+            partition.topic, partition.partition
         )
 
     def resolve(self, known: Iterable[TopicIdPartition]) -> Selection:
@@ -121,10 +153,16 @@ class SelectionRequest(_Criteria):
             self._require_known(partitions)
             of_topics = [p for p in partitions if self._admits_topic(p)]
             self._require_pairs(partitions, of_topics)
+            self._require_named(of_topics)
             self._require_numbers(of_topics)
             if self.globs:
                 topics |= {partition.topic for partition in of_topics}
-        return Selection(topics=topics, partitions=self.partitions, topic_ids=self.topic_ids)
+        return Selection(
+            topics=topics,
+            partitions=self.partitions,
+            named_partitions=self.named_partitions,
+            topic_ids=self.topic_ids,
+        )
 
     def unmatched_topics(self, names: Collection[str]) -> list[str]:
         """Return the names of `topics` that are not in `names`, and the globs that match none of them."""
@@ -172,6 +210,20 @@ class SelectionRequest(_Criteria):
                 hint=f'known topic ids of topic "{topic}": {names_text(ids)}',
             )
 
+    def _require_named(self, of_topics: Collection[TopicIdPartition]) -> None:
+        """Raise NotFoundError for a named partition that no chosen topic has, and for a topic without any."""
+        known = {partition.topic_partition for partition in of_topics}
+        for missing in sorted(self.named_partitions - known):
+            SelectionRequest.of(topics=[missing.topic]).require_topics({each.topic for each in known})
+            numbers = ranges_text(each.partition for each in known if each.topic == missing.topic)
+            raise NotFoundError(
+                f'topic "{missing.topic}" has no partition {missing.partition}',
+                hint=f'known partitions of topic "{missing.topic}": {numbers}',
+            )
+        if self.named_partitions and not self.partitions:
+            for topic in sorted(self.named_topics - {each.topic for each in self.named_partitions}):
+                raise NotFoundError(f'no --partition is of topic "{topic}"', hint="leave that --topic out")
+
     def _require_numbers(self, of_topics: Collection[TopicIdPartition]) -> None:
         """Raise NotFoundError for a number that no chosen topic has, and for a topic with none of them.
 
@@ -199,6 +251,28 @@ class SelectionRequest(_Criteria):
                 f"no selected topic has a partition {ranges_text(self.partitions - known)}",
                 hint=f"known partitions: {ranges_text(known)}",
             )
+
+
+def parse_partition(text: str) -> int | TopicPartition:
+    """Return the number or the partition that a value of --partition states; UsageError for another text."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return TopicPartition.parse(text)
+    except UsageError:
+        raise UsageError(
+            f"{text!r} is no partition", hint="expected a number, or TOPIC-PARTITION such as orders-0"
+        ) from None
+
+
+def named_partition(topic_name: str, number: int | None) -> dict[str, Any]:
+    """Return the fields of a request for partition `number` of a topic, or for the one that a text names.
+
+    UsageError for a text without a number, unless `number` is given.
+    """
+    if number is None:
+        return {"partition": (TopicPartition.parse(topic_name),)}
+    return {"topic": (topic_name,), "partition": (number,)}
 
 
 def names_text(names: Collection[str]) -> str:

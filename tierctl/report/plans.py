@@ -198,17 +198,12 @@ def check_view(output: str, view: View) -> None:
         )
 
 
-def plan_summary(steps: Iterable[Step], plan_out: object) -> tuple[str, str | None]:
-    """Return a summary of a plan for the last line of a run, and the command that carries it out."""
+def plan_summary(steps: Iterable[Step]) -> str:
+    """Return a summary of a plan for the last line of a run."""
     tally = Tally(STEPS)
     for _ in tally.of(step.to_json() for step in steps):
         pass
-    if not tally.rows:
-        return "nothing to do", None
-    following = "the same command with --apply"
-    if plan_out is not None:
-        following = apply_command(plan_out)
-    return f"a plan, nothing changed: {tally.text}", following
+    return f"a plan, nothing changed: {tally.text}" if tally.rows else "nothing to do"
 
 
 def apply_command(file: object) -> str:

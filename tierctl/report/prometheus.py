@@ -205,7 +205,9 @@ class Scope:
     @classmethod
     def of(cls, selection: SelectionRequest) -> Self:
         """Return the scope of a run with this selection."""
-        return cls(topics=selection.topics, is_partial=bool(selection.partitions or selection.topic_ids))
+        return cls(
+            topics=selection.topics, is_partial=selection.narrows_partitions or bool(selection.topic_ids)
+        )
 
     def keeps(self, labels: Labels) -> bool:
         """Return whether the gauge of the topic `labels[0]` stays as an earlier run wrote it."""

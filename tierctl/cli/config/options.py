@@ -11,13 +11,15 @@ import typer
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.app import Command, ProfileValues, leaves, load, named_command, why_refused
+from tierctl.cli.app import Command, context_of, leaves, named_command, parsed, why_refused
 from tierctl.cli.options import request_of
 from tierctl.cli.settings.profiles import ProfilesFile, option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
+from tierctl.model.ids import TopicPartition
 from tierctl.model.progress import Progress
+from tierctl.model.selection import named_partition
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.settings.known import ProblemKind, SettingProblem
 from tierctl.model.settings.registry import shown
@@ -26,26 +28,6 @@ from tierctl.model.settings.scopes import Origin, SettingSource
 _FILES = ("broker_config", "command_config", "topic_configs")
 _NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "help_all", "version"})
 """Options that are no settings, and the options that select tierctl.toml and its profile."""
-
-
-def context_of(ctx: typer.Context, words: Sequence[str], command: Any) -> typer.Context:
-    """Return a context of a command, whose words are given, below that of `ctx`; nothing is parsed.
-
-    Options that refuse their values in the profile have none.
-    """
-    above = ctx.find_root()
-    for word in words[:-1]:
-        above = typer.Context(load(word), parent=above, info_name=word)
-    values: Any = ProfileValues(ctx.obj, command, skips_refused=True)
-    return typer.Context(command, parent=above, info_name=words[-1], default_map=values)
-
-
-def parsed(
-    root: typer.Context, words: Sequence[str], command: Any, arguments: Sequence[str], **more: Any
-) -> typer.Context:
-    """Return the context of a command after parsing its arguments, with the defaults of its profile."""
-    above = context_of(root, words, command).parent
-    return command.make_context(words[-1], list(arguments), parent=above, **more)  # type: ignore[no-any-return]
 
 
 def parsed_for_later(
@@ -80,8 +62,9 @@ def check_names(
     if not is_asked:
         progress.note("the names of topics, tiers, settings and files in the command were not checked")
         return
-    of_explain = {"topic": "topic_name", "partition": "partition_number"}
-    more: dict[str, Any] = {name: (params[at],) for name, at in of_explain.items() if at in params}
+    more: dict[str, Any] = {}
+    if "topic_name" in params:
+        more |= named_partition(params["topic_name"], params["partition_number"])
     is_new = command in _MAKING
     if params.get("from_remote") is not None:
         target = {"metadata": params["to_metadata"], "topic": (), "partition": (), "may_be_new": True}
@@ -208,7 +191,7 @@ def _text(value: Any) -> str | None:
             return ", ".join(str(_text(each)) for each in value)
         case Enum() if isinstance(value.value, str):
             return str(value.value)
-        case str() | int() | float() | Path() | KafkaVersion():
+        case str() | int() | float() | Path() | KafkaVersion() | TopicPartition():
             return str(value)
     return None
 

@@ -22,6 +22,7 @@ from tierctl.commands.shared_options import (
 from tierctl.errors import UsageError
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
+from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.steps import Action, Plan
 
@@ -98,6 +99,18 @@ class CopyRequest(TierToTierRequest):
             )
         if self.assume_enabled and not self.topic:
             raise UsageError("--assume-enabled needs --topic", hint="name each topic that may be copied")
+
+    def require_complete(self) -> None:
+        """Implement `Request.require_complete`: something must state which topics are enabled."""
+        CopyRequest.validate(self)
+        states_enabled = self.topic_configs is not None or self.has_cluster or self.assume_enabled
+        if self.from_remote is None and not states_enabled:
+            raise UsageError(
+                "no source of topic settings is named, and only topics with "
+                f"{REMOTE_STORAGE_ENABLE.name}=true are copied",
+                hint="give the settings with --topic-configs, the cluster with --bootstrap-server, or each "
+                "topic with --topic and --assume-enabled",
+            )
 
 
 def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResult:

@@ -10,13 +10,11 @@ from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation, place_of
 from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources
-from tierctl.errors import UsageError
 from tierctl.locallog import with_open_transaction
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import LocalLog, RemoteLogSegmentState, Selection, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
-from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier
 from tierctl.plan.preconditions import require_known_names
@@ -54,7 +52,7 @@ def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: boo
     logs = run.logs
     run.resolve_selection(part.topic_id_partition for part in state)
     run.inspect_tier(may_be_new=True)
-    _require_settings(run, assume_enabled=assume_enabled)
+    run.request.require_complete()
     # A segment whose events were deleted may be in the tier, although the local log still has it.
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, state, logs, assume_enabled=assume_enabled)
@@ -94,17 +92,6 @@ def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
     """Return the selected partitions that brokers might copy themselves."""
     partitions = {log.topic_id_partition for log in logs}
     return {p for p in partitions if p in run.resources.selection and p.topic not in INTERNAL_TOPICS}
-
-
-def _require_settings(run: Mutation, *, assume_enabled: bool) -> None:
-    """Raise UsageError if nothing states which topics are enabled."""
-    if run.request.topic_configs is None and not assume_enabled and run.cluster is None:
-        raise UsageError(
-            "no source of topic settings is named, and only topics with "
-            f"{topic.REMOTE_STORAGE_ENABLE.name}=true are copied",
-            hint="give the settings with --topic-configs, the cluster with --bootstrap-server, or each topic "
-            "with --topic and --assume-enabled",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from tierctl.commands.request import Request, request_as
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
 from tierctl.commands.sweep.decide import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.model import TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
@@ -45,7 +45,7 @@ class Location(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest(Request):
-    """A request to explain the segments of one partition: `topic` and `partition` have one value each."""
+    """A request to explain the segments of one partition: `partition` names it, or has its number."""
 
     offset: Annotated[
         int | None,
@@ -77,9 +77,7 @@ class ExplainRequest(Request):
     custom_metadata_max_bytes: CustomMetadataMaxBytes = None
 
     def validate(self) -> None:
-        """Raise UsageError unless one partition is named, and at most one of its segments."""
-        if len(self.topic) != 1 or len(self.partition) != 1:
-            raise UsageError("explain takes one topic and one partition", hint="as explain orders 0")
+        """Raise UsageError if more than one segment is named."""
         if sum(each is not None for each in (self.offset, self.segment_id, self.time_ms)) > 1:
             raise UsageError("--offset, --segment-id and --time exclude each other", hint="give one of them")
 
@@ -187,6 +185,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
+    asked = SelectionRequest.of(topics=request.topic, partitions=request.partition)
+    if len(asked.topics) != 1 or len(request.partition) != 1:
+        raise UsageError("explain takes one partition", hint="as explain orders-0")
     copying = replace(
         request_as(CopyRequest, request), custom_metadata_max_bytes=request.custom_metadata_max_bytes
     )

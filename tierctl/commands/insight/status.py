@@ -127,6 +127,8 @@ class Problem:
     found: Annotated[str, f.FOUND, Shown(0)]
     why: Annotated[str | None, f.WHY, JSON_ONLY] = None
     fix: Annotated[str, f.FIX, Shown(0)]
+    is_command: bool
+    """Whether `fix` is a command line of tierctl."""
 
 
 STATUS_PROBLEMS = Columns(
@@ -175,15 +177,13 @@ class Status(TableResult):
         return STATUS, self.topics
 
     @property
-    def next_command(self) -> str | None:
-        """The command that shows or repairs the problems, or explains the copy lag; None without either."""
-        if any(isinstance(each.check, FindingKind) for each in self.problems):
-            return "tierctl verify"
+    def next_commands(self) -> list[str]:
+        """The commands that repair or show the problems, or explain the copy lag, the best one first."""
         if self.problems:
-            return self.problems[0].fix
+            return [each.fix for each in self.problems if each.is_command] + ["tierctl verify"]
         if self.waiting_longest is None:
-            return None
-        return f"tierctl explain {shlex.quote(self.waiting_longest.topic)} {self.waiting_longest.partition}"
+            return []
+        return [f"tierctl explain {shlex.quote(str(self.waiting_longest.topic_partition))}"]
 
 
 def status(request: StatusRequest, progress: Progress | None = None) -> Status:
@@ -279,6 +279,7 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
             found=first.found,
             why=first.why,
             fix=first.fix if first.command is None else f"tierctl {first.command}",
+            is_command=first.command is not None,
         )
 
 
@@ -300,6 +301,7 @@ def _breach_problems(breaches: Mapping[TopicIdPartition, Reason]) -> Iterator[Pr
             findings=len(breaches),
             found=str(reason),
             fix=f"tierctl copy --custom-metadata-max-bytes {limit}",
+            is_command=True,
         )
 
 

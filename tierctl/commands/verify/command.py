@@ -318,6 +318,12 @@ class VerifyRequest(Request):
         TYPED_ONLY,
     ] = None
 
+    def validate(self) -> None:
+        """Implement `Request.validate`."""
+        required("--metadata", self.metadata)
+        if self.deep or self.reads_asked.is_sample or self.plan_out is not None:
+            required("--remote", self.remote)
+
     @property
     def reads_asked(self) -> DeepReadsAsked:
         """The segments that --deep must read, and the file that records which segments were read."""
@@ -433,10 +439,10 @@ def verify(
     whole metadata topic open, or has read the selected logs, passes them, so that they are not read again.
     Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
     """
+    request.validate()
     examined, repairs, planned = Examined(), list[str](), list[MutationResult]()
     found = _findings(request, progress or SilentProgress(), examined, metadata, logs)
     if request.plan_out is not None:
-        required("--remote", request.remote)
         found = with_repairs(found, request, progress or SilentProgress(), planned.append)
     if request.meter is not None and not (request.topic or request.partition or request.topic_id):
         found = _measured(found, request, request.meter)
@@ -469,9 +475,9 @@ def _counted(
     seen: set[ExitCode] = set()
     kinds: set[FindingKind] = set()
     for finding in findings:
-        if finding.command and finding.check not in kinds:
+        if finding.command and finding.severity is not Severity.INFO and finding.check not in kinds:
             repairs.append(finding.command)
-        kinds.add(finding.check)
+            kinds.add(finding.check)
         seen.add(finding_exit_code(finding))
         yield finding
     seen |= {ExitCode(each.exit_code) for each in planned if each.exit_code == ExitCode.CORRUPT}
@@ -507,12 +513,9 @@ def _findings(
 ) -> Iterator[Finding]:
     asked = request.reads_asked
     is_deep = request.deep or asked.is_sample
-    if is_deep:
-        required("--remote", request.remote)
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        keeps_state = is_deep or request.plan_out is not None
-        metadata = whole_metadata(resources, keeps_state=keeps_state) if read is None else read
+        metadata = whole_metadata(resources) if read is None else read
         state = metadata.refresh()
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)

@@ -177,18 +177,12 @@ def require_no_log_dir(folder: Path) -> None:
         )
 
 
-def require_own_state(folder: Path, topic_id: str | None, *, may_be_new: bool = False) -> None:
-    """Raise an error unless a state directory exists and may be that of the metadata topic `topic_id`.
+def require_own_state(folder: Path, topic_id: str | None) -> None:
+    """Raise an error unless a state directory is new or may be that of the metadata topic `topic_id`.
 
-    NotFoundError if there is no such folder, unless it `may_be_new`; UsageError as for `require_no_log_dir`;
-    SafetyRefusal for the state of another metadata topic, and as for `require_private`; CorruptInputError for
-    an unreadable manifest.
+    UsageError as for `require_no_log_dir`; SafetyRefusal for the state of another metadata topic, and as for
+    `require_private`; CorruptInputError for an unreadable manifest.
     """
-    if not folder.is_dir() and not may_be_new:
-        raise NotFoundError(
-            f"--state-dir {folder}: no such folder",
-            hint="name the directory of copy, sweep or cache build, or create an empty one",
-        )
     require_no_log_dir(folder)
     require_private(folder)
     try:

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from tierctl.errors import NOT_ALLOWED, MetadataError, NotFoundError, UsageError
 from tierctl.files import FileBytes, read_regular
-from tierctl.model import ClusterIdentity, Uuid
+from tierctl.model import ClusterIdentity, TopicPartition, Uuid
 from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
 
 METADATA_TOPIC = "__remote_log_metadata"
@@ -190,11 +190,13 @@ class StartPositions:
     start: int | str = LATEST
 
     @classmethod
-    def of(cls, partitions: Sequence[int], *, offset: str | None, from_beginning: bool) -> Self:
+    def of(cls, asked: Sequence[int | TopicPartition], *, offset: str | None, from_beginning: bool) -> Self:
         """Return the positions that Kafka's console consumer takes for these flags.
 
-        Raises UsageError for flags that contradict each other and for an `offset` that is none.
+        Raises UsageError for flags that contradict each other, an `offset` that is none, and a partition of
+        another topic.
         """
+        partitions = [_metadata_number(each) for each in asked]
         if offset is not None and not partitions:
             raise UsageError(
                 "--offset needs --partition", hint="name the partition to which the offset belongs"
@@ -220,6 +222,17 @@ class StartPositions:
         if isinstance(self.start, int):
             return min(max(self.start, beginning), end)
         return beginning if self.start == EARLIEST else end
+
+
+def _metadata_number(partition: int | TopicPartition) -> int:
+    if isinstance(partition, int):
+        return partition
+    if partition.topic != METADATA_TOPIC:
+        raise UsageError(
+            f"--partition {partition}: --bootstrap-server reads partitions of {METADATA_TOPIC}",
+            hint="name the cluster with --metadata kafka://... to select user partitions",
+        )
+    return partition.partition
 
 
 def _parse_start(text: str) -> int | str:

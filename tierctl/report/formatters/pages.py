@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.selection import admits_topic, is_glob
 from tierctl.report.formatters.records import EncodedRecords, Formatter, Records, TextLines, as_array, is_true
 
@@ -20,13 +20,15 @@ from tierctl.report.formatters.records import EncodedRecords, Formatter, Records
 class Filter:
     """The accepted values of each field; an empty collection and None accept all. Bounds are inclusive.
 
-    `topics` has names and globs. Times are event times. A tombstone has no event, so it passes only if no
+    `topics` has names and globs. A record passes if its partition's number is in `partitions`, or if it is of
+    one of `named_partitions`. Times are event times. A tombstone has no event, so it passes only if no
     field of events is restricted. An unreadable record passes if its metadata partition and offset do,
     because its event is unknown.
     """
 
     topics: Collection[str] = ()
     partitions: Collection[int] = ()
+    named_partitions: Collection[TopicPartition] = ()
     topic_ids: Collection[Uuid] = ()
     segment_ids: Collection[Uuid] = ()
     states: Collection[str] = ()
@@ -40,7 +42,7 @@ class Filter:
     @property
     def restricts_partitions(self) -> bool:
         """Whether only records of some user partitions are shown."""
-        return bool(self.topics or self.partitions or self.topic_ids)
+        return bool(self.topics or self.partitions or self.named_partitions or self.topic_ids)
 
     @property
     def restricts_events(self) -> bool:
@@ -76,9 +78,14 @@ class Filter:
             if texts:
                 column = as_array(events.column(name)).cast(pa.string())
                 yield pc.is_in(column, pa.array(sorted(texts), pa.string()))
-        if self.partitions:
+        if self.partitions or self.named_partitions:
             column = as_array(events.column("partition"))
-            yield pc.is_in(column, pa.array(sorted(self.partitions), column.type))
+            of_topic = as_array(events.column("topic")).cast(pa.string())
+            masks = [
+                pc.and_(pc.equal(of_topic, each.topic), pc.equal(column, each.partition))
+                for each in self.named_partitions
+            ]
+            yield reduce(pc.or_, masks, pc.is_in(column, pa.array(sorted(self.partitions), column.type)))
         for name, ids in (("topic_id", self.topic_ids), ("segment_id", self.segment_ids)):
             if ids:
                 column = as_array(events.column(name)).storage
