@@ -74,14 +74,12 @@ def _sizes_by_partition(table: SegmentTable) -> SegmentSizes:
 
 def _sums(table: SegmentTable) -> SegmentSizes:
     segments, partitions = table.segments, len(table.partitions)
-    live = segments[segments["state"] != DELETE_FINISHED]
-    keys = live["owner"].astype(np.int64) * len(STATES) + live["state"]
+    live = np.flatnonzero(segments["state"] != DELETE_FINISHED)
+    keys = segments["owner"][live].astype(np.int64) * len(STATES) + segments["state"][live]
+    sizes = segments["size"][live]
     count = partitions * len(STATES)
     # `bincount` adds floats, which are exact for the halves of sizes.
-    low, high = (
-        np.bincount(keys, half, count).astype(np.int64)
-        for half in (live["size"] & 0xFFFF, live["size"] >> 16)
-    )
+    low, high = (np.bincount(keys, half, count).astype(np.int64) for half in (sizes & 0xFFFF, sizes >> 16))
     totals = low + (high << 16)
     shape = (partitions, len(STATES))
     return SegmentSizes(np.bincount(keys, minlength=count).reshape(shape), totals.reshape(shape))

@@ -28,10 +28,18 @@ from tierctl.state.table_arrays import (
     TXN_INDEX_EMPTY,
     Array,
     Arrays,
+    copied,
 )
-from tierctl.state.table_kernels import custom_length, find_epoch, find_segment, hashes, new_seeds
+from tierctl.state.table_kernels import (
+    LENGTH_BYTES,
+    custom_length,
+    find_epoch,
+    find_segment,
+    hashes,
+    new_seeds,
+    room_for,
+)
 from tierctl.wire.arrays import Int64s
-from tierctl.wire.metadata.decode import ADD, CUSTOM_LENGTH, EPOCH_COUNT, KIND, PARTITION_DELETE, TOPIC_LENGTH
 
 Tags = tuple[UnknownTags, NestedTags]
 Pairs = tuple[tuple[int, int], ...]
@@ -39,7 +47,6 @@ Pairs = tuple[tuple[int, int], ...]
 _PARTITION_STATES: Final = tuple(RemotePartitionDeleteState)
 _DEAD_ROWS_MAX: Final = 1024
 _LEAST_SLOTS: Final = 16
-_LENGTH_BYTES: Final = 4
 _KEYS: Final[dict[int, tuple[str, tuple[str | None, ...]]]] = {
     SEGMENTS: ("segment_slots", ("id_high", "id_low", "owner")),
     EPOCHS: ("epoch_slots", ("epoch", None, "owner")),
@@ -97,11 +104,11 @@ class SegmentTable:
     def contents(self) -> dict[str, Array]:
         """Return the arrays with the content of the table, without the rows of deleted segments."""
         self.compact()
-        return {name: _padded(self._used(i)) for i, name in enumerate(ROW_TYPES)}
+        return {name: self._used(i) for i, name in enumerate(ROW_TYPES)}
 
     def load(self, contents: Mapping[str, bytes | memoryview]) -> None:
         """Replace the content; raise CorruptInputError if a row points to one that does not exist."""
-        arrays = [np.frombuffer(contents[name], kind).copy() for name, kind in ROW_TYPES.items()]
+        arrays = [copied(np.frombuffer(contents[name], kind)) for name, kind in ROW_TYPES.items()]
         counts = np.zeros(COUNTS, np.int64)
         counts[: len(arrays)] = [len(each) for each in arrays]
         self.arrays = self._with_slots(arrays, counts)
@@ -158,22 +165,17 @@ class SegmentTable:
 
     def reserve_for(self, events: Int64s) -> None:
         """Make room for events, rows of `wire.metadata.decode`."""
-        is_add, is_event = events[:, KIND] == ADD, events[:, KIND] <= PARTITION_DELETE
-        epoch_counts = events[is_add, EPOCH_COUNT]
-        adds, epochs, partitions = len(epoch_counts), int(epoch_counts.sum()), int(is_event.sum())
-        text = int(events[is_event, TOPIC_LENGTH].sum())
-        blob = int((events[:, CUSTOM_LENGTH].clip(min=0) + _LENGTH_BYTES).sum())
-        longest = int(epoch_counts.max(initial=0))
+        adds, named, epochs, longest, text, blob = room_for(events)
         if longest > self.arrays.scratch.shape[1]:
             self.arrays = self.arrays._replace(scratch=np.empty((2, longest), np.int64))
         # A reshaped segment may take its links twice.
-        wanted = (adds, 2 * epochs, epochs, partitions, partitions, text, blob)
+        wanted = (adds, 2 * epochs, epochs, named, named, text, blob)
         arrays, counts = list(self.arrays), self.arrays.counts
         for i, more in enumerate(wanted):
             needed = int(counts[i]) + more
             if needed > len(arrays[i]):
                 grown = np.zeros(max(needed, 3 * len(arrays[i]) // 2), arrays[i].dtype)
-                grown[: counts[i]] = arrays[i][: counts[i]]
+                grown[: counts[i]].view(np.uint8)[:] = arrays[i][: counts[i]].view(np.uint8)
                 arrays[i] = grown
         self.arrays = Arrays(*arrays)
         for array in _KEYS:
@@ -242,11 +244,11 @@ class SegmentTable:
     def custom(self, row: int) -> bytes | None:
         """Return the segment's custom metadata; None is null."""
         at = int(self.arrays.segments[row]["custom"])
-        return None if at < 0 else self._counted(at)[_LENGTH_BYTES:]
+        return None if at < 0 else self._counted(at)[LENGTH_BYTES:]
 
     def _counted(self, at: int) -> bytes:
         """Return the custom metadata at a position of the blob, with the length before them."""
-        end = at + _LENGTH_BYTES + custom_length(self.arrays.blob, at)
+        end = at + LENGTH_BYTES + custom_length(self.arrays.blob, at)
         return self.arrays.blob[at:end].tobytes()
 
     def metadata(self, row: int) -> RemoteLogSegmentMetadata:
@@ -319,7 +321,7 @@ class SegmentTable:
         """Keep only the user partitions, and `sums` of their segments; fold nothing afterwards."""
         self.tags, counts = {}, self.arrays.counts.copy()
         counts[[SEGMENTS, LINKS, EPOCHS, BLOB, DEAD]] = 0
-        partitions = self.partitions.copy()
+        partitions = copied(self.partitions)
         partitions["first_epoch"] = -1
         self.arrays = self.arrays._replace(
             **{name: np.zeros(0, ROW_TYPES[name]) for name in ("segments", "links", "epochs", "blob")},
@@ -347,11 +349,11 @@ class SegmentTable:
         rows = np.flatnonzero(is_kept)
         numbers = _numbering(is_kept)
         is_linked = (self.links["status"] != FREE) & is_kept[np.maximum(self.links["segment"], 0)]
-        links, new = self.links[is_linked], _numbering(is_linked)
+        links, new = copied(self.links, is_linked), _numbering(is_linked)
         links["segment"] = numbers[links["segment"]]
         for name in ("previous", "next", "stale"):
             links[name] = new[links[name]]
-        kept, epochs = segments[rows], self.epochs.copy()
+        kept, epochs = copied(segments, rows), copied(self.epochs)
         kept["links"] = new[kept["links"]]
         for name in _ENDS:
             epochs[name] = new[epochs[name]]
@@ -377,16 +379,6 @@ class SegmentTable:
             blob += self._counted(at)
         kept["custom"][chosen] = places
         return np.frombuffer(bytes(blob), np.uint8).copy()
-
-
-def _padded(rows: Array) -> Array:
-    """Return a copy of `rows` in which the bytes between fields are 0: NumPy leaves them undefined."""
-    if rows.dtype.names is None:
-        return rows
-    padded: Array = np.zeros(len(rows), rows.dtype)
-    for name in rows.dtype.names:
-        padded[name] = rows[name]
-    return padded
 
 
 def _numbering(is_kept: Array) -> Int64s:

@@ -191,3 +191,11 @@ ROW_TYPES: Final = {
     "blob": np.dtype("u1"),
 }
 """The arrays with the content of a table, in the order of `Arrays` and of the indexes of `Arrays.counts`."""
+
+
+def copied(rows: Array, chosen: Any = slice(None)) -> Array:
+    """Return a copy of contiguous rows, or of the chosen ones, with the bytes between their fields.
+
+    NumPy would copy field by field, which takes ten times as long and leaves those bytes undefined.
+    """
+    return np.array(rows.view(f"V{rows.dtype.itemsize}")[chosen]).view(rows.dtype)

@@ -19,8 +19,10 @@ from tierctl.state.table_arrays import (
 )
 from tierctl.wire.arrays import Int64s, NdArray
 from tierctl.wire.metadata.decode import (
+    ADD,
     CUSTOM,
     CUSTOM_LENGTH,
+    EPOCH_COUNT,
     KIND,
     PARTITION,
     PARTITION_DELETE,
@@ -32,6 +34,9 @@ from tierctl.wire.metadata.decode import (
 from tierctl.wire.primitives import copy_items
 
 _WORD: Final = 0xFFFFFFFF
+LENGTH_BYTES: Final = 4
+"""The bytes before custom metadata in the blob: their length."""
+
 _HASH_SHIFT: Final = 20
 _SEED_BITS: Final = 27
 
@@ -159,6 +164,29 @@ def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
 
 
 @plain_kernel
+def room_for(events: Int64s) -> tuple[int, int, int, int, int, int]:
+    """Return what events, rows of `wire.metadata.decode`, can add to a table.
+
+    That is the number of segments, of names of user partitions, and of leader epochs, in total and of one
+    segment, and the bytes of topic names and of custom metadata.
+    """
+    adds = named = epochs = longest = text = blob = 0
+    for i in range(len(events)):
+        event = events[i]
+        if event[KIND] > PARTITION_DELETE:
+            continue
+        named += 1
+        text += int64(event[TOPIC_LENGTH])
+        blob += max(int64(event[CUSTOM_LENGTH]), 0) + LENGTH_BYTES
+        if event[KIND] == ADD:
+            count = int64(event[EPOCH_COUNT])
+            adds += 1
+            epochs += count
+            longest = max(longest, count)
+    return adds, named, epochs, longest, text, blob
+
+
+@plain_kernel
 def number_partitions(t: Arrays, data: NdArray, rows: Int64s, owners: Int64s, topics: Int64s) -> None:
     """Write the numbers of each event's user partition and topic name, -1 without an event.
 
@@ -219,16 +247,16 @@ def set_custom(t: Arrays, row: int, data: NdArray, event: Int64s) -> None:
     if known >= 0 and custom_length(t.blob, known) == length:
         is_same = True
         for i in range(length):
-            if t.blob[known + 4 + i] != data[at + i]:
+            if t.blob[known + LENGTH_BYTES + i] != data[at + i]:
                 is_same = False
                 break
         if is_same:
             return
     place = int64(t.counts[BLOB])
-    for i in range(4):
+    for i in range(LENGTH_BYTES):
         t.blob[place + i] = length >> 8 * i & 0xFF
-    copy_items(t.blob, place + 4, data, at, length)
-    t.counts[BLOB] = place + 4 + length
+    copy_items(t.blob, place + LENGTH_BYTES, data, at, length)
+    t.counts[BLOB] = place + LENGTH_BYTES + length
     t.segments[row]["custom"] = place
 
 
