@@ -18,7 +18,7 @@ from tierctl.kernel import prepare
 from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
-from tierctl.state.fold import fold
+from tierctl.state.fold import Folded, fold
 from tierctl.state.sizes import keep_sizes
 from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
@@ -51,13 +51,14 @@ class PartitionFold:
     """Fold the records of a topic with `partition_count` partitions into `state`.
 
     Events that the metadata topic's retention deleted before they were read go to `state.missing`; unreadable
-    records go to `state.quarantined`. Folded events also go to `sink`.
+    records go to `state.quarantined`, and so do misplaced events if the count is known. Folded events also go
+    to `sink`.
     """
 
     def __init__(
         self,
         state: TierState,
-        partition_count: int,
+        partition_count: int | None,
         sink: EventSink | None = None,
     ) -> None:
         self._state = state
@@ -117,7 +118,7 @@ class PartitionFold:
         if (partition, offset, error.message) not in known:
             self._state.quarantined.append(Quarantined(partition, offset, error, is_misplaced=is_misplaced))
 
-    def fold(self, chunk: RecordChunk) -> None:
+    def fold(self, chunk: RecordChunk) -> Folded:
         """Fold the next chunk of a partition; quarantine its damaged ranges and misplaced events."""
         partition, state = chunk.partition, self._state
         events = decode_values(chunk.values)
@@ -132,11 +133,12 @@ class PartitionFold:
         )
         for damage in chunk.damage:
             state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
+        count = self._partition_count
+        if count is None:
+            return folded
         numbers = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
-        for user_partition in misplaced(state.table(partition), numbers, partition, self._partition_count):
-            home = metadata_partition(
-                user_partition.topic_id, user_partition.partition, self._partition_count
-            )
+        for user_partition in misplaced(state.table(partition), numbers, partition, count):
+            home = metadata_partition(user_partition.topic_id, user_partition.partition, count)
             self._quarantine(
                 partition,
                 int(chunk.offsets[0]),
@@ -144,6 +146,7 @@ class PartitionFold:
                 f"some from offset {chunk.offsets[0]} on",
                 is_misplaced=True,
             )
+        return folded
 
 
 # Folds many metadata partitions in parallel: as tasks that share no state, whose results are merged.

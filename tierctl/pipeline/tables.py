@@ -15,7 +15,7 @@ import pyarrow as pa
 from tierctl.checks.findings import Finding
 from tierctl.checks.metadata import WasDeleted, check_events
 from tierctl.checks.segments import DANGLING_AFTER_MS
-from tierctl.model import RemoteLogSegmentState, TopicIdPartition
+from tierctl.model import RemoteLogSegmentState
 from tierctl.pipeline.partition_groups import (
     Bools,
     EpochFacts,
@@ -27,10 +27,15 @@ from tierctl.pipeline.partition_groups import (
     highest_of,
 )
 from tierctl.pipeline.warehouse.layout import NO_BLOCK, TableFile
-from tierctl.report.formatters.templates import id_text
-from tierctl.spark.sources.metadata_splits import EPOCH
+from tierctl.spark.fold_rows import (
+    SEGMENTS,
+    batch_of_columns,
+    named_partitions,
+    partition_names,
+    segment_columns,
+)
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
-from tierctl.state.queries import EpochPairs, LiveSegments
+from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import TierState
 
@@ -189,28 +194,6 @@ _STARTED = STATES.index(_S.COPY_SEGMENT_STARTED)
 _DELETING = STATES.index(_S.DELETE_SEGMENT_STARTED)
 _BY_EPOCH: Final = pa.map_(pa.int32(), pa.int64())
 
-SEGMENTS: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("segment_id", pa.string()),
-        ("start_offset", pa.int64()),
-        ("end_offset", pa.int64()),
-        ("broker_id", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("max_timestamp_ms", pa.int64()),
-        ("event_timestamp_ms", pa.int64()),
-        ("segment_leader_epochs", pa.list_(pa.field("element", EPOCH))),
-        ("segment_size_in_bytes", pa.int32()),
-        ("custom_metadata", pa.binary()),
-        ("state", pa.string()),
-        ("txn_index_empty", pa.bool_()),
-        ("metadata_partition", pa.int32()),
-    ]
-)
-"""The table of segments that are not deleted; only events of the KIP's own dialect have `leader_epoch`."""
-
 PARTITIONS: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -318,43 +301,13 @@ class MetadataPartitionTables:
     def segments(self, chosen: Int64s) -> Iterator[pa.RecordBatch]:
         """Yield a batch of SEGMENTS with the segments of these indexes in the plan of `segment_files`."""
         rows = self._live.rows[chosen]
-        owners = self._table.segments["owner"][rows]
-        order = np.argsort(owners, kind="stable")
-        live, numbers = LiveSegments(self._table, rows[order]), pa.array(owners[order])
-        writers, kip405, customs = live.column("writer"), live.flags(KIP405), live.customs()
-        columns = {
-            **{name: column.take(numbers) for name, column in self._names.items()},
-            "segment_id": id_text(_ids(live)),
-            "start_offset": live.column("start"),
-            "end_offset": live.column("end"),
-            "broker_id": pa.array(writers, mask=kip405),
-            "leader_epoch": pa.array(writers, mask=~kip405),
-            "max_timestamp_ms": live.column("max_timestamp"),
-            "event_timestamp_ms": live.column("event_timestamp"),
-            "segment_leader_epochs": _lists(live.epoch_pairs()),
-            "segment_size_in_bytes": live.column("size"),
-            "custom_metadata": pa.nulls(len(live), pa.binary())
-            if customs is None
-            else pa.array(customs, pa.binary()),
-            "state": pa.array([str(state) for state in STATES]).take(pa.array(live.states)),
-            "txn_index_empty": live.flags(TXN_INDEX_EMPTY),
-        }
-        yield _batch(columns, SEGMENTS)
+        order = np.argsort(self._table.segments["owner"][rows], kind="stable")
+        yield batch_of_columns(segment_columns(self._table, rows[order], self._names), SEGMENTS)
 
     @cached_property
     def _names(self) -> dict[str, pa.Array]:
-        """Return the columns that name the user partitions, by their number in the table."""
-        names = map(self._table.topic_id_partition, range(len(self._table.partitions)))
-        return self._whose(list(names))
-
-    def _whose(self, names: Sequence[TopicIdPartition]) -> dict[str, pa.Array]:
-        """Return the columns that name user partitions."""
-        return {
-            "topic": pa.array([name.topic for name in names], pa.string()),
-            "topic_id": pa.array([str(name.topic_id) for name in names], pa.string()),
-            "partition": pa.array([name.partition for name in names], pa.int32()),
-            "metadata_partition": pa.repeat(pa.scalar(self._metadata_partition, pa.int32()), len(names)),
-        }
+        """The columns that name the user partitions, by their number in the table."""
+        return partition_names(named_partitions(self._table), self._metadata_partition)
 
     def blocks(self, was_deleted: WasDeleted) -> Iterator[tuple[int, pa.Table, pa.Table]]:
         """Yield the rows of PARTITIONS and of ANOMALIES of each block of user partitions that has changed.
@@ -382,7 +335,7 @@ class MetadataPartitionTables:
         is_old, is_finished = self._now_ms - times_ms > DANGLING_AFTER_MS, states == FINISHED
         sizes, highest = live.column("size").astype(np.int64), group.highest_by_epoch()
         columns = {
-            **self._whose([part.topic_id_partition for part in parts]),
+            **partition_names([part.topic_id_partition for part in parts], self._metadata_partition),
             "remote_log_size_bytes": group.sums(np.where(is_finished, sizes, 0)),
             "remote_log_start_offset": group.log_starts(in_order),
             "highest_offset": highest_of(highest, len(parts)),
@@ -410,18 +363,6 @@ class MetadataPartitionTables:
 
 
 _FINDING: Final = tuple(name for name in ANOMALIES.names if name != "metadata_partition")
-
-
-def _ids(live: LiveSegments) -> pa.Array:
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(live), [None, pa.py_buffer(live.id_bytes)])
-
-
-def _lists(pairs: EpochPairs) -> pa.Array:
-    epochs, offsets = pa.array(pairs.epochs.astype(np.int32)), pa.array(pairs.offsets)
-    values = pa.StructArray.from_arrays([epochs, offsets], fields=list(EPOCH))
-    ends = np.concatenate([[0], np.cumsum(pairs.counts)]).astype(np.int32)
-    kind = SEGMENTS.field("segment_leader_epochs").type
-    return pa.ListArray.from_arrays(pa.array(ends), values, type=kind)
 
 
 def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tierctl.errors import RemoteResourceNotFound, UsageError
+from tierctl.errors import EngineError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.topic.base import (
     DEFAULT_METADATA_PARTITIONS,
     LOCAL,
@@ -330,6 +330,22 @@ def kept_topic(location: TopicLocation) -> MetadataTopic:
 
 
 def read_chunks(split: MetadataSplit) -> Iterator[RecordChunk]:
-    """Yield the records of `split` with every gap and damaged range; raise as `open_topic` and `read` do."""
-    topic = kept_topic(split.location)
-    yield from topic.read(split.metadata_partition, split.start_offset, split.end_offset)
+    """Yield the records of `split` with every gap and damaged range.
+
+    Raise as `open_topic` and `read` do, and EngineError if this process does not see the whole split.
+    """
+    topic, reached = kept_topic(split.location), split.start_offset
+    for chunk in topic.read(split.metadata_partition, split.start_offset, split.end_offset):
+        reached = chunk.next_offset
+        yield chunk
+    require_read(split.metadata_partition, reached, split.end_offset)
+
+
+def require_read(metadata_partition: int, reached: int, end_offset: int) -> None:
+    """Raise EngineError if a metadata partition that the driver saw up to `end_offset` ends before."""
+    if reached < end_offset:
+        raise EngineError(
+            f"an executor found metadata partition {metadata_partition} only up to offset {reached}, "
+            f"but it ends at {end_offset}",
+            hint="executors must see the same files as this machine: use a shared file system",
+        )

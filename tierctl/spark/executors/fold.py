@@ -7,19 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask, PartitionRange, run_fold_task
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
+from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model import Selection
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import keep_freed_memory, shared_topic
-from tierctl.spark.executors.transport import Executors, grouped
+from tierctl.spark.executors.transport import Executors, collect, grouped, progress
+from tierctl.spark.fold_rows import FOLDED
+from tierctl.spark.frames import fold_segments, metadata_events, user_partition_sums
+from tierctl.state.sizes import add_sizes
 from tierctl.state.tier_state import TierState
+from tierctl.wire.primitives import limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,26 +42,55 @@ class SparkFold:
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
+        sizes = self._sizes(tasks) if any(task.sizes_only for task in tasks) else None
+        if sizes is not None:
+            yield from sizes
+            return
         fold = partial(_fold, self._location, uuid4().hex)
         yield from self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
+
+    def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
+        """Return the sizes of user partitions, which Spark sums up: only these come to the driver.
+
+        Return None if there is a record that a broker can't use: the fold of whole metadata partitions
+        describes it.
+        """
+        ends = {each.metadata_partition: each.end for task in tasks for each in task.ranges}
+        location = self._location
+        files = {"command_config": location.command_config, "broker_config": location.broker_config}
+        given = {name: path for name, path in files.items() if path}
+        spark, factor = self._executors.session, str(limits().factor)
+        events = metadata_events(spark, location.uri, columns=FOLDED, limit_factor=factor, **given)
+        # The topic may have grown since its ends were read.
+        known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
+        events = events.where(f"CASE metadata_partition {known} ELSE false END")
+        folded = fold_segments(events, partition_count=tasks[0].partition_count)
+        with progress(spark, "reading"):
+            rows = collect(user_partition_sums(folded), stopped=lambda: False).to_pylist()
+        if any(row["unusable"] for row in rows):
+            return None
+        by_number: dict[int, list[Mapping[str, Any]]] = {number: [] for number in ends}
+        for row in rows:
+            by_number[row["metadata_partition"]].append(row)
+        return [_summed(task, by_number) for task in tasks]
 
 
 def _fold(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:
     keep_freed_memory()
     done = run_fold_task(shared_topic(location, job), task)
     for each in task.ranges:
-        _require_read(each, done.state.read[each.metadata_partition])
+        require_read(each.metadata_partition, done.state.read[each.metadata_partition], each.end)
     return done
 
 
-def _require_read(wanted: PartitionRange, reached: int) -> None:
-    """Raise EngineError if a range of a metadata partition was read up to `reached` only."""
-    if reached < wanted.end:
-        raise EngineError(
-            f"an executor found metadata partition {wanted.metadata_partition} only up to offset {reached}, "
-            f"but it ends at {wanted.end}",
-            hint="executors must see the same files as this machine: use a shared file system",
-        )
+def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> FoldResult:
+    """Return the result of a task from the rows of `user_partition_sums` of its metadata partitions."""
+    state = TierState()
+    for each in task.ranges:
+        state.read[each.metadata_partition] = each.end
+        add_sizes(state, each.metadata_partition, rows[each.metadata_partition])
+    numbers = tuple(each.metadata_partition for each in task.ranges)
+    return FoldResult(metadata_partitions=numbers, state=state, ledger=None)
 
 
 def _events(task: FoldTask) -> int:

@@ -227,6 +227,9 @@ not decode has an `error`, and its bytes in `value`. A row without a record has 
 In other rows `next_offset` is null. `timestamp` is `timestamp_ms` as a timestamp of Spark, or null without
 one.
 """
+
+COLUMNS = SCHEMA.append(pa.field("record", pa.binary()))
+"""The columns that `.schema(...)` may select: `record` has the bytes of the record, null in a tombstone."""
 _POSITION = frozenset({"metadata_partition", "metadata_offset", "timestamp_ms", "timestamp"})
 # How many rows of a task the JVM has in memory at a time.
 _BATCH_ROWS = 20_000
@@ -257,14 +260,15 @@ def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = No
     rows = rows.where([p for p in predicates if p.column in _POSITION])
     ranges = _ranges(chunk, split)
     names = split.columns or SCHEMA.names
-    needed = SCHEMA.names if ranges else [*names, *(p.column for p in predicates)]
+    all_names = list(dict.fromkeys([*SCHEMA.names, *names]))
+    needed = all_names if ranges else [*names, *(p.column for p in predicates)]
     rows = rows.decoded(needed) if events is None else replace(rows, events=events)
     rows = rows.where([p for p in predicates if p.column not in _POSITION])
     if not ranges:
         return rows.batch(names)
-    lost = _lost(chunk.partition, ranges)
+    lost = _lost(chunk.partition, ranges, all_names)
     mask = mask_of(predicates, lost.column)
-    both = pa.concat_batches([rows.batch(SCHEMA.names), lost if mask is None else lost.filter(mask)])
+    both = pa.concat_batches([rows.batch(all_names), lost if mask is None else lost.filter(mask)])
     return both.take(pc.sort_indices(both, sort_keys=[("metadata_offset", "ascending")])).select(names)
 
 
@@ -306,18 +310,18 @@ class _Rows:
     def batch(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return the columns `names`, in this order."""
         arrays = [self.column(name) for name in names]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
+        return pa.RecordBatch.from_arrays(arrays, schema=_schema(names))
 
     def column(self, name: str) -> pa.Array:
         """Return a column of SCHEMA."""
-        return _MAKERS[name](self) if name in _MAKERS else _plain(self.event_column(name))
+        return _MAKERS[name](self) if name in _MAKERS else plain_column(self.event_column(name))
 
     def event_column(self, name: str) -> pa.Array:
         column = self.events.column(name)
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
     def repeated(self, value: Any, name: str) -> pa.Array:
-        return pa.repeat(pa.scalar(value, SCHEMA.field(name).type), len(self.offsets))
+        return pa.repeat(pa.scalar(value, COLUMNS.field(name).type), len(self.offsets))
 
     def bad_values(self) -> pa.Array:
         is_bad = self.event_column("error").is_valid()
@@ -330,12 +334,13 @@ _MAKERS: dict[str, Callable[[_Rows], pa.Array]] = {
     "timestamp_ms": lambda rows: rows.timestamps_ms,
     "timestamp": lambda rows: _timestamp(rows.timestamps_ms),
     "value": _Rows.bad_values,
+    "record": lambda rows: rows.values,
     "next_offset": lambda rows: rows.repeated(None, "next_offset"),
     "is_gap": lambda rows: rows.repeated(False, "is_gap"),
 }
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def plain_column(column: pa.Array) -> pa.Array:
     """Convert a column of decoded events into a type that Spark has."""
     if isinstance(column.type, UuidType):
         text = id_text(column)
@@ -372,7 +377,7 @@ def _ranges(chunk: RecordChunk, split: MetadataSplit) -> list[DamagedRange]:
     return [bad for bad in chunk.damage if split.start_offset <= bad.offset < split.end_offset]
 
 
-def _lost(metadata_partition: int, ranges: Sequence[DamagedRange]) -> pa.RecordBatch:
+def _lost(metadata_partition: int, ranges: Sequence[DamagedRange], names: Sequence[str]) -> pa.RecordBatch:
     columns = {
         "metadata_partition": [metadata_partition] * len(ranges),
         "metadata_offset": [bad.offset for bad in ranges],
@@ -380,5 +385,11 @@ def _lost(metadata_partition: int, ranges: Sequence[DamagedRange]) -> pa.RecordB
         "next_offset": [bad.next_offset for bad in ranges],
         "is_gap": [bad.is_gap for bad in ranges],
     }
-    arrays = [pa.array(columns.get(field.name, [None] * len(ranges)), field.type) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    schema = _schema(names)
+    arrays = [pa.array(columns.get(field.name, [None] * len(ranges)), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _schema(names: Sequence[str]) -> pa.Schema:
+    """Return the schema of these columns."""
+    return pa.schema([COLUMNS.field(name) for name in names])

@@ -20,8 +20,8 @@ max_offsets_per_trigger
                     the largest number of offsets in a batch
 fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
 
-The columns are tierctl.spark.sources.metadata_splits.SCHEMA, or those that .schema(...) selects; others
-are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
+The columns are tierctl.spark.sources.metadata_splits.SCHEMA, or those of COLUMNS that .schema(...) selects;
+others are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
 metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
 bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not, because
 timestamps need not increase.
@@ -54,7 +54,7 @@ from tierctl.errors import MetadataError, SafetyRefusal, UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic, topic_location
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.columns import selected_columns
-from tierctl.spark.sources.metadata_splits import SCHEMA, event_tasks, plan_tasks, read_task
+from tierctl.spark.sources.metadata_splits import COLUMNS, SCHEMA, event_tasks, plan_tasks, read_task
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.pushed_filters import FilteredReader
 from tierctl.wire.primitives import use_limit_factor
@@ -380,11 +380,11 @@ class RemoteLogMetadataSource(DataSource):
 
     def reader(self, schema: StructType) -> MetadataReader:
         """Return the reader of batches."""
-        return MetadataReader(MetadataOptions.of(self.options), selected_columns(schema, SCHEMA))
+        return MetadataReader(MetadataOptions.of(self.options), selected_columns(schema, COLUMNS))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of streams."""
-        return MetadataStreamReader(MetadataOptions.of(self.options), selected_columns(schema, SCHEMA))
+        return MetadataStreamReader(MetadataOptions.of(self.options), selected_columns(schema, COLUMNS))
 
 
 class MetadataReader(FilteredReader):

@@ -1,0 +1,149 @@
+"""The public DataFrame functions, used as in a notebook, give the answers of a fold without Spark."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.metadata.daily_changes import read_daily_changes
+from tierctl.metadata.topic import open_topic
+from tierctl.model.location import TopicLocation
+from tierctl.spark import (
+    FOLDED,
+    anomalies,
+    daily_changes,
+    fold_segments,
+    metadata_events,
+    partition_sizes,
+)
+from tierctl.spark.frames import Folded
+from tierctl.state.sizes import sizes_by_group
+from tierctl.state.tier_state import TierState
+
+from tests.metadata.topics import manager_at
+from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, within
+from tests.spark.executors.test_fold import COUNT, absurd
+from tests.support.amounts import rest_in_matrix
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+__all__ = ["absurd"]
+
+
+def folded_at(folder: Path, spark: "SparkSession", *, partition_count: int | None = None) -> Folded:
+    events = metadata_events(spark, str(folder), columns=FOLDED)
+    return fold_segments(events, partition_count=partition_count)
+
+
+def state_at(folder: Path) -> TierState:
+    with closing(manager_at(folder.as_uri())) as manager:
+        return manager.refresh()
+
+
+def rows(frame: "DataFrame", *key: str) -> "dict[tuple[Any, ...], Row]":
+    found = frame.collect()
+    by_key = {tuple(row[name] for name in key): row for row in found}
+    assert len(by_key) == len(found)
+    return by_key
+
+
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
+def test_segments_partitions_and_sizes(place: str, capture: Capture, spark: "SparkSession") -> None:
+    state, folded = state_at(within(capture, place)), folded_at(within(capture, place), spark)
+    segments = rows(folded.segments, "segment_id")
+    known = {(str(s.segment_id),): s for part in state for s in part.cache.list_remote_log_segments()}
+    assert segments.keys() == known.keys()
+    for key, segment in known.items():
+        row = segments[key]
+        assert tuple(map(tuple, row.segment_leader_epochs)) == segment.segment_leader_epochs
+        names = {field: getattr(segment, field) for field in row.asDict() if hasattr(segment, field)}
+        names |= {"topic_id": str(segment.topic_id), "segment_id": str(segment.segment_id)}
+        del names["segment_leader_epochs"]
+        assert {name: row[name] for name in names} == names
+    partitions = rows(folded.partitions, "topic_id", "partition")
+    assert partitions.keys() == {(str(topic_id), number) for topic_id, number in state.partitions}
+    sizes = rows(partition_sizes(folded.segments), "topic_id", "partition")
+    for part in state:
+        whose = str(part.topic_id_partition.topic_id), part.topic_id_partition.partition
+        row = partitions[whose]
+        assert (row.topic, row.metadata_partition) == (part.topic_id_partition.topic, part.metadata_partition)
+        assert (row.delete_state, row.last_event_offset) == (part.delete_state, part.last_event_offset)
+        here = sizes_by_group(state, [(0, part)], 1)
+        assert (whose in sizes) == bool(part.segment_count)
+        for each in {s.state for s in part.cache.list_remote_log_segments()}:
+            found = sizes[whose][each.lower()], sizes[whose][f"{each.lower()}_bytes"]
+            assert found == here.of(0, each)
+
+
+def test_each_event_has_an_outcome(absurd: Path, spark: "SparkSession") -> None:
+    """The outcomes are those that the fold without Spark reports, for histories with all that is wrong."""
+    state, folded = state_at(absurd), folded_at(absurd, spark, partition_count=COUNT)
+    odd = anomalies(folded.outcomes).collect()
+    ignored = {(a.metadata_partition, a.metadata_offset) for a in state.anomalies}
+    assert len(ignored) == state.anomaly_count
+    assert {(r.metadata_partition, r.metadata_offset) for r in odd if r.outcome == "ignored"} == ignored
+    unusable = {(r.metadata_partition, r.metadata_offset) for r in odd if r.outcome != "ignored"}
+    wrong = {(q.metadata_partition, q.metadata_offset) for q in state.quarantined if not q.is_misplaced}
+    assert wrong <= unusable
+    assert all(row.error for row in odd if row.outcome != "ignored")
+    assert any("in metadata partition" in row.error for row in odd if row.outcome == "not_understood")
+    with closing(open_topic(TopicLocation(uri=absurd.as_uri()))) as topic:
+        total = sum(topic.end_offsets().values())
+    misplaced = sum(1 for row in odd if row.error and "in metadata partition" in row.error)
+    assert folded.outcomes.count() - misplaced == total
+
+
+def test_damaged_records_hide_nothing(tmp_path: Path, spark: "SparkSession") -> None:
+    folder = damaged(tmp_path)
+    state, folded = state_at(folder), folded_at(folder, spark, partition_count=2)
+    odd = anomalies(folded.outcomes).where("outcome = 'not_understood'").collect()
+    wrong = {(q.metadata_partition, q.metadata_offset) for q in state.quarantined}
+    assert {(row.metadata_partition, row.metadata_offset) for row in odd} == wrong
+    assert folded.segments.count() == sum(part.segment_count for part in state)
+
+
+def test_segments_sizes_with_records_that_brokers_cannot_use(
+    tmp_path: Path, absurd: Path, spark: "SparkSession"
+) -> None:
+    del spark
+    for folder in (damaged(tmp_path), absurd):
+        said = assert_same("segments", "--sizes", "--metadata", folder, "-o", "json")
+        assert said.code == 7
+
+
+def test_days(capture: Capture, spark: "SparkSession") -> None:
+    folder = within(capture, "tiered-cluster/after")
+    found = rows(daily_changes(metadata_events(spark, str(folder))), "topic", "topic_id", "day")
+    with closing(open_topic(TopicLocation(uri=folder.as_uri()))) as topic:
+        known = read_daily_changes(topic, topic.end_offsets(), lambda _: True).days
+    assert {(topic, topic_id, day.toordinal() - 719_163) for topic, topic_id, day in found} == {
+        (topic, str(topic_id), day) for topic, topic_id, day in known
+    }
+    for (topic_name, topic_id, day), row in found.items():
+        changes = next(
+            each
+            for (name, known_id, number), each in known.items()
+            if (name, str(known_id), number) == (topic_name, topic_id, day.toordinal() - 719_163)
+        )
+        kinds = ("copied_segments", "copied_bytes", "deleted_segments", "deleted_bytes")
+        assert [row[kind] for kind in kinds] == [getattr(changes, kind) for kind in kinds]
+
+
+def test_spark_distributes_the_events(
+    capture: Capture, spark: "SparkSession", capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One metadata partition is the work of many tasks, and only the columns of the fold are read."""
+    folded_at(within(capture, "tiered-cluster/after"), spark).segments.explain()
+    plan = capsys.readouterr().out
+    assert "hashpartitioning(topic_id" in plan
+    scan = next(line for line in plan.splitlines() if "BatchScan" in line)
+    assert "record#" in scan
+    assert "start_offset" not in scan
+
+
+def test_events_without_records(capture: Capture, spark: "SparkSession") -> None:
+    with pytest.raises(UsageError, match="needs the columns record") as e:
+        fold_segments(metadata_events(spark, str(within(capture, "tiered-cluster/after"))))
+    assert "FOLDED" in str(e.value.hint)

@@ -1,0 +1,269 @@
+"""The rows that a fold of metadata events yields in a task of Spark: segments, user partitions and outcomes.
+
+A task has all events of its user partitions, in order.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierctl.kernel import prepare
+from tierctl.metadata.parallel_fold import PartitionFold
+from tierctl.model import TopicIdPartition
+from tierctl.report.formatters.templates import id_text
+from tierctl.spark.sources.metadata_splits import EPOCH, plain_column
+from tierctl.state.fold_kernels import ACCEPTED, IGNORED, REFUSED
+from tierctl.state.queries import EpochPairs, LiveSegments
+from tierctl.state.table import SegmentTable
+from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
+from tierctl.state.tier_state import Quarantined, TierState
+from tierctl.wire.arrays import Int64s, numbers
+from tierctl.wire.batches.segment_file import RecordChunk
+from tierctl.wire.metadata.decode import DecodedEvents, rows_of
+
+SEGMENTS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("segment_id", pa.string()),
+        ("start_offset", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("broker_id", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("max_timestamp_ms", pa.int64()),
+        ("event_timestamp_ms", pa.int64()),
+        ("segment_leader_epochs", pa.list_(pa.field("element", EPOCH))),
+        ("segment_size_in_bytes", pa.int32()),
+        ("custom_metadata", pa.binary()),
+        ("state", pa.string()),
+        ("txn_index_empty", pa.bool_()),
+        ("metadata_partition", pa.int32()),
+    ]
+)
+"""The columns of segments that are not deleted; only events of the KIP's own dialect have `leader_epoch`."""
+
+PARTITIONS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("delete_state", pa.string()),
+        ("metadata_partition", pa.int32()),
+        ("last_event_offset", pa.int64()),
+    ]
+)
+"""The columns of user partitions: the state of their deletion, null without one, and their last event."""
+
+OUTCOMES: Final = pa.schema(
+    [
+        ("metadata_partition", pa.int32()),
+        ("metadata_offset", pa.int64()),
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("segment_id", pa.string()),
+        ("state", pa.string()),
+        ("outcome", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+"""The columns of outcomes. `state` is the one that the event states, and `outcome` is one of
+
+accepted         a broker applies the event
+ignored          a broker ignores it: the state of the segment does not allow it, or the segment is unknown
+refused          a broker's class throws an exception for it; `error` says why
+not_understood   the record can't be read or decoded; `error` says why. Nothing is known about what it names
+
+Tombstones have no outcome. An error of a whole metadata partition has a row that is not_understood.
+"""
+
+_OUTCOMES: Final = {ACCEPTED: "accepted", IGNORED: "ignored", REFUSED: "refused"}
+NOT_UNDERSTOOD: Final = "not_understood"
+FOLDED: Final = (*("metadata_partition", "metadata_offset", "topic_id", "partition", "error", "record"),)
+"""The columns of events that the fold reads: `record` has all facts of an event."""
+
+
+class Rows(StrEnum):
+    """The kinds of rows that a fold can yield."""
+
+    SEGMENTS = "segments"
+    PARTITIONS = "partitions"
+    OUTCOMES = "outcomes"
+    UNUSABLE = "unusable"
+    """The outcomes that are refused or not understood."""
+
+
+Columns = dict[str, pa.Array]
+"""Columns of equal length by name."""
+
+Outcomes = npt.NDArray[np.uint8]
+
+_PIECE_ROWS: Final = 1 << 16
+_STATE_NAMES: Final = pa.array([str(state) for state in STATES])
+
+
+class _LastEvents:
+    """Keep the decoded events of the chunk that was folded last."""
+
+    def __init__(self) -> None:
+        self.events = rows_of(())
+
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
+        """Implement `EventSink.take`."""
+        self.events = events
+        return chunk, events
+
+
+def rows_of_task(
+    wanted: Collection[Rows],
+    schema: pa.Schema,
+    partition_count: int | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Fold batches with the columns FOLDED; yield the wanted kinds of rows as batches of `schema`."""
+    state, last = TierState(), _LastEvents()
+    fold = PartitionFold(state, partition_count, last)
+    outcomes_wanted = {Rows.OUTCOMES: tuple(_OUTCOMES), Rows.UNUSABLE: (REFUSED,)}
+    codes = [code for kind, of_kind in outcomes_wanted.items() if kind in wanted for code in of_kind]
+    for batch in batches:
+        prepare(batch.num_rows)
+        is_bad = batch.column("error").is_valid()
+        bad = batch.filter(is_bad)
+        if codes and bad.num_rows:
+            found = (bad.column(name) for name in ("metadata_partition", "metadata_offset", "error"))
+            yield batch_of_columns(_not_understood(*found), schema)
+        for chunk in _chunks(batch.filter(pc.invert(is_bad))):
+            outcomes = fold.fold(chunk).outcomes
+            chosen = np.flatnonzero(np.isin(outcomes, codes))
+            astray = [each for each in state.quarantined if each.is_misplaced]
+            others = (each for each in state.quarantined if not each.is_misplaced)
+            refused = {each.metadata_offset: str(each.error) for each in others}
+            state.quarantined.clear()
+            if len(chosen):
+                yield batch_of_columns(_outcomes(chunk, last.events, outcomes, chosen, refused), schema)
+            if codes and astray:
+                yield batch_of_columns(_misplaced(astray), schema)
+    for number, table in sorted(state.tables.items()):
+        names = partition_names(named_partitions(table), number)
+        if Rows.PARTITIONS in wanted:
+            yield batch_of_columns(_partition_columns(table, names), schema)
+        live = table.live_rows() if Rows.SEGMENTS in wanted else np.empty(0, np.int64)
+        for at in range(0, len(live), _PIECE_ROWS):
+            yield batch_of_columns(segment_columns(table, live[at : at + _PIECE_ROWS], names), schema)
+
+
+def _chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
+    """Yield the records of each metadata partition in a batch, which is ordered by these and by offset."""
+    partitions, offsets = (numbers(batch.column(name)) for name in ("metadata_partition", "metadata_offset"))
+    edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    values = batch.column("record")
+    for first, end in pairwise(edges):
+        if first < end:
+            own = offsets[first:end].astype(np.int64)
+            yield RecordChunk(int(partitions[first]), own, own, values[first:end], int(own[-1]) + 1)
+
+
+def _outcomes(
+    chunk: RecordChunk, events: DecodedEvents, outcomes: Outcomes, chosen: Int64s, refused: Mapping[int, str]
+) -> Columns:
+    """Return the columns of OUTCOMES of the chosen events of a chunk; `refused` has errors by offset."""
+    named = events.take(chosen).table(("topic", "topic_id", "partition", "segment_id", "state"))
+    offsets, codes = chunk.offsets[chosen], outcomes[chosen]
+    errors = np.where(codes == REFUSED, offsets, -1).tolist()
+    names = pa.array([_OUTCOMES.get(code, "") for code in range(max(_OUTCOMES) + 1)])
+    return {
+        **{name: plain_column(named.column(name).combine_chunks()) for name in named.column_names},
+        "metadata_partition": pa.array(np.full(len(offsets), chunk.partition, np.int32)),
+        "metadata_offset": pa.array(offsets),
+        "outcome": names.take(pa.array(codes)),
+        "error": pa.array(map(refused.get, errors), pa.string()),
+    }
+
+
+def _not_understood(metadata_partition: Any, offsets: Any, errors: Any) -> Columns:
+    """Return the columns of OUTCOMES of records, or of a whole metadata partition, with an error."""
+    found = {"metadata_partition": metadata_partition, "metadata_offset": offsets, "error": errors}
+    return {**found, "outcome": pa.array([NOT_UNDERSTOOD] * len(offsets), pa.string())}
+
+
+def _misplaced(astray: Sequence[Quarantined]) -> Columns:
+    """Return the columns of OUTCOMES for user partitions whose events are in a wrong metadata partition."""
+    return _not_understood(
+        pa.array([each.metadata_partition for each in astray], pa.int32()),
+        pa.array([each.metadata_offset for each in astray], pa.int64()),
+        pa.array([str(each.error) for each in astray], pa.string()),
+    )
+
+
+def partition_names(partitions: Sequence[TopicIdPartition], metadata_partition: int) -> Columns:
+    """Return the columns that name user partitions, by their index in `partitions`."""
+    return {
+        "topic": pa.array([each.topic for each in partitions], pa.string()),
+        "topic_id": pa.array([str(each.topic_id) for each in partitions], pa.string()),
+        "partition": pa.array([each.partition for each in partitions], pa.int32()),
+        "metadata_partition": pa.repeat(pa.scalar(metadata_partition, pa.int32()), len(partitions)),
+    }
+
+
+def named_partitions(table: SegmentTable) -> list[TopicIdPartition]:
+    """Return the user partitions of a table, by number."""
+    return list(map(table.topic_id_partition, range(len(table.partitions))))
+
+
+def segment_columns(table: SegmentTable, rows: Int64s, names: Columns) -> Columns:
+    """Return the columns SEGMENTS of the segments in `rows`; `names` name the user partitions by number."""
+    live, owners = LiveSegments(table, rows), pa.array(table.segments["owner"][rows])
+    writers, kip405, customs = live.column("writer"), live.flags(KIP405), live.customs()
+    return {
+        **{name: column.take(owners) for name, column in names.items()},
+        "segment_id": id_text(_ids(live)),
+        "start_offset": pa.array(live.column("start")),
+        "end_offset": pa.array(live.column("end")),
+        "broker_id": pa.array(writers, mask=kip405),
+        "leader_epoch": pa.array(writers, mask=~kip405),
+        "max_timestamp_ms": pa.array(live.column("max_timestamp")),
+        "event_timestamp_ms": pa.array(live.column("event_timestamp")),
+        "segment_leader_epochs": _lists(live.epoch_pairs()),
+        "segment_size_in_bytes": pa.array(live.column("size")),
+        "custom_metadata": pa.nulls(len(live), pa.binary())
+        if customs is None
+        else pa.array(customs, pa.binary()),
+        "state": _STATE_NAMES.take(pa.array(live.states)),
+        "txn_index_empty": pa.array(live.flags(TXN_INDEX_EMPTY)),
+    }
+
+
+def _partition_columns(table: SegmentTable, names: Columns) -> Columns:
+    """Return the columns PARTITIONS of the user partitions whose segments are in a table."""
+    own = np.flatnonzero(table.partitions["is_foreign"] == 0)
+    return {
+        **{name: column.take(pa.array(own)) for name, column in names.items()},
+        "delete_state": pa.array(map(table.delete_state, own.tolist()), pa.string()),
+        "last_event_offset": pa.array(np.maximum(table.partitions["last_offset"][own], -1)),
+    }
+
+
+def _ids(live: LiveSegments) -> pa.Array:
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(live), [None, pa.py_buffer(live.id_bytes)])
+
+
+def _lists(pairs: EpochPairs) -> pa.Array:
+    epochs, offsets = pa.array(pairs.epochs.astype(np.int32)), pa.array(pairs.offsets)
+    values = pa.StructArray.from_arrays([epochs, offsets], fields=list(EPOCH))
+    ends = np.concatenate([[0], np.cumsum(pairs.counts)]).astype(np.int32)
+    kind = SEGMENTS.field("segment_leader_epochs").type
+    return pa.ListArray.from_arrays(pa.array(ends), values, type=kind)
+
+
+def batch_of_columns(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of `schema`, those that are missing with null in all rows."""
+    count = len(next(iter(columns.values())))
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,195 @@
+"""The metadata topic as DataFrames: its events, the segments that result from them, and sums of both.
+
+    events = metadata_events(spark, "kafka://localhost:9092")
+    folded = fold_segments(events)
+    partition_sizes(folded.segments).show()
+
+Spark distributes the events by user partition and sorts them; the fold is the kernel that brokers' decisions
+are computed with everywhere in tierctl, over Arrow batches; sums, counts and joins are expressions. Rows of
+segments, user partitions and outcomes are computed when they are used: `persist` what is used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from tierctl.errors import UsageError
+from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS
+from tierctl.model import RemoteLogSegmentState
+from tierctl.spark.fold_rows import FOLDED, OUTCOMES, PARTITIONS, SEGMENTS, Rows, rows_of_task
+from tierctl.spark.sources.metadata_splits import COLUMNS
+from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_LIVE: Final = tuple(
+    state for state in RemoteLogSegmentState if state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+)
+
+_SUMMED: Final = (
+    *("topic", "topic_id", "partition", "metadata_partition", "state", "segment_size_in_bytes"),
+    *("delete_state", "last_event_offset", "outcome"),
+)
+
+
+def metadata_events(
+    spark: SparkSession, metadata: str, *, columns: Sequence[str] = EVENT_SCHEMA.names, **options: str
+) -> DataFrame:
+    """Return the events of the metadata topic at `metadata`, one per row, with `columns` of COLUMNS.
+
+    `metadata` and `options` are those of the data source `remote_log_metadata`. The column `record`, which
+    `fold_segments` needs, has the bytes of each record; it is not among the default columns.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from tierctl.spark import register
+
+    register(spark)
+    schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
+    reader = spark.read.format("remote_log_metadata").schema(schema)
+    return reader.options(metadata=metadata, **options).load()
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The result of `fold_segments`; `events` are distributed by user partition, and in order."""
+
+    events: DataFrame
+    partition_count: int | None = None
+
+    @cached_property
+    def segments(self) -> DataFrame:
+        """The segments that are not deleted, as a broker derives them, with the columns SEGMENTS."""
+        return self.rows((Rows.SEGMENTS,), SEGMENTS)
+
+    @cached_property
+    def partitions(self) -> DataFrame:
+        """The user partitions that an event names, with the columns PARTITIONS."""
+        return self.rows((Rows.PARTITIONS,), PARTITIONS)
+
+    @cached_property
+    def outcomes(self) -> DataFrame:
+        """The outcome of each event, with the columns OUTCOMES."""
+        return self.rows((Rows.OUTCOMES,), OUTCOMES)
+
+    def rows(self, wanted: Sequence[Rows], columns: pa.Schema) -> DataFrame:
+        """Return the wanted kinds of rows of one fold; `columns` that a kind does not have are null there."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        fold = partial(rows_of_task, frozenset(wanted), columns, self.partition_count)
+        return self.events.mapInArrow(fold, from_arrow_schema(columns))
+
+
+def fold_segments(events: DataFrame, *, partition_count: int | None = None) -> Folded:
+    """Fold `events` of the metadata topic from its beginning on, as brokers do (RemoteLogMetadataCache).
+
+    `events` has the columns `metadata_partition`, `metadata_offset`, `topic_id`, `partition`, `error` and
+    `record` of `metadata_events`, which are FOLDED. Spark distributes them by user partition, so that one
+    metadata partition of any size is the work of many tasks; a user partition is the work of one. With
+    `partition_count`, the number of metadata partitions, events in a metadata partition where brokers do not
+    look for them are not understood. Raise UsageError for a column that is missing.
+    """
+    if missing := [name for name in FOLDED if name not in events.columns]:
+        raise UsageError(
+            f"the fold needs the columns {', '.join(missing)} of the events",
+            hint="metadata_events(spark, ..., columns=FOLDED)",
+        )
+    spread = events.select(*FOLDED).repartition("topic_id", "partition")
+    return Folded(spread.sortWithinPartitions("metadata_partition", "metadata_offset"), partition_count)
+
+
+def partition_sizes(segments: DataFrame) -> DataFrame:
+    """Return the number and the bytes of the segments of each user partition, by state.
+
+    The columns are `topic`, `topic_id`, `partition`, `metadata_partition`, and for each state, in lower
+    case, its number of segments (`copy_segment_finished`) and their bytes (`copy_segment_finished_bytes`).
+    """
+    return segments.groupBy("topic", "topic_id", "partition", "metadata_partition").agg(*_sums_by_state())
+
+
+def user_partition_sums(folded: Folded) -> DataFrame:
+    """Return the columns of `partition_sizes` and PARTITIONS of each user partition, in one fold.
+
+    `unusable` counts the rows of OUTCOMES that are refused or not understood; those that name no user
+    partition have one more row.
+    """
+    from pyspark.sql import functions as f
+
+    kinds = {field.name: field for schema in (SEGMENTS, PARTITIONS, OUTCOMES) for field in schema}
+    wanted = (Rows.SEGMENTS, Rows.PARTITIONS, Rows.UNUSABLE)
+    rows = folded.rows(wanted, pa.schema([kinds[name] for name in _SUMMED]))
+    # Neither the outcomes' states nor those of a deletion are states of a segment.
+    sums = [*_sums_by_state(), *(f.max(name).alias(name) for name in ("delete_state", "last_event_offset"))]
+    sums.append(f.count("outcome").alias("unusable"))
+    return rows.groupBy("topic", "topic_id", "partition", "metadata_partition").agg(*sums)
+
+
+def _sums_by_state() -> list[Column]:
+    from pyspark.sql import functions as f
+
+    sums: list[Column] = []
+    for state in _LIVE:
+        size = f.when(f.col("state") == str(state), f.col("segment_size_in_bytes").cast("long"))
+        sums += [f.count(size).alias(state.lower()), _sum(size).alias(f"{state.lower()}_bytes")]
+    return sums
+
+
+def anomalies(outcomes: DataFrame) -> DataFrame:
+    """Return the outcomes of events that a broker does not apply, and of records that are not understood."""
+    return outcomes.where("outcome <> 'accepted'")
+
+
+def daily_changes(events: DataFrame) -> DataFrame:
+    """Return how many segments, and bytes, were copied and deleted by topic id and day in UTC.
+
+    `events` has `topic`, `topic_id`, `partition`, `segment_id`, `state`, `event_timestamp_ms` and
+    `segment_size_in_bytes`. The columns are `topic`, `topic_id`, `day` (a date), `copied_segments`,
+    `copied_bytes`, `deleted_segments` and `deleted_bytes`. Of a state that several events of a segment have,
+    the earliest counts; segments whose first event is missing have no size and count as 0 bytes.
+    """
+    from pyspark.sql import functions as f
+
+    def first(state: RemoteLogSegmentState) -> Column:
+        is_of = f.col("state") == str(state)
+        return f.min_by(f.when(is_of, f.col("event_timestamp_ms")), f.when(is_of, f.col("metadata_offset")))
+
+    by_segment = events.where("segment_id is not null").groupBy(
+        "topic", "topic_id", "partition", "segment_id"
+    )
+    segments = by_segment.agg(
+        f.coalesce(f.max("segment_size_in_bytes"), f.lit(0)).cast("long").alias("bytes"),
+        first(RemoteLogSegmentState.COPY_SEGMENT_FINISHED).alias("copied_ms"),
+        first(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED).alias("deleted_ms"),
+    )
+    was_copied = f.col("copied_ms").isNotNull()
+    changes = [
+        segments.where(was_copied & f.col(f"{kind}_ms").isNotNull()).select(
+            *("topic", "topic_id", "bytes"), f.lit(kind).alias("kind"), _day(f.col(f"{kind}_ms")).alias("day")
+        )
+        for kind in ("copied", "deleted")
+    ]
+    sums: list[Column] = []
+    for kind in ("copied", "deleted"):
+        size = f.when(f.col("kind") == kind, f.col("bytes"))
+        sums += [f.count(size).alias(f"{kind}_segments"), _sum(size).alias(f"{kind}_bytes")]
+    return changes[0].unionAll(changes[1]).groupBy("topic", "topic_id", "day").agg(*sums)
+
+
+def _day(time_ms: Column) -> Column:
+    """Return the day of a time; a time that is no date of this calendar counts for its first or last day."""
+    from pyspark.sql import functions as f
+
+    day = f.floor(time_ms / f.lit(DAY_MS))
+    return f.date_from_unix_date(f.greatest(f.least(day, f.lit(DAY_MAX)), f.lit(0)).cast("int"))
+
+
+def _sum(values: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.sum(values), f.lit(0))
