@@ -22,14 +22,14 @@ from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier_state import TierState
 
 from tests.metadata.topics import manager_at
-from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, within
+from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
 from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["absurd"]
+__all__ = ["absurd", "small_pieces"]
 
 
 def folded_at(folder: Path, spark: "SparkSession", *, partition_count: int | None = None) -> Folded:
@@ -104,6 +104,14 @@ def test_damaged_records_hide_nothing(tmp_path: Path, spark: "SparkSession") -> 
     assert folded.segments.count() == sum(part.segment_count for part in state)
 
 
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
+def test_segments_sizes(place: str, capture: Capture, spark: "SparkSession") -> None:
+    del spark
+    assert_same("segments", "--sizes", "--metadata", within(capture, place), "-o", "json")
+
+
+@pytest.mark.usefixtures("small_pieces")
 def test_segments_sizes_with_records_that_brokers_cannot_use(
     tmp_path: Path, absurd: Path, spark: "SparkSession"
 ) -> None:

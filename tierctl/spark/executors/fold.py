@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 LEAST_EVENTS = 20_000
 """The number of events that are folded in the time that a task takes to start."""
 
+TASK_EVENTS_MAX = 2_000_000
+"""The events of a larger metadata partition are distributed by user partition, if only sizes are wanted."""
+
 
 class SparkFold:
     """FoldRunner on executors, which must reach the topic at `location` as the driver does."""
@@ -42,7 +45,8 @@ class SparkFold:
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
-        sizes = self._sizes(tasks) if any(task.sizes_only for task in tasks) else None
+        is_large = any(task.sizes_only and task.unread > TASK_EVENTS_MAX for task in tasks)
+        sizes = self._sizes(tasks) if is_large else None
         if sizes is not None:
             yield from sizes
             return
