@@ -10,8 +10,9 @@ import pytest
 from tierctl.errors import EngineError
 from tierctl.metadata.cache_files.reading import entry_rows
 from tierctl.model.choices import WORK_ON_EXECUTORS, EngineName, engines_of
-from tierctl.spark.executors import checked_segments, fold
-from tierctl.spark.executors import fold as spark_files
+from tierctl.spark import fold
+from tierctl.spark import fold as spark_files
+from tierctl.spark.executors import checked_segments
 
 from tests.cli.shell import environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers

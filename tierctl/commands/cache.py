@@ -31,7 +31,7 @@ from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
-from tierctl.spark.executors import fold as spark_files
+from tierctl.spark import fold as spark_files
 
 T = TypeVar("T")
 

@@ -293,7 +293,7 @@ class Resources:
         """Return the fold on executors, which reads the topic first; None on the local engine."""
         if not self.is_on_spark:
             return None
-        from tierctl.spark.executors.fold import SparkFold
+        from tierctl.spark.fold import SparkFold
 
         return SparkFold(self.executors, self.metadata_location)
 

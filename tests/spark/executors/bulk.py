@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.spark.executors import checked_segments, fold
+from tierctl.spark import fold
+from tierctl.spark.executors import checked_segments
 from tierctl.spark.executors import rendered_events as spark_format
 from tierctl.wire.metadata.values import encode
 

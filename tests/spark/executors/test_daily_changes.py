@@ -7,7 +7,7 @@ import pytest
 from tierctl.commands.insight import report
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.model import Uuid
-from tierctl.spark.executors import fold
+from tierctl.spark import fold
 
 from tests.cli.shell import tierctl
 from tests.support.amounts import rest_in_matrix

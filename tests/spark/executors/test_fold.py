@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tierctl.errors import EngineError, TierctlError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.fold import SparkFold, fold_topic
 from tierctl.spark.executors.transport import Executors
+from tierctl.spark.fold import SparkFold, fold_topic
 from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import decode, encode

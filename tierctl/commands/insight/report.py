@@ -478,7 +478,7 @@ def _changes(run: Mutation) -> DailyChanges:
     topic = run.resources.metadata_topic(quiet=True)
     begins, ends = topic.beginning_offsets(), topic.end_offsets()
     if run.resources.is_on_spark:
-        from tierctl.spark.executors.fold import daily_changes
+        from tierctl.spark.fold import daily_changes
 
         location = run.resources.metadata_location
         return daily_changes(run.resources.executors, location, ends, run.resources.selection)

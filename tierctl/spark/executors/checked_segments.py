@@ -17,9 +17,8 @@ from tierctl.metadata.daily_changes import deleted_segment_ids
 from tierctl.model import ListedSet, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import Advance
-from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.task import shared_tier, shared_topic
-from tierctl.spark.executors.transport import Executors, grouped
+from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, grouped
 from tierctl.state.segment_ids import SegmentIds
 from tierctl.storage import object_sets as sets
 from tierctl.storage.base import RemoteObject, RemoteStorageManager

@@ -42,6 +42,8 @@ from tierctl.storage.throttle import Transfers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+LEAST_EVENTS = 20_000
+"""The number of events that are folded in the time that a task takes to start."""
 POLL_S = 0.05
 _PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 CANCELLED_WAIT_S = 30.0

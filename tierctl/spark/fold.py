@@ -19,7 +19,7 @@ from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model import Selection
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import keep_freed_memory, shared_topic
-from tierctl.spark.executors.transport import Executors, collect, grouped, progress
+from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, collect, grouped, progress
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.frames import fold_segments, metadata_events, user_partition_sums
 from tierctl.state.sizes import add_sizes
@@ -28,9 +28,6 @@ from tierctl.wire.primitives import limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LEAST_EVENTS = 20_000
-"""The number of events that are folded in the time that a task takes to start."""
 
 TASK_EVENTS_MAX = 2_000_000
 """The events of a larger metadata partition are distributed by user partition, if only sizes are wanted."""
