@@ -293,20 +293,6 @@ def test_every_replica_of_the_metadata_topic_gets_the_same_bytes(writable: Writa
     assert metadata_bytes(brokers[2]) == found[0]
 
 
-def test_replicas_that_differ_are_refused(writable: Writable) -> None:
-    root = writable("unclean-leader/before")
-    lose(root / "broker-1")
-    before = metadata_bytes(root / "broker-2")
-    ran = tierctl(*offline(root), "--apply")
-    assert (ran.code, "the replicas of a metadata partition differ" in ran.err) == (4, True), ran.err
-    assert metadata_bytes(root / "broker-2") == before
-    # With the longest replica as --metadata, the others are completed.
-    args = list(offline(root))
-    args[2] = root / "broker-2"
-    assert tierctl(*args, "--apply").code == 0
-    assert metadata_bytes(root / "broker-1") == metadata_bytes(root / "broker-2") == before
-
-
 def test_a_broker_without_the_partitions_of_the_topic_is_no_place_for_a_new_one(writable: Writable) -> None:
     root = writable("unclean-leader/before")
     for folder in (root / "broker-1").glob("__remote_log_metadata-*"):

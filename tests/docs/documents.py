@@ -35,6 +35,11 @@ class Command:
         """Return whether the command line runs Kafka's console consumer with tierctl's formatter."""
         return "CLASSPATH" in self.line or self.line.startswith("kafka-console-consumer.sh")
 
+    @property
+    def administers_cluster(self) -> bool:
+        """Return whether the command line runs a tool of Kafka that changes topics."""
+        return self.line.startswith(("kafka-configs.sh", "kafka-topics.sh"))
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

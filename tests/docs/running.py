@@ -20,12 +20,14 @@ _OTHER_CODES = {
     "tierctl restore check": 3,
     "tierctl delete --mark --topic-id ID": 4,
     "tierctl copy --quiet": 4,
+    "tierctl rebuild --metadata kafka:": 4,
 }
 """Expected exit codes other than 0, by a part of the command line.
 
 doctor has warnings about captured data; restore check finds that the broker of these tests has tiered no
 segment; delete --mark refuses a topic of which the captured log directory has a folder;
-copy has no topic to copy, because a broker without tiered storage lets no topic enable it.
+copy has no topic to copy, because a broker without tiered storage lets no topic enable it; rebuild refuses
+topics whose copying is not disabled.
 """
 _SHELL = ("printf", "echo")
 

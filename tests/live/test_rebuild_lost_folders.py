@@ -4,6 +4,7 @@ No broker starts before the rebuild; afterwards a stock consumer reads every rec
 """
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.live.history import (
     ISOLATIONS,
     TOPICS,
     Cluster,
+    batch_ends,
     check_everything,
     enable_copying,
     served,
@@ -46,6 +48,56 @@ def test_all_folders_are_lost(cluster: Cluster, twin: Broker) -> None:
     assert partitions_in(twin.log_dir) == list(range(METADATA_PARTITIONS))
     assert plan(*offline(twin))["steps"] == []
     assert tier(twin) == before
+    twin.start()
+    check_everything(twin, cluster, before)
+
+
+def used_logs(broker: Broker) -> list[Path]:
+    """Return the log files of the metadata partitions that have events."""
+    found = sorted(broker.log_dir.glob(f"{METADATA_TOPIC}-*/*.log"))
+    return [log for log in found if log.stat().st_size]
+
+
+def cut(log: Path) -> None:
+    """Cut the log in the middle of a batch."""
+    data = log.read_bytes()
+    log.write_bytes(data[: batch_ends(data)[-2] - 20])
+    for suffix in (".index", ".timeindex"):
+        log.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def empty(log: Path) -> None:
+    for path in log.parent.iterdir():
+        path.unlink()
+
+
+def damage(log: Path) -> None:
+    """Overwrite bytes of the second batch."""
+    data = log.read_bytes()
+    at = batch_ends(data)[1] + 90
+    log.write_bytes(data[:at] + b"\xff" * 8 + data[at + 8 :])
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "no folder": lambda log: shutil.rmtree(log.parent),
+    "emptied": empty,
+    "cut": cut,
+    "damaged": damage,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_one_partition_is_lost(cluster: Cluster, twin: Broker, name: str) -> None:
+    """The others stay as they are, byte for byte."""
+    before = tier(twin)
+    lost, *others = used_logs(twin)
+    kept = {log: log.read_bytes() for log in others}
+    LOSSES[name](lost)
+    done = plan(*offline(twin, "--apply"))
+    assert done["steps"]
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+    assert {log: log.read_bytes() for log in others} == kept
+    assert plan(*offline(twin))["steps"] == []
     twin.start()
     check_everything(twin, cluster, before)
 

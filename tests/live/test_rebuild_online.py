@@ -1,5 +1,6 @@
 """A rebuild on a running broker, and after a kill: no false alarm, and consumers read every record."""
 
+import shlex
 import time
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from tierctl.metadata.topic import METADATA_TOPIC
 
+from tests.docs.documents import README, Document
+from tests.docs.running import replaced
 from tests.live.commands import assumed, base_offsets, local_start, plan, tierctl
 from tests.live.history import (
     DELETED_BEFORE,
@@ -116,6 +119,45 @@ def test_a3_the_metadata_topic_was_created_again_under_the_broker(cluster: Clust
     twin.delete_topic(METADATA_TOPIC)
     twin.create_topic(METADATA_TOPIC, METADATA_PARTITIONS, retention_ms="-1", cleanup_policy="delete")
     rebuild_on_cluster(twin)
+    check_before_and_after_restart(twin)
+    assert tier(twin) == before
+    check_new_copies(twin, cluster)
+    check_everything(twin, cluster, before)
+
+
+_TOOLS = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
+
+
+def run_line(line: str, broker: Broker) -> None:
+    """Run a command line of the README on `broker`, which must succeed."""
+    names = {"broker1:9092": broker.bootstrap, "s3://archive/tier": str(broker.remote_dir)}
+    names |= {"--partitions 50": f"--partitions {METADATA_PARTITIONS}", "-factor 3": "-factor 1"}
+    program, *words = shlex.split(replaced(line, names))
+    if program in _TOOLS:
+        broker.release.with_tools.run(_TOOLS[program], *words)
+    else:
+        ran = tierctl(*words)
+        assert (program, ran.code) == ("tierctl", 0), ran.err
+
+
+@pytest.mark.matrix
+def test_the_readmes_lines_for_brokers_that_still_run(cluster: Cluster, twin: Broker) -> None:
+    """The metadata topic is deleted under a broker, which serves from memory until it is restarted."""
+    before = tier(twin)
+    twin.start()
+    twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))
+    twin.await_idle()
+    twin.delete_topic(METADATA_TOPIC)
+    _, block = Document("README.md", README.section("On a bad day")).blocks("bash")
+    lines = [each.line for each in Document("README.md", f"```bash\n{block}```").commands]
+    assert len(lines) == 3
+    for line in lines:
+        of_topics = "--entity-name orders" in line
+        for topic in TOPICS if of_topics else [""]:
+            run_line(line.replace("--entity-name orders", f"--entity-name {topic}"), twin)
     check_before_and_after_restart(twin)
     assert tier(twin) == before
     check_new_copies(twin, cluster)

@@ -14,15 +14,28 @@ from tierctl.locallog import list_partitions, read_registration
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
 from tierctl.metadata.topic.base import translated
-from tierctl.metadata.topic.folder import is_unfinished, partitions_in, recorded_count
+from tierctl.metadata.topic.folder import (
+    has_topic_id,
+    is_unfinished,
+    partition_folder,
+    partitions_in,
+    recorded_count,
+    sound_end,
+)
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
+from tierctl.metadata.topic.partition_log import Tail
 from tierctl.model.ids import Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import clients as manager
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import read_identity
-from tierctl.wire.files.checkpoints import META_PROPERTIES, read_directory_id, read_node
+from tierctl.wire.files.checkpoints import (
+    META_PROPERTIES,
+    PARTITION_METADATA_FILE,
+    read_directory_id,
+    read_node,
+)
 from tierctl.wire.kraft import TopicRegistration
 
 # Find out how many partitions a metadata topic in a folder has, before a command writes to it.
@@ -94,7 +107,12 @@ def _planned(placement: TopicPlacement) -> Iterator[str]:
     for folder, numbers in placement.missing.items():
         shown = ", ".join(f"{METADATA_TOPIC}-{number}" for number in numbers[:_SHOWN_MAX])
         more = f" and {len(numbers) - _SHOWN_MAX} more" if len(numbers) > _SHOWN_MAX else ""
-        yield f"{folder} lacks {shown}{more}: --apply makes them"
+        yield f"{folder} lacks {shown}{more}, or their partition.metadata: --apply makes them"
+    for folder, tail in placement.damaged.items():
+        yield (
+            f"{folder} is damaged, or lacks records, from offset {tail.next_offset} on (byte {tail.position} "
+            f"of {tail.segment_base:020d}.log): --apply keeps what follows in .bak files, and writes it anew"
+        )
 
 
 def require_no_contradiction(request: MutationRequest, state: TierState) -> None:
@@ -249,8 +267,9 @@ class _Known:
         by_node: dict[str, list[Path]] = {}
         for each in self.dirs:
             by_node.setdefault(node_of(each), []).append(each)
-        missing: dict[Path, list[int]] = {}
-        homes = {number: dirs[0] for number, dirs in self.found.items()}
+        missing = self._unnamed(topic_id)
+        damaged: dict[Path, Tail] = {}
+        homes = {number: self._home(number, damaged) for number in self.found}
         for node, dirs in by_node.items():
             there = {number for number, found in self.found.items() if set(found) & set(dirs)}
             for number in sorted(self._due(node, there, lost) - there):
@@ -264,7 +283,43 @@ class _Known:
                 "no place here",
                 hint=f"name the log directories of all brokers with replicas with --log-dir, or {_ONLINE}",
             )
-        return TopicPlacement(homes=homes, topic_id=topic_id, missing=missing)
+        return TopicPlacement(homes=homes, topic_id=topic_id, missing=missing, damaged=damaged)
+
+    def _unnamed(self, topic_id: Uuid | None) -> dict[Path, list[int]]:
+        """Return the partitions whose folders lack the topic id, by log directory.
+
+        Raise SafetyRefusal if a broker's folders lack it and nothing else states it.
+        """
+        unnamed: dict[Path, list[int]] = {}
+        for number, dirs in self.found.items():
+            for each in dirs:
+                if not has_topic_id(each, number):
+                    unnamed.setdefault(each, []).append(number)
+        if topic_id is not None or not unnamed:
+            return unnamed
+        if (self.folder / META_PROPERTIES).exists():
+            raise SafetyRefusal(
+                f"nothing states the topic id of {METADATA_TOPIC}: no folder of a partition has "
+                f"{PARTITION_METADATA_FILE}",
+                hint=_SOURCES,
+            )
+        return {}
+
+    def _home(self, number: int, damaged: dict[Path, Tail]) -> Path:
+        """Return the directory with the longest replica of a partition; add those with damage to `damaged`.
+
+        A command that can't publish lost events again uses the replica in the folder, and reports its damage.
+        """
+        dirs = self.found[number]
+        if not self.base.remakes_lost:
+            return dirs[0]
+        ends = {}
+        for each in dirs:
+            tail, is_damaged = sound_end(each, number)
+            ends[each] = tail.next_offset
+            if is_damaged:
+                damaged[partition_folder(each, number).resolve()] = tail
+        return max(dirs, key=lambda each: ends[each])
 
     def _due(self, node: str, there: set[int], lost: set[int]) -> set[int]:
         """Return the partitions that a broker must have; it has those `there`."""

@@ -22,7 +22,7 @@ from tierctl.metadata.topic.folder_writer import (
     known_id,
     make_partitions,
 )
-from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files.checkpoints import (
@@ -206,16 +206,29 @@ def logs_in(placement: TopicPlacement) -> dict[int, PartitionLog]:
     """Return the log of each partition in its home; one without a folder is empty."""
     starts = {home: _log_starts(home, LOCAL) for home in set(placement.homes.values())}
     return {
-        number: _placed_log(partition_folder(home, number), number, starts[home].get(number, 0))
+        number: _placed_log(placement, number, starts[home].get(number, 0))
         for number, home in sorted(placement.homes.items())
     }
 
 
-def _placed_log(folder: Path, number: int, log_start_offset: int) -> PartitionLog:
-    if folder.is_dir():
-        return PartitionLog(folder, number, log_start_offset=log_start_offset)
-    # The recorded log start of a lost log is that of records which are gone.
-    return PartitionLog(folder, number, may_be_missing=True)
+def _placed_log(placement: TopicPlacement, number: int, log_start_offset: int) -> PartitionLog:
+    folder = partition_folder(placement.homes[number], number)
+    if not folder.is_dir():
+        # The recorded log start of a lost log is that of records which are gone.
+        return PartitionLog(folder, number, may_be_missing=True)
+    limit = placement.damaged.get(folder.resolve())
+    start = log_start_offset if limit is None else min(log_start_offset, limit.next_offset)
+    return PartitionLog(folder, number, log_start_offset=start, limit=limit)
+
+
+def sound_end(folder: Path, partition: int) -> tuple[Tail, bool]:
+    """Return the result of `PartitionLog.sound_end` for a metadata partition in `folder`."""
+    return PartitionLog(partition_folder(folder, partition), partition).sound_end()
+
+
+def has_topic_id(folder: Path, partition: int) -> bool:
+    """Return whether the folder of a metadata partition states the topic's id."""
+    return (partition_folder(folder, partition) / PARTITION_METADATA_FILE).exists()
 
 
 def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import (
+    BACKUP_SUFFIX,
     PLAIN,
     TEMP_SUFFIX,
     FileBytes,
@@ -57,8 +58,15 @@ def known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
 
 
 def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
-    """Create a partition as a broker does, without indexes, which a broker creates when it loads the log."""
+    """Create a partition as a broker does, without indexes, which a broker creates when it loads the log.
+
+    One that exists gets a missing partition.metadata: a broker takes a log without it for a stray one, and
+    begins an empty log.
+    """
     if partition.exists():
+        path = partition / PARTITION_METADATA_FILE
+        if not path.exists():
+            write_durably(path, [write_partition_metadata(topic_id)], fs=fs)
         return
     making = partition.with_name(partition.name + TEMP_SUFFIX)
     fs.make_folder(making)
@@ -102,7 +110,7 @@ class PartitionWriter:
         self._next_offset = tail.next_offset
         self._size_bytes = tail.position
         self._path = log.path(tail.segment_base)
-        self._fd = self._open(self._path)
+        self._fd = _open(self._path)
         self._durable_bytes = self._size_bytes
 
     def append(self, values: Sequence[bytes], timestamp_ms: int) -> list[int]:
@@ -164,25 +172,8 @@ class PartitionWriter:
             self._new_segment(base)
             return Tail(base, 0, base)
         if tail.torn_bytes:
-            self._cut(tail)
+            _cut_off(self._log.path(tail.segment_base), tail.position, fs=self._fs)
         return tail
-
-    def _cut(self, tail: Tail) -> None:
-        path = self._log.path(tail.segment_base)
-        fd = self._open(path)
-        try:
-            # A broker that crashed may have indexed the bytes that are truncated here.
-            drop_indexes(path, fs=self._fs)
-            torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
-            if torn:
-                replace_durably(path.with_name(f"{path.name}.{tail.position}.bak"), torn, fs=self._fs)
-            self._fs.truncate(fd, tail.position, path)
-            self._fs.sync(fd, path)
-        finally:
-            os.close(fd)
-
-    def _open(self, path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def _new_segment(self, base: int) -> Path:
         path = self._log.path(base)
@@ -192,8 +183,50 @@ class PartitionWriter:
     def _roll(self) -> None:
         path = self._new_segment(self._next_offset)
         os.close(self._fd)
-        self._fd, self._path = self._open(path), path
+        self._fd, self._path = _open(path), path
         self._size_bytes = self._durable_bytes = 0
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _cut_off(path: Path, size_bytes: int, *, fs: FileSystem, keeps: bool = True) -> None:
+    """Truncate a segment's log file to `size_bytes`; `keeps` the bytes after it in a `.bak` file."""
+    if path.stat().st_size <= size_bytes:
+        return
+    # A broker that crashed may have indexed the bytes that are truncated here.
+    drop_indexes(path, fs=fs)
+    if keeps:
+        with closing(FileBytes(path)) as file:
+            rest = file.read(size_bytes, file.size_bytes - size_bytes).rstrip(b"\x00")
+        if rest:
+            replace_durably(path.with_name(f"{path.name}.{size_bytes}{BACKUP_SUFFIX}"), rest, fs=fs)
+    fd = _open(path)
+    try:
+        fs.truncate(fd, size_bytes, path)
+        fs.sync(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _set_aside(log: PartitionLog, *, fs: FileSystem) -> None:
+    """End the log at its limit; keep what follows in `.bak` files, which brokers ignore. Raises OSError.
+
+    What precedes the damage stays as it is, so that a run after a crash finds the same end.
+    """
+    limit, log.limit = log.limit, None
+    if limit is None:
+        return
+    # The newest first: what is left is damaged until all of it is set aside.
+    for base in reversed(log.segments()):
+        path = log.path(base)
+        if base > limit.segment_base:
+            drop_indexes(path, fs=fs)
+            fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
+            fs.sync_folder(path.parent)
+        elif base == limit.segment_base:
+            _cut_off(path, limit.position, fs=fs)
 
 
 CHECKPOINTS = (LOG_STARTS_FILE, RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE)
@@ -228,8 +261,11 @@ class Replicas:
     (`PartitionLog.tail`) are neither compared nor copied.
     """
 
-    def __init__(self, folder: Path, others: Sequence[Path], *, fs: FileSystem) -> None:
+    def __init__(
+        self, folder: Path, others: Sequence[Path], damaged: Mapping[Path, Tail], *, fs: FileSystem
+    ) -> None:
         self._fs = fs
+        self._damaged = damaged
         resolved = dict.fromkeys(other.resolve() for other in others)
         self.others = [other for other in resolved if other != folder.resolve() and other.is_dir()]
         self._folders = [folder, *self.others]
@@ -243,18 +279,21 @@ class Replicas:
                 if size_bytes and not _begins_with(own, other, size_bytes):
                     raise SafetyRefusal(
                         f"{other} is not a prefix of {own}: the replicas of a metadata partition differ",
-                        hint="name the log directory with the longest logs as --metadata; a replica that "
-                        "differs must be emptied, so that its broker copies it from the leader",
+                        hint="find out which is right, from the logs of its brokers; a replica that differs "
+                        "must be emptied (its folder keeps partition.metadata), so that it is copied",
                     )
 
     def begin(self, logs: Sequence[PartitionLog]) -> None:
-        """Cut unfinished writes off every replica, and give it what an interrupted run did not.
+        """Cut unfinished writes and damage off every replica, and give it what an interrupted run did not.
 
         Raises OSError.
         """
         for log, replica in self._found(logs):
+            _set_aside(replica, fs=self._fs)
             for base in replica.segments():
-                self._cut(replica.path(base), min(_valid_bytes(replica, base), _valid_bytes(log, base)))
+                size_bytes = min(_valid_bytes(replica, base), _valid_bytes(log, base))
+                _cut_off(replica.path(base), size_bytes, fs=self._fs, keeps=False)
+        self._damaged = {}
         self.bring_up(logs)
         ends = {log.partition: log.end_offset() for log in logs}
         for folder in self._folders:
@@ -279,18 +318,8 @@ class Replicas:
             for other in self._folders:
                 folder = other / f"{METADATA_TOPIC}-{log.partition}"
                 if folder.is_dir() and folder.resolve() != own:
-                    yield log, PartitionLog(folder, log.partition)
-
-    def _cut(self, path: Path, size_bytes: int) -> None:
-        if path.stat().st_size <= size_bytes:
-            return
-        drop_indexes(path, fs=self._fs)
-        fd = _open(path)
-        try:
-            self._fs.truncate(fd, size_bytes, path)
-            self._fs.sync(fd, path)
-        finally:
-            os.close(fd)
+                    limit = self._damaged.get(folder.resolve())
+                    yield log, PartitionLog(folder, log.partition, limit=limit)
 
     def _complete(self, source: Path, target: Path, end_bytes: int) -> None:
         """Append the bytes of `source` up to `end_bytes` that `target`, a prefix of them, lacks."""
@@ -309,10 +338,6 @@ class Replicas:
             self._fs.sync(fd, target)
         finally:
             os.close(fd)
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _valid_bytes(log: PartitionLog, segment_base: int) -> int:
@@ -361,18 +386,18 @@ class TopicPlacement:
     """The log directories of a topic that exists: `homes` has one for each partition, from 0 on.
 
     A partition's log is read and written in its home, and copied from there to its other replicas. The first
-    append makes the partitions `missing`, which have no folder, by log directory, with the id `topic_id`.
+    append makes the partitions `missing`, which have no folder or no topic id in it, by log directory; they
+    get the id `topic_id`.
     """
 
     homes: Mapping[int, Path]
     topic_id: Uuid | None = None
     missing: Mapping[Path, Sequence[int]] = field(default_factory=dict)
+    damaged: Mapping[Path, Tail] = field(default_factory=dict)
+    """The ends of logs before damage or missing offsets, by the folder's resolved path.
 
-    @property
-    def lost(self) -> list[int]:
-        """Return the partitions that no replica here has, ascending."""
-        numbers = {number for found in self.missing.values() for number in found}
-        return sorted(n for n in numbers if n in self.missing.get(self.homes[n], ()))
+    The first append sets aside what follows these ends.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +437,8 @@ class FolderWriter:
         self._settings = settings
         self._folder = folder
         self._has_begun = False
-        self._replicas = Replicas(folder, settings.replicas, fs=settings.fs)
+        damaged = {} if settings.placement is None else settings.placement.damaged
+        self._replicas = Replicas(folder, settings.replicas, damaged, fs=settings.fs)
         self._writers: dict[int, PartitionWriter] = {}
         with ExitStack() as held, translated(f"opening {folder}"):
             settings.fs.make_folder(folder)
@@ -435,6 +461,8 @@ class FolderWriter:
         """
         if not self._has_begun:
             self._make_missing()
+            for log in logs.values():
+                _set_aside(log, fs=self._settings.fs)
             self._write_epochs(logs)
             self._replicas.begin(list(logs.values()))
             self._has_begun = True

@@ -21,6 +21,7 @@ from tierctl.wire.batches.segment_file import (
     gap,
     scan_windows,
     skip_to,
+    sound_end,
     torn_note,
 )
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
@@ -54,8 +55,8 @@ class PartitionLog:
     """Read one metadata partition; keep positions of batches for the next call.
 
     `log_start_offset` is the offset in `log-start-offset-checkpoint`, 0 if there is none. If it
-    `may_be_missing`, a log without a folder is empty. Reading never changes a file. Raises the errors of
-    `files`.
+    `may_be_missing`, a log without a folder is empty. With a `limit`, the log ends there, whatever bytes and
+    segments follow. Reading never changes a file. Raises the errors of `files`.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class PartitionLog:
         log_start_offset: int = 0,
         files: LogFiles = LOCAL,
         may_be_missing: bool = False,
+        limit: Tail | None = None,
     ) -> None:
         self.folder = folder
         self.partition = partition
         self.log_start_offset = log_start_offset
         self._files = files
+        self.limit = limit
         self._may_be_missing = may_be_missing
         self._marks: dict[int, list[Mark]] = {}
         self._tail: Tail | None = None
@@ -80,7 +83,8 @@ class PartitionLog:
         if self._may_be_missing and not self.folder.is_dir():
             return []
         matches = map(_SEGMENT.match, self._files.names(self.folder))
-        return sorted(int(match[1]) for match in matches if match)
+        found = sorted(int(match[1]) for match in matches if match)
+        return found if self.limit is None else [base for base in found if base <= self.limit.segment_base]
 
     def path(self, segment_base: int) -> Path:
         """Return the path of a segment's log file."""
@@ -99,6 +103,8 @@ class PartitionLog:
 
     def tail(self) -> Tail:
         """Return the end of the newest segment; scan only the bytes written since the last call."""
+        if self.limit is not None:
+            return self.limit
         bases = self.segments()
         if not bases:
             return Tail(0, 0, 0)
@@ -128,6 +134,24 @@ class PartitionLog:
                 damage=damage,
             )
         return tail
+
+    def sound_end(self) -> tuple[Tail, bool]:
+        """Return the end of what precedes the first damage or missing offset, and whether there is any.
+
+        Every batch is read, and its CRC is checked. An unfinished write at the end of the log is no damage.
+        """
+        tail = Tail(0, 0, 0)
+        for number, base in enumerate(self.segments()):
+            if number and tail.next_offset != base:
+                return tail, True
+            tail = Tail(base, 0, base)
+            with closing(self._files.open(self.path(base))) as file:
+                for window in scan_windows(file, 0, base):
+                    position, next_offset, is_damaged = sound_end(window)
+                    tail = Tail(base, position, next_offset, torn_bytes=file.size_bytes - position)
+                    if is_damaged:
+                        return tail, True
+        return tail, False
 
     def torn_note(self) -> str | None:
         """Return a message about the unfinished write that `tail` found; None for none, or for zeros."""

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
@@ -66,6 +67,33 @@ class Window:
         """Return the position in the file after the last good batch, or the window's position without one."""
         heads = self.heads
         return self.position + (int(heads.positions[-1] + heads.sizes_bytes[-1]) if len(heads) else 0)
+
+
+def sound_end(window: Window) -> tuple[int, int, bool]:
+    """Return the end of the batches before the first damage or missing offset, and whether one follows.
+
+    The end is a position in the file, and the offset after the last of these batches. An unfinished write at
+    the end of the file is no damage.
+    """
+    heads = window.heads
+    before, has_gap, is_sparse = _holes(window)
+    rows = np.flatnonzero(has_gap | is_sparse)[:1]
+    ends = [*(bad.position for bad in heads.bad[:1]), *heads.positions[rows].tolist()]
+    if not ends:
+        return window.good_end, window.next_offset, False
+    at = min(ends)
+    row = int(np.searchsorted(heads.positions, at))
+    next_offset = int(before[row]) if row < len(heads) else window.next_offset
+    return window.position + at, next_offset, True
+
+
+def _holes(window: Window) -> tuple[Int64s, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return for each batch the offset after the last one, and whether offsets lack before it, and in it."""
+    heads = window.heads
+    base, following = heads.base_offsets, heads.next_offsets
+    before = np.concatenate([np.array([window.expected_offset], np.int64), following])[: len(heads)]
+    is_sparse = (heads.fields["record_count"] < following - base) & ~heads.is_control
+    return before, base > before, is_sparse
 
 
 def scan_windows(
@@ -264,16 +292,13 @@ def _gaps(
 ) -> Iterator[DamagedRange]:
     """Yield the offset ranges without a record, between the batches and, within `wanted`, inside them."""
     heads = window.heads
-    if not len(heads):
-        return
     base, following = heads.base_offsets, heads.next_offsets
+    before, has_gap, is_sparse = _holes(window)
     unreadable = {b.first_offset for b in (*heads.bad, *values.damaged)}
-    before = np.concatenate([[window.expected_offset], following[:-1]])
-    for row in np.flatnonzero(base > before).tolist():
+    for row in np.flatnonzero(has_gap).tolist():
         if int(before[row]) not in unreadable:
             yield gap(int(before[row]), int(base[row]), source)
-    sparse = (heads.fields["record_count"] < following - base) & ~heads.is_control
-    for row in np.flatnonzero(sparse).tolist():
+    for row in np.flatnonzero(is_sparse).tolist():
         if int(base[row]) not in unreadable:
             low, high = max(int(base[row]), wanted[0]), min(int(following[row]), wanted[1])
             yield from _missing(low, high, values.offsets, source)
