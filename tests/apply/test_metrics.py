@@ -137,6 +137,27 @@ def test_status_measures_the_copy_lag_as_copy_does(empty: World, tierctl: Tierct
     assert lag() == [{"bills": 0}, {"bills": 0}]
 
 
+def test_the_age_of_the_oldest_segment_to_copy(empty: World, tierctl: Tierctl, file: Path) -> None:
+    def ages() -> dict[str, float]:
+        name = "tierctl_copy_lag_oldest_age_seconds"
+        return {key[1]: value for key, value in samples(file).items() if key[0] == name}
+
+    oldest_ms: dict[str, int] = {}
+    for step in tierctl(*copy(empty)).json["steps"]:
+        oldest_ms.setdefault(step["topic"], step["max_timestamp_ms"])
+    now_ms = max(oldest_ms.values()) + 3_600_000
+    late = ("--metrics-file", file, "--now", now_ms)
+    assert tierctl(*copy(empty, *late)).code == 0
+    expected = {topic: (now_ms - at_ms) / 1000 for topic, at_ms in oldest_ms.items()}
+    assert ages() == pytest.approx(expected)
+    file.unlink()
+    status = ("status", *empty.where, "--log-dir", empty.logs, *enabled(empty.logs), *late)
+    assert tierctl(*status).code == 0
+    assert ages() == pytest.approx(expected)
+    assert tierctl(*copy(empty, "--apply", "--metrics-file", file)).code == 0
+    assert ages() == dict.fromkeys(expected, 0)
+
+
 def test_findings_stay_until_a_run_looks_for_their_kind_again(
     tiered: World, tierctl: Tierctl, file: Path
 ) -> None:

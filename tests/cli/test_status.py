@@ -13,11 +13,14 @@ from tierctl.cli import status
 from tierctl.commands import resources
 from tierctl.errors import NOT_ALLOWED, ExitCode
 from tierctl.metadata.state_dir.manifest import LAST_RUNS, last_successful_runs
+from tierctl.model.times import iso_utc
 
 from tests.cli.shell import tierctl
 from tests.live.commands import killed
 
 Capture = Callable[..., Path]
+OPEN_SINCE_MS = 1795257348120
+"""When a transaction began in topic ledger of "untiered-broker", and its waiting segment was complete."""
 
 
 def rows(*args: object, code: int = ExitCode.OK) -> list[dict[str, Any]]:
@@ -45,14 +48,46 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     configs = tmp_path / "configs"
     configs.write_text("ledger.remote.storage.enable=true\nevents.remote.storage.enable=false\n")
     where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local", "--topic-configs", configs)
+    # The transaction was open for an hour by then, and the first segment was complete at its beginning.
+    where = (*where, "--now", iso_utc(OPEN_SINCE_MS + 3_600_000))
     found = rows("status", *where)
     lags = {topic["topic"]: (topic["lag_segments"], topic["lag_bytes"]) for topic in found}
     # Three rolled segments wait for an open transaction; the other topics are not enabled.
     assert lags == {"bills": (None, None), "ledger": (3, 1028871 + 908518 + 908655)}
     ledger = next(topic for topic in found if topic["topic"] == "ledger")
-    assert ledger["lag_since_ms"] == 1795257348120
+    assert ledger["lag_since_ms"] == OPEN_SINCE_MS
     ran = tierctl(*map(str, ("status", *where)))
     assert re.search(r": 2 topics, .*; no problems .*; next: tierctl explain ledger-0 ", ran.summary)
+
+
+@pytest.mark.parametrize(
+    ("hours", "more", "code"),
+    [(0.9, (), ExitCode.OK), (1.1, (), ExitCode.PARTIAL), (1.1, ("--copy-limit", "90m"), ExitCode.OK)],
+)
+def test_a_transaction_that_keeps_segments_from_the_tier(
+    hours: float, more: tuple[str, ...], code: ExitCode, capture: Capture, tmp_path: Path
+) -> None:
+    root, metrics = capture("untiered-broker"), tmp_path / "tierctl.prom"
+    configs = tmp_path / "configs"
+    configs.write_text("ledger.remote.storage.enable=true\n")
+    now_ms = OPEN_SINCE_MS + round(hours * 3_600_000)
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local", "--topic-configs", configs)
+    where = (*where, "--now", now_ms, *more)
+    found = rows("status", *where, "--show", "problems", "--metrics-file", metrics, code=code)
+    text = metrics.read_text()
+    age_s = float(re.findall(r'tierctl_copy_lag_oldest_age_seconds\{topic="ledger"\} (\S+)\n', text)[0])
+    assert age_s == pytest.approx((now_ms - OPEN_SINCE_MS) / 1000)
+    if code == ExitCode.OK:
+        assert found == []
+        return
+    (problem,) = found
+    assert (problem["check"], problem["subject"], problem["findings"]) == ("open_transaction", "ledger-0", 1)
+    assert "3 segments (from offset" in problem["found"]
+    assert f"since {iso_utc(OPEN_SINCE_MS)}" in problem["found"]
+    assert "kafka-transactions.sh abort --topic ledger --partition 0 --start-offset 3280" in problem["fix"]
+    ran = tierctl(*map(str, ("status", *where)))
+    assert "next: tierctl explain ledger-0 " in ran.summary
+    assert rows("status", *where, code=code)[-1]["problems"] == 1
 
 
 def test_the_metadata_are_folded_once(

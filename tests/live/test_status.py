@@ -37,7 +37,13 @@ def test_lag_leaks_and_runs(brokers: Brokers, tmp_path: Path) -> None:
         assert (row["segments"], row["first_offset_in_tier"], row["problems"]) == (len(in_tier), 0, 0)
         assert row["lag_segments"] >= 2
         assert row["lag_bytes"] > 2 * 900_000
-        assert "next: tierctl explain waiting 0 --metadata" in ran.summary
+        assert "next: tierctl explain waiting-0 --metadata" in ran.summary
+        late = (*status, "--now", "+2h", "--show", "problems", "--output", "json")
+        ran = tierctl(*late)
+        assert ran.code == ExitCode.PARTIAL
+        (problem,) = json.loads(ran.out)
+        assert (problem["check"], problem["subject"]) == ("open_transaction", "waiting-0")
+        assert tierctl(*late, "--copy-limit", "3h").code == ExitCode.OK
         producer.commit_transaction(30)
     broker.await_idle()
     later = shown(tierctl(*status, "--output", "json"))["waiting"]

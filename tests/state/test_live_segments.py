@@ -72,7 +72,7 @@ def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent
     unfinished = [s for s in cache.list_remote_log_segments() if s.state is not S.COPY_SEGMENT_FINISHED]
     expected = sorted(unfinished, key=lambda s: (s.start_offset, s.end_offset))
     found = list(check_segments(ORDERS, cache, facts_of_tier(cache), NOW_MS))
-    assert found == [unfinished_finding(ORDERS, segment, NOW_MS) for segment in expected]
+    assert found == [unfinished_finding(ORDERS, cache, segment, NOW_MS) for segment in expected]
 
 
 @examples(40)

@@ -11,8 +11,10 @@ from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
+from tierctl.wire.metadata.values import encode
 
 from tests.state.captures import lineage_of, partition, read_state
+from tests.state.folding import folded
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
 
 K = FindingKind
@@ -158,13 +160,40 @@ def test_segments(
     assert [told(finding) for finding in findings] == expected
 
 
-def test_recent_copy_is_under_way() -> None:
-    copying = started(1, 0, 9)
-    (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=copying.event_timestamp_ms + 1000)
-    assert (finding.severity, finding.found) == (I, "the copy was started less than a day ago")
-    later = copying.event_timestamp_ms + 25 * 3_600_000
-    (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=later)
-    assert finding.severity is W
+HOUR_MS = 3_600_000
+BEGUN = started(1, 0, 9)
+BY_1 = "the copy was started by broker 1 "
+REPLACED = "; a later copy was made instead"
+
+
+@pytest.mark.parametrize(
+    ("events", "hours", "limit_hours", "severity", "says"),
+    [
+        ([BEGUN], 0.5, 1, I, BY_1 + "less than 1h ago"),
+        ([BEGUN], 1, 1, I, BY_1 + "less than 1h ago"),
+        ([BEGUN], 1.1, 1, W, BY_1 + "and never finished"),
+        ([BEGUN], 1.1, 36, I, BY_1 + "less than 1d12h ago"),
+        ([BEGUN, *finished(2, 0, 9)], 1.1, 1, I, BY_1 + "less than 1d ago" + REPLACED),
+        ([BEGUN, *finished(2, 0, 9)], 24.1, 48, W, BY_1 + "and never finished" + REPLACED),
+        # The copies before it, and copies that end below it, did not replace it.
+        ([*finished(2, 10, 29), started(1, 20, 39)], 1.1, 1, W, BY_1 + "and never finished"),
+        ([started(1, 20, 39), *finished(2, 0, 19)], 1.1, 1, W, BY_1 + "and never finished"),
+        (
+            [BEGUN, started(2, 0, 9, event_timestamp_ms=BEGUN.event_timestamp_ms + 1),
+             updated(2, S.DELETE_SEGMENT_STARTED), updated(2, S.DELETE_SEGMENT_FINISHED)],
+            1.1, 1, I, BY_1 + "less than 1d ago" + REPLACED,
+        ),
+        ([replace(BEGUN, broker_id=-1)], 1.1, 1, W, "the copy was started by tierctl and never finished"),
+    ],
+)  # fmt: skip
+def test_unfinished_copies(
+    events: list[MetadataEvent], hours: float, limit_hours: int, severity: Severity, says: str
+) -> None:
+    (part,) = folded([encode(event) for event in events])
+    now_ms = BEGUN.event_timestamp_ms + round(hours * HOUR_MS)
+    findings = check_segments(ORDERS, part.cache, None, now_ms, limit_hours * HOUR_MS)
+    found = [f for f in findings if f.check is K.DANGLING_COPY]
+    assert [(f.segment_id, f.severity, f.found) for f in found] == [(segment_id(1), severity, says)]
 
 
 def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:

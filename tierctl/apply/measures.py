@@ -1,9 +1,11 @@
 """Metrics about the results of a mutating run, and about the remaining work."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tierctl.apply.outcome import Outcome, Status
+from tierctl.model import TopicConfig
+from tierctl.plan.reasons import Reason
 from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus
 from tierctl.report.prometheus import Family, Labels, Meter, Scope, measure_tier
@@ -16,7 +18,13 @@ _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
 
 
 def measure_mutation(
-    meter: Meter, plan: Plan, outcomes: Sequence[Outcome] | None, state: TierState, scope: Scope
+    meter: Meter,
+    plan: Plan,
+    outcomes: Sequence[Outcome] | None,
+    state: TierState,
+    scope: Scope,
+    *,
+    now_ms: int,
 ) -> None:
     """Measure the run of `plan`: the tier's state, the work done, and the steps that are not done.
 
@@ -30,7 +38,8 @@ def measure_mutation(
     done = {id(outcome.step) for outcome in outcomes or () if outcome.status is Status.DONE}
     left = [step for step in plan.steps if id(step) not in done]
     if plan.command == "copy":
-        _copy_lag(meter, left, {part.topic_id_partition.topic for part in state}, scope)
+        left_plan = replace(plan, steps=tuple(left))
+        _copy_lag(meter, left_plan, {part.topic_id_partition.topic for part in state}, scope, now_ms)
         return
     known = {part.topic_id_partition.topic for part in state}
     # `delete` decides for deleted topics and `sweep` for all others: each sets only its own topics' values.
@@ -41,15 +50,36 @@ def measure_mutation(
     lag.measure(meter, left, topics, lambda labels: labels[0] in known - topics)
 
 
-def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope) -> None:
+def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, *, now_ms: int) -> None:
     """Set the copy lag of `topics`, and of those with steps in `plan`, which is not carried out."""
     if not scope.is_partial:
-        _copy_lag(meter, plan.steps, topics, scope)
+        _copy_lag(meter, plan, topics, scope, now_ms)
 
 
-def _copy_lag(meter: Meter, left: Iterable[Step], topics: Iterable[str], scope: Scope) -> None:
+def _copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, now_ms: int) -> None:
     lag = _Lag(Action.COPY_SEGMENT, prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES)
-    lag.measure(meter, left, topics, scope.keeps)
+    named = list(topics)
+    lag.measure(meter, plan.steps, named, scope.keeps)
+    ages_s: dict[Labels, float] = {(topic,): 0 for topic in named if not scope.keeps((topic,))}
+    for topic, since_ms in _uncopied(plan):
+        ages_s[topic,] = max(ages_s.get((topic,), 0), (now_ms - since_ms) / 1000)
+    meter.set(prometheus.COPY_LAG_AGE, ages_s, scope.keeps)
+
+
+def _uncopied(plan: Plan) -> Iterator[tuple[str, int]]:
+    """Yield the topic of segments that should be in the tier, and the time since when.
+
+    That is the largest timestamp of a segment and the topic's copy lag. A segment that still waits for this
+    lag should not be in the tier yet; one that waits for anything else should.
+    """
+    for step in plan.steps:
+        if step.action is Action.COPY_SEGMENT:
+            lag = plan.basis.configs.get(step.topic, TopicConfig()).copy_lag
+            yield step.topic, step.details["max_timestamp_ms"] + (lag.ms or 0)
+    for skip in plan.skipped:
+        oldest_ms = Reason.of(skip.reason).facts.get("oldest_ms")
+        if oldest_ms is not None:
+            yield skip.topic, oldest_ms
 
 
 @dataclass(frozen=True, slots=True)

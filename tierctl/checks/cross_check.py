@@ -36,7 +36,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.choices import Severity
+from tierctl.model.choices import COPY_LIMIT_MS, Severity
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.preconditions import missing_of, newest_replicas
 from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
@@ -137,6 +137,7 @@ class Verification:
     deleted_of: DeletedOf
     selection: Selection
     now_ms: int
+    copy_limit_ms: int = COPY_LIMIT_MS
     logs: Sequence[LocalLog] = ()
     topics: KnownTopics | None = None
     configs: Mapping[str, TopicConfig] = field(default_factory=dict)
@@ -296,6 +297,7 @@ class Verification:
             yield from tasks_of(
                 readable,
                 now_ms=self.now_ms,
+                copy_limit_ms=self.copy_limit_ms,
                 config=configs.get(readable.topic_id_partition.topic),
                 facts=facts.get(readable.topic_id_partition),
                 reads_store=self.remote is not None

@@ -32,7 +32,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.choices import Severity
+from tierctl.model.choices import COPY_LIMIT_MS, Severity
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
@@ -58,6 +58,7 @@ class PartitionTask:
 
     readable: ReadablePartition
     now_ms: int
+    copy_limit_ms: int = COPY_LIMIT_MS
     config: TopicConfig | None = None
     facts: PartitionFacts | None = None
     reads_store: bool = False
@@ -112,6 +113,7 @@ def tasks_of(
     readable: ReadablePartition,
     *,
     now_ms: int,
+    copy_limit_ms: int,
     config: TopicConfig | None,
     facts: PartitionFacts | None,
     reads_store: bool,
@@ -127,6 +129,7 @@ def tasks_of(
     yield PartitionTask(
         readable=readable,
         now_ms=now_ms,
+        copy_limit_ms=copy_limit_ms,
         config=config,
         facts=facts,
         reads_store=reads_store,
@@ -163,6 +166,7 @@ def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None
         now_ms=task.now_ms,
         facts=task.facts,
         retention=Retention(task.now_ms, task.config),
+        copy_limit_ms=task.copy_limit_ms,
     )
     for error in errors if task.reports_indexes else ():
         partition = task.readable.topic_id_partition

@@ -119,10 +119,11 @@ class FindingKind(CheckTable):
     DANGLING_COPY = FindingRow(
         "dangling_copy",
         Severity.WARNING,
-        "A copy was started and did not finish; only information if it is less than a day old.",
-        "verify --plan-out plans to finish the copy or to delete its objects; copy --clean-dangling deletes "
-        "its objects, copy at once those of a killed run of tierctl, and sweep those that lie below the log "
-        "start offset",
+        "A copy was started and did not finish: it hangs, or its broker ended. Only information if it is "
+        "less than --copy-limit old (1 hour), or less than a day if a later copy was made instead.",
+        "look at the log of its broker; once the copy is a day old, verify --plan-out plans to finish it or "
+        "to delete its objects; copy --clean-dangling deletes its objects, copy at once those of a killed "
+        "run of tierctl, and sweep those that lie below the log start offset",
         command="copy --clean-dangling",
         repair="publishes the copy as finished if its objects are complete and the log needs them, otherwise "
         "deletes the objects",

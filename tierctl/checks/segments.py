@@ -19,10 +19,11 @@ from tierctl.model import (
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.choices import Severity
+from tierctl.model.choices import COPY_LIMIT_MS, Severity
 from tierctl.model.events import writer_text
 from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
+from tierctl.model.times import duration_text
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes
@@ -44,7 +45,7 @@ from tierctl.state.tier_state import FailedCopies, TierState
 _S = RemoteLogSegmentState
 
 DANGLING_AFTER_MS = DANGLING_AGE_MS_MIN
-"""Age from which a copy or a deletion that was started counts as abandoned."""
+"""Age from which a deletion that was started, or a copy that a later one replaced, counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ def check_segments(
     cache: RemoteLogMetadataCache,
     log: LogFacts | None,
     now_ms: int | None = None,
+    copy_limit_ms: int = COPY_LIMIT_MS,
 ) -> Iterator[Finding]:
     """Yield the findings about a partition's segments, by start offset.
 
@@ -78,7 +80,7 @@ def check_segments(
     """
     segments = sorted(cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.end_offset))
     cut = None if log is None else _cut(log, cache)
-    check = _Check(partition, cache, log, now_ms, forgotten_segment_ids(cache), cut)
+    check = _Check(partition, cache, log, now_ms, copy_limit_ms, forgotten_segment_ids(cache), cut)
     for segment in segments:
         yield from check.segment(segment)
     if log is not None:
@@ -115,20 +117,31 @@ def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
 
 
 def unfinished_finding(
-    partition: TopicIdPartition, segment: RemoteLogSegmentMetadata, now_ms: int | None
+    partition: TopicIdPartition,
+    cache: RemoteLogMetadataCache,
+    segment: RemoteLogSegmentMetadata,
+    now_ms: int | None,
+    copy_limit_ms: int = COPY_LIMIT_MS,
 ) -> Finding:
     """Return the finding about a segment in COPY_SEGMENT_STARTED or DELETE_SEGMENT_STARTED.
 
-    It is information while the event is less than DANGLING_AFTER_MS old, later a warning.
+    It is a warning if the event is older than `copy_limit_ms`, and for a deletion, or a copy that a later one
+    in `cache` replaced, than DANGLING_AFTER_MS; before that it is information.
     """
-    recent = now_ms is not None and now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
-    severity = Severity.INFO if recent else Severity.WARNING
-    if segment.state is _S.COPY_SEGMENT_STARTED:
-        message = "the copy was started " + ("less than a day ago" if recent else "and never finished")
-        return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
-    when = "less than a day ago" if recent else "and not finished"
-    message = f"the deletion was started {when}"
-    return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
+    is_copy = segment.state is _S.COPY_SEGMENT_STARTED
+    is_replaced = is_copy and cache.is_superseded(segment.segment_id)
+    limit_ms = copy_limit_ms if is_copy and not is_replaced else DANGLING_AFTER_MS
+    is_recent = now_ms is not None and now_ms - segment.event_timestamp_ms <= limit_ms
+    severity = Severity.INFO if is_recent else Severity.WARNING
+    when = f"less than {duration_text(limit_ms)} ago" if is_recent else "and never finished"
+    if not is_copy:
+        return finding_of(
+            partition, FindingKind.STUCK_DELETE, severity, f"the deletion was started {when}", segment
+        )
+    message = f"the copy was started by {writer_text(segment.broker_id)} {when}"
+    if is_replaced:
+        message += "; a later copy was made instead"
+    return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
 
 
 def check_failed_copies(
@@ -160,12 +173,13 @@ class _Check:
     cache: RemoteLogMetadataCache
     log: LogFacts | None
     now_ms: int | None
+    copy_limit_ms: int
     forgotten: frozenset[Uuid]
     cut: CutEpochs | None
 
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         if segment.state is not _S.COPY_SEGMENT_FINISHED:
-            yield unfinished_finding(self.partition, segment, self.now_ms)
+            yield unfinished_finding(self.partition, self.cache, segment, self.now_ms, self.copy_limit_ms)
         elif segment.segment_id in self.forgotten:
             yield self._doubled(segment)
         elif self.log is not None and segment not in self._lost:
@@ -378,6 +392,7 @@ def check_partition(
     now_ms: int,
     facts: PartitionFacts | None = None,
     retention: Retention | None = None,
+    copy_limit_ms: int = COPY_LIMIT_MS,
 ) -> Iterator[Finding]:
     """Yield the findings about one partition, offsets first.
 
@@ -396,7 +411,7 @@ def check_partition(
                 copied=(facts.offsets.remote_log_end_offset or 0) - 1,
                 log_start_offset=facts.log.log_start_offset,
             )
-    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms, copy_limit_ms)
     log_start_offset = None if facts.log is None else facts.log.log_start_offset
     yield from check_failed_copies(readable.topic_id_partition, readable.failed_copies, log_start_offset)
     yield from _cut_replicas(readable, None if facts.log is None else facts.log.source)

@@ -72,6 +72,7 @@ app = new_app()
     "topic_configs",
     "kafka_version",
     "now_ms",
+    "copy_limit_ms",
     Rows,
     ENGINE,
     rows=(*_COLUMNS.values(), *_CHANGES.values()),

@@ -31,6 +31,7 @@ app = new_app()
     SELECTION,
     ...,
     "now_ms",
+    "copy_limit_ms",
     Rows,
     ENGINE,
     rows=(SEGMENTS, TOPIC_SIZES, EPOCH_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS),

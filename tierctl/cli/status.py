@@ -74,6 +74,7 @@ app = new_app()
     "topic_configs",
     "kafka_version",
     "now_ms",
+    "copy_limit_ms",
     Rows,
     ENGINE,
     rows=tuple(_COLUMNS.values()),
@@ -84,7 +85,8 @@ def status(
     """Show the state of a tier: its topics, the copy lag, problems and the last runs.
 
     Exit 0 if the tier is healthy, and 3 if an operator must act: on findings of verify that are more than
-    information, or on copies that KIP-917's limit stopped, which --state-dir records. status does not examine
+    information, on copies that KIP-917's limit stopped, which --state-dir records, or on a transaction that
+    keeps segments from the tier for longer than --copy-limit. status does not examine
     the objects of the tier, as verify does; of a tier on S3 it lists them, to show archived ones. To show the
     copy lag and stopped copies, status needs --log-dir and settings that enable the topics. The copy lag is
     what copy would copy now, and what waits for a transaction or a limit.

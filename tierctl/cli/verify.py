@@ -52,6 +52,7 @@ app = new_app()
     "topic_configs",
     "kafka_version",
     "now_ms",
+    "copy_limit_ms",
     Rows,
     ENGINE,
     "throttle_fetch",

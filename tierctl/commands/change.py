@@ -251,7 +251,9 @@ class Change(ABC, Generic[R]):
         meter = self.run.request.meter
         if meter is not None:
             scope = Scope.of(self.run.resources.selection_request)
-            measure_mutation(meter, plan, outcomes, self.run.metadata.state, scope)
+            measure_mutation(
+                meter, plan, outcomes, self.run.metadata.state, scope, now_ms=self.run.resources.now_ms
+            )
 
     def _identity(self, plan: Plan) -> PlanIdentity:
         return PlanIdentity(

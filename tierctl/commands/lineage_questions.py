@@ -73,6 +73,7 @@ def find_problems(resources: Resources) -> list[Finding]:
             _indexes(resources, readable),
             resources.problems.report,
             now_ms=resources.now_ms,
+            copy_limit_ms=resources.request.copy_limit_ms,
             facts=None if log is None else facts_of_leader(readable.cache, log),
         )
     return findings

@@ -16,6 +16,7 @@ from tierctl.commands.shared_options import (
     BootstrapServer,
     BrokerId,
     CommandConfig,
+    CopyLimit,
     Engine,
     KafkaVersionOption,
     LogDirs,
@@ -43,7 +44,7 @@ from tierctl.commands.shared_options import (
 )
 from tierctl.errors import NotFoundError
 from tierctl.metadata.topic import topic_location
-from tierctl.model.choices import EngineName, private_keys_of
+from tierctl.model.choices import COPY_LIMIT_MS, EngineName, private_keys_of
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.throttle import Throttle, Transfers
@@ -86,6 +87,7 @@ class Request:
     partition: Partitions = ()
     topic_id: TopicIds = ()
     now_ms: Now = None
+    copy_limit_ms: CopyLimit = COPY_LIMIT_MS
     clock_ms: Callable[[], int] = system_clock_ms
     """The clock: returns the present time in milliseconds since 1970."""
     engine: Engine = EngineName.LOCAL

@@ -246,6 +246,18 @@ Now = Annotated[
     ),
     TYPED_ONLY,
 ]
+CopyLimit = Annotated[
+    int,
+    typer.Option(
+        "--copy-limit",
+        metavar="DURATION",
+        show_default="1h",
+        parser=parse_duration_ms,
+        help="A copy that was begun this long ago and did not finish is a problem, and so is a transaction "
+        f"that has kept segments from the tier for this long: {DURATION_FORMS}.",
+        rich_help_panel=DECIDE,
+    ),
+]
 Apply = Annotated[
     bool,
     typer.Option(

@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
+COPY_LIMIT_MS = 60 * 60 * 1000
+"""How long a copy, or a transaction that keeps segments from the tier, may take before it is a problem."""
+
 
 class EngineName(StrEnum):
     """Where the work is done."""

@@ -137,7 +137,7 @@ class PartitionGroup:
             return
         segments = map(self.live.table.metadata, unfinished)
         for segment in sorted(segments, key=lambda s: (s.start_offset, s.end_offset)):
-            yield unfinished_finding(whose, segment, now_ms)
+            yield unfinished_finding(whose, part.cache, segment, now_ms)
         yield from check_failed_copies(whose, part.failed_copies, None)
 
 

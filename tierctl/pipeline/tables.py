@@ -16,6 +16,7 @@ from tierctl.checks.findings import Finding
 from tierctl.checks.metadata import WasDeleted, check_events
 from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import RemoteLogSegmentState
+from tierctl.model.choices import COPY_LIMIT_MS
 from tierctl.pipeline.partition_groups import (
     Bools,
     EpochFacts,
@@ -281,14 +282,14 @@ class MetadataPartitionTables:
     def due_ms(self) -> int | None:
         """Return when rows will change without a new event; None for never.
 
-        It is when the first unfinished copy or deletion will count as dangling or stuck.
+        It is when the first unfinished copy will be a problem, or the first unfinished copy or deletion will
+        count as dangling or stuck.
         """
         live = self._live
-        recent = self._recent(live.column("event_timestamp")[live.states != FINISHED])
-        return int(recent.min()) + DANGLING_AFTER_MS + 1 if len(recent) else None
-
-    def _recent(self, times_ms: Int64s) -> Int64s:
-        return times_ms[self._now_ms - times_ms <= DANGLING_AFTER_MS]
+        begun_ms = live.column("event_timestamp")[live.states != FINISHED]
+        due_ms = np.concatenate([begun_ms + COPY_LIMIT_MS, begun_ms + DANGLING_AFTER_MS]) + 1
+        due_ms = due_ms[due_ms > self._now_ms]
+        return int(due_ms.min()) if len(due_ms) else None
 
     def segment_files(self) -> FilePlan:
         """Return the files of `segments` that are kept, and those to be written."""

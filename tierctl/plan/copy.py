@@ -401,7 +401,8 @@ def _copies(log: LocalLog, from_offset: int, *, lag: CopyLag, now_ms: int | None
             return
         reason = _why_not_copied(log, segment, following, from_offset)
         if reason:
-            yield Reason(ReasonKind.NOT_COPYABLE, detail=reason, from_offset=segment.base_offset)
+            facts = {"from_offset": segment.base_offset, "oldest_ms": segment.max_timestamp_ms}
+            yield Reason(ReasonKind.NOT_COPYABLE, detail=reason, **facts)
             return
         yield _step(log, segment, following.base_offset)
         from_offset = following.base_offset
@@ -410,7 +411,7 @@ def _copies(log: LocalLog, from_offset: int, *, lag: CopyLag, now_ms: int | None
 def _why_unstable(log: LocalLog, first: LocalSegment) -> Reason:
     """Return why `first` and the later rolled segments are not copied yet: their records are not stable."""
     count = sum(s.base_offset >= first.base_offset for s in log.segments[:-1])
-    facts = {"segments": count, "from_offset": first.base_offset}
+    facts = {"segments": count, "from_offset": first.base_offset, "oldest_ms": first.max_timestamp_ms}
     if log.last_stable_offset >= log.high_watermark:
         return Reason(ReasonKind.NOT_REPLICATED, **facts, high_watermark=log.high_watermark)
     opened = log.open_transaction
@@ -638,12 +639,12 @@ class CustomMetadataBreach:
     limit_bytes: int
     layout: str
 
-    @property
-    def reason(self) -> Reason:
-        """Why the segment and the later ones are not copied."""
+    def reason_since(self, oldest_ms: int) -> Reason:
+        """Return why the segment, with the largest timestamp `oldest_ms`, and later ones are not copied."""
         return Reason(
             ReasonKind.CUSTOM_METADATA,
             from_offset=self.start_offset,
+            oldest_ms=oldest_ms,
             size_bytes=self.size_bytes,
             limit_bytes=self.limit_bytes,
         )
@@ -669,7 +670,10 @@ def without_breaches(
         return breach if is_held and breach and (step.start_offset or 0) >= breach.start_offset else None
 
     refused = [(step, breach) for step in plan.steps if (breach := breach_of(step))]
-    reasons = {step.topic_id_partition: breach.reason for step, breach in refused}
+    reasons = {
+        step.topic_id_partition: breach.reason_since(step.details["max_timestamp_ms"])
+        for step, breach in reversed(refused)
+    }
     skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
     kept = [
         Decision(
@@ -677,9 +681,9 @@ def without_breaches(
             segment_id=None,
             start_offset=step.start_offset or 0,
             end_offset=step.end_offset,
-            reason=breach.reason,
+            reason=reasons[step.topic_id_partition],
         )
-        for step, breach in refused
+        for step, _ in refused
     ]
     steps = tuple(step for step in plan.steps if breach_of(step) is None)
     return replace(plan, steps=steps, skipped=(*plan.skipped, *skips), kept=(*plan.kept, *kept))

@@ -84,6 +84,13 @@ DELETED_BYTES = Family(
 )
 COPY_LAG_BYTES = _kafka_gauge("RemoteCopyLagBytes", "Bytes of segments to copy that are not in the tier")
 COPY_LAG_SEGMENTS = _kafka_gauge("RemoteCopyLagSegments", "Segments to copy that are not in the tier")
+COPY_LAG_AGE = Family(
+    "tierctl_copy_lag_oldest_age_seconds",
+    Kind.GAUGE,
+    "Age of the oldest segment that should be in the tier and is not: the time since its largest timestamp, "
+    "less the topic's copy lag; 0 if there is none",
+    _TOPIC,
+)
 DELETE_LAG_BYTES = _kafka_gauge("RemoteDeleteLagBytes", "Bytes of segments to delete that are in the tier")
 DELETE_LAG_SEGMENTS = _kafka_gauge("RemoteDeleteLagSegments", "Segments to delete that are in the tier")
 SIZE_BYTES = _kafka_gauge("RemoteLogSizeBytes", "Bytes of finished segments in the tier")

@@ -138,6 +138,16 @@ class RemoteLogMetadataCache:
         row = self.table.find(self.number, segment_id)
         return None if row < 0 else self.table.metadata(row)
 
+    def is_superseded(self, segment_id: Uuid) -> bool:
+        """Return whether a later copy that reaches the segment's start offset finished, or any failed."""
+        partition, segment = self.table.partitions[self.number], self.table.find(self.number, segment_id)
+        if segment < 0:
+            return False
+        own = self.table.segments[segment]
+        is_copied = partition["copied_offset"] > own["offset"] and partition["copied_end"] >= own["start"]
+        is_failing = partition["failed_copies"] and partition["failed_last"] > own["event_timestamp"]
+        return bool(is_copied or is_failing)
+
     def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """Return the readable segment that contains `offset` in leader epoch `epoch`."""
         row = self._find(epoch, offset)

@@ -116,8 +116,8 @@ STATUS = Columns(
 class Problem:
     """Problems of one kind that need an operator: how many, the first one, and the command for a repair.
 
-    `check` is a kind of findings of `verify`, or CUSTOM_METADATA for partitions whose copies KIP-917's limit
-    stops.
+    `check` is a kind of findings of `verify`, or the reason why copies stop: CUSTOM_METADATA for KIP-917's
+    limit, OPEN_TRANSACTION.
     """
 
     severity: Annotated[Severity, f.SEVERITY, Shown(0)]
@@ -179,11 +179,14 @@ class Status(TableResult):
     @property
     def next_commands(self) -> list[str]:
         """The commands that repair or show the problems, or explain the copy lag, the best one first."""
-        if self.problems:
-            return [each.fix for each in self.problems if each.is_command] + ["tierctl verify"]
-        if self.waiting_longest is None:
-            return []
-        return [f"tierctl explain {shlex.quote(str(self.waiting_longest.topic_partition))}"]
+        waiting, explained = self.waiting_longest, list[str]()
+        if waiting is not None:
+            explained = [f"tierctl explain {shlex.quote(str(waiting.topic_partition))}"]
+        if not self.problems:
+            return explained
+        if all(each.check is not ReasonKind.OPEN_TRANSACTION for each in self.problems):
+            explained = []
+        return [each.fix for each in self.problems if each.is_command] + explained + ["tierctl verify"]
 
 
 def status(request: StatusRequest, progress: Progress | None = None) -> Status:
@@ -191,12 +194,13 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
 
     Problems are the findings of `verify` that need no objects of the tier and are more than information,
     archived objects in the listing of a tier on S3, and segments of the log directories that KIP-917's limit
-    keeps from the tier. The copy lag has the segments that `copy` would copy now, and those that wait for a
-    limit. The state is that of `whole_metadata`. Raise NotFoundError if the selection does not exist, the
-    errors of the metadata and the cluster, and those of `require_own_tier` for a tier that the request names.
+    keeps from the tier, or a transaction for longer than the request's limit. The copy lag has the segments
+    that `copy` would copy now, and those that wait for a limit. The state is that of `whole_metadata`. Raise
+    NotFoundError if the selection does not exist, the errors of the metadata and the cluster, and those of
+    `require_own_tier` for a tier that the request names.
     """
     copying = request_as(CopyRequest, request)
-    breaches: dict[TopicIdPartition, Reason] = {}
+    stopped: dict[TopicIdPartition, Reason] = {}
     with mutation(copying, progress or SilentProgress(), reader=whole_metadata) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
@@ -214,19 +218,20 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 _note_unknown_settings(plan, run.progress)
             if request.meter is not None:
                 scope = Scope.of(run.resources.selection_request)
-                measure_copy_lag(request.meter, plan, topics.with_known_lag(), scope)
-            breaches = _breaches(plan)
+                known = topics.with_known_lag()
+                measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
+            stopped = _stopped(plan, run.resources.now_ms - request.copy_limit_ms)
         findings = _findings(request, run)
     topics.add_findings(findings)
-    topics.add_breaches(breaches)
+    topics.add_stopped(stopped)
     runs = last_successful_runs(request.state_dir) if request.state_dir else {}
     return Status(
         topics=topics.rows(),
-        problems=(*_problems(findings), *_breach_problems(breaches)),
+        problems=(*_problems(findings), *_stop_problems(stopped)),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         waiting_longest=topics.waiting_longest,
         exit_code=combined_exit_code(
-            [*map(finding_exit_code, findings), *(ExitCode.PARTIAL for _ in breaches)], is_partly_done=True
+            [*map(finding_exit_code, findings), *(ExitCode.PARTIAL for _ in stopped)], is_partly_done=True
         ),
     )
 
@@ -283,25 +288,46 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
         )
 
 
-def _breaches(plan: Plan) -> dict[TopicIdPartition, Reason]:
-    """Return the partitions whose copies KIP-917's limit stops, and the reasons."""
-    return {
-        each.partition: each.reason for each in plan.kept if each.reason.kind is ReasonKind.CUSTOM_METADATA
-    }
+def _stopped(plan: Plan, limit_ms: int) -> dict[TopicIdPartition, Reason]:
+    """Return the partitions whose copies need an operator before they continue, and the reasons.
+
+    KIP-917's limit stops them, or a transaction that is open since before `limit_ms`, while a segment that
+    was complete at that time waits for its end.
+    """
+
+    def is_stopped(reason: Reason) -> bool:
+        if reason.kind is ReasonKind.OPEN_TRANSACTION:
+            return bool(max(reason.facts["oldest_ms"], reason.facts["since_ms"] or 0) < limit_ms)
+        return reason.kind is ReasonKind.CUSTOM_METADATA
+
+    return {each.partition: each.reason for each in plan.kept if is_stopped(each.reason)}
 
 
-def _breach_problems(breaches: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
-    """Yield the problem of the stopped partitions, if there are any; its hint has the limit they need."""
-    for partition, reason in sorted(breaches.items())[:1]:
-        limit = max(each.facts["size_bytes"] for each in breaches.values())
+def _stop_problems(stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
+    """Yield one problem for each kind of reason in `stopped`, about its first partition."""
+    by_kind: dict[ReasonKind, dict[TopicIdPartition, Reason]] = defaultdict(dict)
+    for partition, reason in sorted(stopped.items()):
+        by_kind[reason.kind][partition] = reason
+    for kind, found in by_kind.items():
+        partition, reason = next(iter(found.items()))
+        if kind is ReasonKind.CUSTOM_METADATA:
+            limit = max(each.facts["size_bytes"] for each in found.values())
+            fix = f"tierctl copy --custom-metadata-max-bytes {limit}"
+        else:
+            which = f"--topic {shlex.quote(partition.topic)} --partition {partition.partition}"
+            offset = reason.facts["last_stable_offset"]
+            fix = (
+                "end the transaction in its producer, or, if nothing runs there any more: "
+                f"kafka-transactions.sh abort {which} --start-offset {offset}"
+            )
         yield Problem(
-            check=reason.kind,
+            check=kind,
             severity=Severity.WARNING,
             subject=str(partition.topic_partition),
-            findings=len(breaches),
+            findings=len(found),
             found=str(reason),
-            fix=f"tierctl copy --custom-metadata-max-bytes {limit}",
-            is_command=True,
+            fix=fix,
+            is_command=kind is ReasonKind.CUSTOM_METADATA,
         )
 
 
@@ -398,9 +424,9 @@ class TopicSums:
             if topic is not None:
                 topic.found[finding.check] += 1
 
-    def add_breaches(self, breaches: Mapping[TopicIdPartition, Reason]) -> None:
-        """Count the stopped partitions in `breaches` for their topics."""
-        for partition, reason in breaches.items():
+    def add_stopped(self, stopped: Mapping[TopicIdPartition, Reason]) -> None:
+        """Count the stopped partitions for their topics."""
+        for partition, reason in stopped.items():
             self._topics[partition.topic, partition.topic_id].found[reason.kind] += 1
 
     def with_known_lag(self) -> set[str]:

@@ -542,6 +542,7 @@ def _findings(
             deleted_of=_deleted_of(resources),
             selection=selection,
             now_ms=resources.now_ms,
+            copy_limit_ms=request.copy_limit_ms,
             logs=logs,
             topics=_known_topics(resources, unreadable),
             configs=_configs(resources, state, {finding.topic for finding in unreadable if finding.topic}),
