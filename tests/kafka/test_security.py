@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError, UsageError
+from tierctl.kafka import librdkafka
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import EARLIEST_LOCAL
+from tierctl.kafka.librdkafka import configuration
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 
@@ -190,12 +192,67 @@ def test_a_host_of_another_name(secured: Broker, certificates: Certificates, tmp
     manager_at(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, unchecked)).close()
 
 
-def test_plaintext_to_an_encrypted_listener_says_so_in_time(secured: Broker, tmp_path: Path) -> None:
-    config = write(tmp_path, {"request.timeout.ms": "1500"})
-    with pytest.raises(MetadataError) as caught:
-        manager_at(f"kafka://{secured.bootstrap_sasl}", command_config=config)
-    assert caught.value.exit_code is ExitCode.RETRYABLE
-    assert caught.value.hint
+WITHOUT_TLS = "accepts connections and closes them, without an answer to security.protocol="
+WITH_TLS = "SSL handshake failed: Disconnected"
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "expected"),
+    [
+        ("bootstrap_sasl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
+        ("bootstrap_ssl", "PLAINTEXT", (MetadataError, WITHOUT_TLS)),
+        ("bootstrap_sasl", "SASL_PLAINTEXT", (MetadataError, WITHOUT_TLS)),
+        ("bootstrap_sasl", "SSL", (MetadataError, WITHOUT_TLS)),
+        ("bootstrap", "SSL", (AuthenticationError, WITH_TLS)),
+        ("bootstrap", "SASL_SSL", (AuthenticationError, WITH_TLS)),
+    ],
+)
+def test_the_protocol_of_another_listener(
+    secured: Broker, tmp_path: Path, listener: str, protocol: str, expected: tuple[type[TierctlError], str]
+) -> None:
+    """The error comes long before the request's time is over, with a hint about the protocol."""
+    assert secured.certificates is not None
+    settings = login("PLAIN") | trust(secured.certificates) | {"security.protocol": protocol}
+    config, (kind, message) = write(tmp_path, settings | {"request.timeout.ms": "60000"}), expected
+    with pytest.raises(kind) as caught:
+        manager_at(f"kafka://{getattr(secured, listener)}", command_config=config)
+    assert message in caught.value.message
+    assert "security.protocol" in (caught.value.hint or "")
+
+
+def test_a_broker_that_is_down_is_asked_with_a_back_off(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a request waits, a client connects a few times a second, not thousands of times.
+
+    Without a new bootstrap the client keeps the broker, as it does if only some of several are down.
+    """
+
+    def keeping(settings: ClientSettings, folder: Path) -> dict[str, object]:
+        return {**configuration(settings, folder), "metadata.recovery.strategy": "none"}
+
+    monkeypatch.setattr(librdkafka, "configuration", keeping)
+    broker = brokers.own(tiered=False)
+    settings = ClientSettings.from_properties(
+        {"bootstrap.servers": broker.bootstrap, "request.timeout.ms": "4000"}
+    )
+    cluster = Cluster(settings)
+    cluster.cluster_id()
+    broker.stop(kill=True)
+    before = opened_connections()
+    with pytest.raises(MetadataError):
+        cluster.cluster_id()
+    cluster.close()
+    # Tests that run at the same time open some, too.
+    assert opened_connections() - before < 5000
+
+
+def opened_connections() -> int:
+    """Return how many TCP connections the processes of this machine have begun."""
+    names, values = [
+        line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if "Tcp:" in line
+    ]
+    return int(values[names.index("ActiveOpens")])
 
 
 def test_a_jks_store_is_refused_by_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:

@@ -56,6 +56,22 @@ _UNREACHABLE_FOR_S = 1.5
 _AUTHENTICATION_HINT = (
     "check user, password and mechanism in --command-config, and what the broker allows them"
 )
+_HANDSHAKE = "SSL handshake failed"
+_BROKEN_HANDSHAKES_MAX = 2
+"""Handshakes that the other side may end: a broker that is stopping ends one."""
+_PROTOCOL_HINT = "check that security.protocol in --command-config is that of the listener with this port"
+
+
+def _tls_hint(text: str) -> str:
+    """Return what to do about an error of TLS, by the client's message."""
+    if "certificate verify failed" in text:
+        return (
+            "check ssl.truststore.* in --command-config, and that the broker's certificate has the name by "
+            "which it is addressed"
+        )
+    if "alert" in text:
+        return "check ssl.keystore.* in --command-config: the broker refuses the certificate of this client"
+    return _PROTOCOL_HINT
 
 
 class NoLeaderError(MetadataError):
@@ -74,7 +90,8 @@ class ErrorWatch:
         self._began_s = time.monotonic()
         self._has_connected = False
         self._refusal: AuthenticationError | None = None
-        self._unreachable: str | None = None
+        self._unreachable: MetadataError | None = None
+        self._broken_handshakes = 0
 
     def __call__(self, error: KafkaError) -> None:
         """Receive an error, as librdkafka's error_cb."""
@@ -82,13 +99,15 @@ class ErrorWatch:
         if name == "_AUTHENTICATION":
             self._refusal = AuthenticationError(text, hint=_AUTHENTICATION_HINT)
         elif name == "_SSL" or ("SSL routines" in text and " alert " in text):
-            self._refusal = AuthenticationError(
-                text, hint="check ssl.truststore.* and ssl.keystore.* in --command-config"
-            )
-        if name == "_ALL_BROKERS_DOWN" and self.last is not None:
-            self._unreachable = next((cause for cause in _UNREACHABLE if cause in self.last), None)
-        # _ALL_BROKERS_DOWN is a consequence of the error before it: keep that one, which is more specific.
-        if name != "_ALL_BROKERS_DOWN" or self.last is None:
+            self._refusal = AuthenticationError(text, hint=_tls_hint(text))
+        elif _HANDSHAKE in text and not self._has_connected:
+            self._broken_handshakes += 1
+            if self._broken_handshakes == _BROKEN_HANDSHAKES_MAX:
+                self._refusal = AuthenticationError(text, hint=_PROTOCOL_HINT)
+        # _ALL_BROKERS_DOWN is a consequence of the error before it, which is more specific.
+        if name == "_ALL_BROKERS_DOWN":
+            self._unreachable = self._why_unreachable()
+        else:
             self.last = text
 
     def check(self) -> None:
@@ -96,16 +115,32 @@ class ErrorWatch:
         if self._refusal is not None:
             raise self._refusal
 
+    def _why_unreachable(self) -> MetadataError | None:
+        """Return the error for brokers that are all down, by the error before; None if it may pass.
+
+        The client reports no other error if the broker accepts a connection and closes it.
+        """
+        where = f"{self._settings.bootstrap} ({self._settings.servers_from})"
+        if self.last is None:
+            return MetadataError(
+                f"the broker at {where} accepts connections and closes them, without an answer to "
+                f"security.protocol={self._settings.security_protocol}",
+                hint=f"{_PROTOCOL_HINT}, or look whether a proxy in front of the broker closes them",
+            )
+        cause = next((cause for cause in _UNREACHABLE if cause in self.last), None)
+        if cause is None:
+            return None
+        return MetadataError(
+            f"no broker accepts connections at {where}: {cause}",
+            hint=f"check that the brokers are running, and check {self._settings.servers_from}",
+        )
+
     def require_reachable(self) -> None:
-        """Raise MetadataError if no broker has accepted a connection in the first _UNREACHABLE_FOR_S."""
+        """Raise MetadataError if no broker has answered a connection in the first _UNREACHABLE_FOR_S."""
         if self._has_connected or self._unreachable is None:
             return
         if time.monotonic() > self._began_s + _UNREACHABLE_FOR_S:
-            raise MetadataError(
-                f"no broker accepts connections at {self._settings.bootstrap} "
-                f"({self._settings.servers_from}): {self._unreachable}",
-                hint=f"check that the brokers are running, and check {self._settings.servers_from}",
-            )
+            raise self._unreachable
 
     def connected(self) -> None:
         """Note that a broker has answered: later refusals are a restart, which the client waits for."""
@@ -139,6 +174,9 @@ def configuration(settings: ClientSettings, folder: Path) -> dict[str, Any]:
         "security.protocol": settings.security_protocol.value,
         "client.id": "tierctl",
         "reconnect.backoff.max.ms": 1000,
+        # With sparse connections, librdkafka 2.16 connects to a broker that is down thousands of times a
+        # second while a request waits for it, whatever the back-off.
+        "enable.sparse.connections": False,
         # librdkafka's own log is off: errors arrive through `error_cb`.
         "log_level": 0,
         **settings.more,
