@@ -164,6 +164,13 @@ class FileBytes:
             size_bytes -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def chunks(self, size_bytes: int = 1 << 20) -> Iterator[bytes]:
+        """Yield the content in chunks of `size_bytes`."""
+        position = 0
+        while chunk := self.read(position, size_bytes):
+            yield chunk
+            position += len(chunk)
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
@@ -240,14 +247,17 @@ def write_durably(
         fs.sync_folder(path.parent)
 
 
-def replace_durably(path: Path, data: bytes, *, backup: bool = False, fs: FileSystem = PLAIN) -> None:
-    """Replace `path` by `data` as `write_durably`; with `backup` keep the old content as `.bak`.
+def replace_durably(
+    path: Path, data: bytes | Iterable[bytes], *, backup: bool = False, fs: FileSystem = PLAIN
+) -> None:
+    """Replace `path` by `data`, or by its chunks, as `write_durably`; with `backup` keep the old as `.bak`.
 
     Raises OSError.
     """
     if backup and path.exists():
-        write_durably(path.with_name(path.name + BACKUP_SUFFIX), [read_regular(path)], fs=fs)
-    write_durably(path, [data], fs=fs)
+        with FileBytes(path) as old:
+            write_durably(path.with_name(path.name + BACKUP_SUFFIX), old.chunks(), fs=fs)
+    write_durably(path, [data] if isinstance(data, bytes) else data, fs=fs)
 
 
 @contextmanager

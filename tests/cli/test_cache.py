@@ -1,27 +1,31 @@
 """`tierctl cache`: show, verify, build and compact every kind of cache file."""
 
 import json
+import os
 import shutil
 import struct
+import tracemalloc
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl.cli.main import run
 from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
+from tierctl.kernel import use_compiled, use_interpreted
 from tierctl.metadata.cache_files.compact import compacted
 from tierctl.metadata.cache_files.reading import CacheFile, findings, read_cache
 from tierctl.metadata.state_dir.directory import LOCK
-from tierctl.model import MetadataEvent, RemoteLogSegmentState
-from tierctl.model.stored import StoredValue
+from tierctl.model import MetadataEvent, RemoteLogSegmentState, Uuid
+from tierctl.model.stored import StoredSegment, StoredValue
 from tierctl.state.fold import fold_event
 from tierctl.state.tier_state import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.files.flatfile import RemoteIndex, RollPolicy
 from tierctl.wire.metadata.schema import json_fields
 from tierctl.wire.metadata.values import decode
 
@@ -185,6 +189,107 @@ def test_build_writes_flat_files_of_the_kip(header: str, after: Path, tmp_path: 
             fields = entry.fields()
             same = ("start_offset", "end_offset", "segment_size_in_bytes", "segment_leader_epochs", "state")
             assert {k: fields[k] for k in same} == {k: mine[fields["segment_id"]][k] for k in same}
+
+
+def shown_alone(*args: object) -> dict[str, Any]:
+    (row,) = cache("show", *args)
+    return row
+
+
+def test_show_finds_the_entry_that_serves_an_offset(after: Path, state_dir: Path, tmp_path: Path) -> None:
+    """Every segment is found in both kinds of files, at each end of its leader epochs, as in the metadata."""
+    cache("build", "--metadata", after, "--out", tmp_path / "flat", "--topic", "orders")
+    listed = json.loads(segments(after, "--topic", "orders", "--partition", 0).out)
+    finished = [row for row in listed if row["state"] == "COPY_SEGMENT_FINISHED"]
+    assert len(finished) > 3
+    for file in (*state_dir.glob("orders-0-*"), *(tmp_path / "flat").glob("orders-0-*")):
+        every = {row["position"]: row for row in cache("show", file)}
+        for segment in finished:
+            pairs = segment["segment_leader_epochs"]
+            ends = [*(start - 1 for _, start in pairs[1:]), segment["end_offset"]]
+            for (epoch, start), end in zip(pairs, ends, strict=True):
+                for offset in (start, end):
+                    row = shown_alone(file, "--epoch", epoch, "--offset", offset)
+                    assert row["segment_id"] == segment["segment_id"]
+                    assert row == every[row["position"]]
+                    assert row == shown_alone(file, "--position", row["position"])
+        last = max(finished, key=lambda row: row["end_offset"])
+        for epoch, offset in ((pairs[-1][0], last["end_offset"] + 1), (4711, last["end_offset"])):
+            assert tierctl("cache", "show", file, "--epoch", epoch, "--offset", offset).code == 10
+
+
+HEADER = flatfile.FlatFileHeader(
+    topic="orders", topic_id=Uuid.from_bytes(bytes(range(16))), metadata_topic_offset=9
+)
+
+
+def test_show_does_not_find_a_segment_that_is_deleted_later(tmp_path: Path) -> None:
+    """The state of a segment is that of its last entry; a newer copy of the same offsets comes first."""
+    started, finished, deleting, _ = RemoteLogSegmentState
+    entries = [(1, finished, 0), (2, finished, 5), (3, finished, 0), (2, deleting, 5), (4, started, 7)]
+    file = tmp_path / "some.flat"
+    records = [stored(number, state, start) for number, state, start in entries]
+    file.write_bytes(b"".join(flatfile.written(HEADER, records)))
+    rows = {row["position"]: row for row in cache("show", file)}
+    assert [row.get("start_offset") for row in rows.values()] == [None, 0, 5, 0, 5, 7]
+    found = shown_alone(file, "--epoch", 3, "--offset", 8)
+    assert (found["segment_id"], found) == (str(records[2].segment_id), rows[found["position"]])
+    assert shown_alone(file, "--position", 0)["type"] == "Header"
+
+
+def test_show_says_that_the_entry_may_be_a_damaged_one(tmp_path: Path) -> None:
+    file = tmp_path / "some.flat"
+    data = bytearray((GOLDEN / "flat-named.flat").read_bytes())
+    first, second, *_ = flatfile.read(bytes(data)).entries
+    data[first.position + 1] = 7
+    file.write_bytes(data)
+    assert second.record is not None
+    args = (file, "--epoch", 1 << 30, "--offset", 1)
+    (row,) = cache("show", *args, code=7)
+    assert (row["position"], row["type"]) == (first.position, None)
+    assert tierctl("cache", "show", file, "--position", first.position).code == 10
+    assert shown_alone(file, "--position", second.position)["type"] == second.record.type
+
+
+def stored(number: int, state: RemoteLogSegmentState, start: int, epoch: int = 3) -> StoredSegment:
+    return StoredSegment(
+        segment_id=Uuid.from_bytes(bytes([number] * 16)),
+        start_offset=start,
+        end_offset=9,
+        leader_epoch=epoch,
+        max_timestamp_ms=1,
+        event_timestamp_ms=2,
+        segment_leader_epochs=((epoch, start),),
+        segment_size_in_bytes=4,
+        state=state,
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [("show",), ("show", "--limit", "2"), ("verify",), ("show", "--epoch=7", "--offset=8")]
+)
+def test_memory_does_not_grow_with_the_entries_of_a_flat_file(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All kernels are compiled before the memory is measured."""
+    monkeypatch.setattr(flatfile, "CHUNK_BYTES", 1 << 14)
+    use_compiled()
+    peaks = []
+    for count in (10, 3_000, 60_000):
+        file = tmp_path / f"{count}.flat"
+        with file.open("wb") as out:
+            out.write(flatfile.encode_header(HEADER))
+            entry = flatfile.encode_entry(stored(255, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, 5))
+            for number in range(count):
+                out.write(entry.replace(b"\xff" * 16, number.to_bytes(16, "big")))
+            out.write(flatfile.encode_entry(stored(255, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, 5, 7)))
+        tracemalloc.start()
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+            assert run(["cache", command[0], str(file), *command[1:], "--output", "jsonl"]) == 0
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    use_interpreted()
+    assert peaks[2] < 1.5 * peaks[1]
 
 
 def test_compact_plans_and_changes_nothing(state_dir: Path) -> None:
@@ -356,15 +461,18 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
     assert message in ran.err
 
 
+REMOTE_INDEXES = ((7, 100, 256), (4000, 9000))
+
+
 @pytest.fixture
 def remote_index(tmp_path: Path) -> list[Path]:
     """Return the two `.remoteindex` files of a partition with five segments, in a broker's log directory."""
     folder = tmp_path / "log" / "orders-3"
     folder.mkdir(parents=True)
-    index = RemoteIndex.build([7, 100, 256, 4000, 9000], policy=RollPolicy(max_entries=3))
-    for file in index.files:
-        (folder / file.name).write_bytes(file.encode())
-    return [folder / file.name for file in index.files]
+    files = [folder / f"{starts[0]:014d}.remoteindex" for starts in REMOTE_INDEXES]
+    for file, starts in zip(files, REMOTE_INDEXES, strict=True):
+        file.write_bytes(b"".join(struct.pack(">i", start - starts[0]) for start in starts))
+    return files
 
 
 def test_show_prints_remote_indexes(remote_index: list[Path]) -> None:
@@ -410,6 +518,24 @@ def test_a_remote_index_that_overlaps_the_next_file_is_found(remote_index: list[
     bad, good = cache("verify", *remote_index, code=7)
     assert (bad["status"], bad["position"], good["status"]) == ("corrupt", 4, "ok")
     assert "offsets below 4000" in bad["detail"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"), [(7, 7), (99, 7), (100, 100), (3999, 256), (4000, 4000), (1 << 40, 9000)]
+)
+def test_show_searches_remote_indexes(offset: int, found: int, remote_index: list[Path]) -> None:
+    (row,) = cache("show", "--log-dir", remote_index[0].parent.parent, "--offset", offset)
+    assert (row["type"], row["start_offset"]) == ("RemoteIndexEntry", found)
+    (same,) = cache("show", row["file"], "--position", row["position"])
+    assert same == row
+
+
+def test_show_finds_no_entry_before_the_first_segment(remote_index: list[Path]) -> None:
+    ran = tierctl("cache", "show", *remote_index, "--offset", 6)
+    assert (ran.code, ran.out) == (10, "")
+    assert "no entry serves offset 6" in ran.err
+    for position in (2, 12, 400):
+        assert tierctl("cache", "show", remote_index[0], "--position", position).code == 10
 
 
 def test_a_file_whose_name_is_no_offset_is_no_remote_index(remote_index: list[Path]) -> None:

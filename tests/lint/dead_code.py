@@ -16,7 +16,6 @@ _SPARK = "PySpark calls it: a method of its data source interface"
 _LAZY = "Python calls it: a lazy attribute of the package"
 
 ALLOWED = {
-    "RemoteIndex": "writes .remoteindex files of KIP-405's early design, to test the reader",
     "__getattr__": _LAZY,
     "_numba_type_": "Numba reads it: the type of a kernel that another one calls",
     "fold_topic": "for notebooks: the state of a topic, folded on the executors of a session",

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.metadata.state_dir.manifest import MANIFEST
+from tierctl.model import RemotePartitionDeleteState, Uuid
+from tierctl.model.stored import StoredPartitionState
+from tierctl.wire.files import flatfile
 
 from tests.cli.shell import Ran, tierctl
 from tests.pipeline.tables import rows_of
@@ -97,6 +100,19 @@ def files_in(folder: Path) -> dict[str, bytes]:
         if path.is_file() and not path.name.endswith((".lock", LAST_RUNS))
     }
     return {name: _TIME_NS.sub(b"0", data) if MANIFEST in name else data for name, data in found.items()}
+
+
+def shows_parts(run: Run, _capture: Capture, folder: Path) -> Any:
+    """Show a file that is read in two parts, the last of which is damaged."""
+    header = flatfile.FlatFileHeader(
+        topic="orders", topic_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), metadata_topic_offset=9
+    )
+    state = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    records = [StoredPartitionState(epoch=at, event_timestamp_ms=1, state=state) for at in range(33_000)]
+    (folder / "orders.flat").write_bytes(b"".join(flatfile.written(header, records))[:-1])
+    ran = run("cache", "show", "orders.flat", "-o", "jsonl", cwd=folder)
+    assert len(ran.lines) == 33_001
+    return ran
 
 
 def over_state(*words: object, spoil: bool = True) -> Scene:
@@ -209,6 +225,10 @@ SCENES: dict[str, Scene] = {
     "report": reading("report", *_TIER, *_LOGS, "--show", "growth", "-o", "json"),
     "report --what-if": changes_of_tables,
     "cache show": over_state("cache", "show", "--state-dir", STATE, "-o", "json"),
+    "cache show --epoch": over_state(
+        "cache", "show", "--state-dir", STATE, "--epoch", "0", "--offset", "500", "-o", "json"
+    ),
+    "cache show --limit": shows_parts,
     "cache verify": over_state("cache", "verify", "--state-dir", STATE, "-o", "json"),
     "cache build": builds,
     "cache compact": over_state("cache", "compact", "--state-dir", STATE, "-o", "json", "--apply"),

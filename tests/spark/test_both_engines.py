@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import EngineError
+from tierctl.metadata.cache_files.compact import plan_compaction
 from tierctl.metadata.cache_files.reading import entry_rows
 from tierctl.model.choices import WORK_ON_EXECUTORS, EngineName, engines_of
 from tierctl.spark import fold
@@ -97,7 +99,9 @@ def test_a_file_that_changed_is_not_replaced(
     """The executors have read another file with the same path."""
     state_directory(capture, tmp_path, spoil=False)
     before = files_in(tmp_path / STATE)
-    monkeypatch.setattr("tierctl.metadata.cache_files.reading.crc32c", lambda _: 7)
+    monkeypatch.setattr(
+        "tierctl.commands.cache.plan_compaction", lambda path: replace(plan_compaction(path), crc=7)
+    )
     ran = tierctl("cache", "compact", "--state-dir", tmp_path / STATE, "--apply")
     assert ran.code == 4
     assert "is not the file that was read" in ran.err

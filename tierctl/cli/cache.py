@@ -13,12 +13,15 @@ app = new_app(name="cache", cls=Group, help="Show, verify, build and compact cac
 
 
 @app.command("show", cls=Command)
-@with_options(commands.CacheRequest, ..., FOLDERS, Rows, ENGINE, rows=(CACHE_ENTRIES,))
-def show(ctx: typer.Context, request: commands.CacheRequest) -> int:
-    """Print the header and every entry of cache files, with their byte positions.
+@with_options(commands.ShowCacheRequest, ..., FOLDERS, Rows, ENGINE, rows=(CACHE_ENTRIES,))
+def show(ctx: typer.Context, request: commands.ShowCacheRequest) -> int:
+    """Print the header and every entry of cache files, with their byte positions, or one entry.
 
-    An entry that can't be read has a row with the error, and the exit code is 7. With --engine spark,
-    executors read the files, which they must see under the same paths.
+    With --epoch and --offset, it is the entry of the segment from which a broker serves that offset. The file
+    is searched in chunks, so that a large one needs little memory; a .remoteindex file, which has the offsets
+    at which segments begin, is searched by halves. An entry that can't be read has a row with the error, and
+    the exit code is 7. With --engine spark, executors read the files, which they must see under the same
+    paths.
     """
     printer = Printer.of(ctx, CACHE_ENTRIES)
     result = commands.show_cache(request, console_of(ctx, prints_meanwhile=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict, TypeVar
@@ -15,12 +16,14 @@ from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_files.compact import Rewrite, flat_files, plan_compaction, rewrite, state_caches
+from tierctl.metadata.cache_files.lookup import found_rows
 from tierctl.metadata.cache_files.reading import (
     FileRows,
     Row,
     cache_files,
     check_rows,
     entry_rows,
+    listed_entry_rows,
     missing,
     remote_index_files,
 )
@@ -32,8 +35,11 @@ from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
+from tierctl.wire.files import remote_index
 
 T = TypeVar("T")
+
+_FIND = "Which entry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,42 @@ class CacheRequest(Request):
             show_default=False,
         ),
     ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCacheRequest(CacheRequest):
+    """A request to show the entries of cache files: all of them, or the one that is asked for."""
+
+    epoch: Annotated[
+        int | None,
+        typer.Option(
+            "--epoch",
+            metavar="EPOCH",
+            min=0,
+            help="With --offset: the leader epoch of the offset. .remoteindex files have no leader epochs.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--offset",
+            metavar="OFFSET",
+            min=0,
+            help="Print only the entry of the segment that serves this offset of --epoch.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
+    position: Annotated[
+        int | None,
+        typer.Option(
+            "--position",
+            metavar="BYTE",
+            min=0,
+            help="Print only the entry at this position, as the column position has it.",
+            rich_help_panel=_FIND,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,17 +299,70 @@ class CacheCompaction(TableResult):
         return CACHE_REWRITES, [each.row() for each in self.rewrites]
 
 
-def show_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
-    """Return the header and every entry of each file, with the position of each in the file.
+def show_cache(request: ShowCacheRequest, progress: Progress | None = None) -> CacheRows:
+    """Return the header and every entry of each file, or the entry that the request asks for.
 
     An entry that can't be decoded has a row with its `error`. Raise NotFoundError for a missing file or
-    folder, UsageError if no file is named.
+    folder, and if no file has the entry; UsageError if no file is named.
     """
     damaged: list[FileRows] = []
     paths = _paths(request, cache_files, remote_index_files)
-    found = _each(request, progress, "reading caches", entry_rows, paths)
+    if request.epoch is None and request.offset is None and request.position is None:
+        found = _all_entries(request, progress, paths)
+    else:
+        found = _one_entry(request, progress, paths)
     rows = _noting_damage(found, damaged)
     return CacheRows(rows=rows, columns=CACHE_ENTRIES, _damaged=damaged)
+
+
+def _all_entries(request: Request, progress: Progress | None, paths: Sequence[Path]) -> Iterator[FileRows]:
+    """Yield the rows of each file; those of a large one in several parts, so that memory stays the same."""
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        read = listed_entry_rows if resources.is_on_spark else entry_rows
+        for path, first in zip(paths, each_file(resources, "reading caches", read, paths), strict=True):
+            part = first
+            yield part
+            while part.next_position is not None:
+                if resources.is_on_spark:
+                    following = partial(read, position=part.next_position)
+                    (part,) = spark_files.read_files(resources.executors, following, [path])
+                else:
+                    part = read(path, part.next_position)
+                yield part
+
+
+def _one_entry(
+    request: ShowCacheRequest, progress: Progress | None, paths: Sequence[Path]
+) -> Iterator[FileRows]:
+    """Yield the entry that the request asks for, of each file that has it; raise NotFoundError if none."""
+    if (request.offset is None) == (request.position is None):
+        raise UsageError("which entry is not clear", hint="give --epoch with --offset, or --position")
+    find = partial(found_rows, epoch=request.epoch, offset=request.offset, position=request.position)
+    if request.offset is not None:
+        paths = list(_nearest(paths, request.offset))
+    has_rows = False
+    for part in _each(request, progress, "searching caches", find, paths):
+        has_rows |= bool(part.rows)
+        yield part
+    if not has_rows:
+        at = f"no entry is at byte {request.position}"
+        served = f"no entry serves offset {request.offset} of leader epoch {request.epoch}"
+        raise NotFoundError(
+            served if request.position is None else at,
+            hint="'tierctl cache show' without this option prints all entries",
+        )
+
+
+def _nearest(paths: Iterable[Path], offset: int) -> Iterator[Path]:
+    """Yield the files that may serve an offset: of a folder's .remoteindex files the last up to there."""
+    last: dict[Path, tuple[int, Path]] = {}
+    for path in paths:
+        base = remote_index.parse_name(path.name)
+        if base is None:
+            yield path
+        elif base <= offset:
+            last[path.parent] = max((base, path), last.get(path.parent, (base, path)))
+    yield from (path for _, path in last.values())
 
 
 def verify_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:

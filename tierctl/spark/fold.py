@@ -133,7 +133,7 @@ def _events_of_days(span: tuple[int, int]) -> int:
     return span[1]
 
 
-BYTES_PER_JOB = 256 << 20
+BYTES_PER_JOB = 64 << 20
 """The files of one job: all of its results are in memory before the first is used."""
 LEAST_BYTES = 1 << 20
 """The bytes of files that are read and decoded in the time that a task takes to start."""

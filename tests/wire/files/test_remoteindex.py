@@ -1,66 +1,70 @@
 """`.remoteindex` files of KIP-405's early design."""
 
 import struct
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError
-from tierctl.wire.files.flatfile import RemoteIndex, RemoteIndexFile, RollPolicy, parse_name
+from tierctl.files import FileBytes
+from tierctl.wire.files.remote_index import RemoteIndexFile, find_entry, parse_name
 
 # The example of the design document.
-SAMPLE = (1000121, 1500024, 2000011, 2999999, 3000000, 3500024, 4000011)
+SAMPLE = (1000121, 1500024, 2000011, 2999999)
 
 
-def test_the_sample_of_the_design() -> None:
-    index = RemoteIndex.build(SAMPLE, policy=RollPolicy(max_entries=4))
-    assert [file.name for file in index.files] == ["00000001000121.remoteindex", "00000003000000.remoteindex"]
-    assert index.files[0].encode() == struct.pack(">iiii", 0, 499903, 999890, 1999878)
-    assert index.files[1].encode() == struct.pack(">iii", 0, 500024, 1000011)
-    assert index.lookup(1000120) is None
-    assert index.lookup(1000121) == 1000121
-    assert index.lookup(2999998) == 2000011
-    assert index.lookup(3499999) == 3000000
-    assert index.lookup(99_000_000) == 4000011
+def written(starts: Sequence[int], allocated: int = 0) -> bytes:
+    return b"".join(struct.pack(">i", start - starts[0]) for start in starts) + bytes(4 * allocated)
 
 
-def test_files_read_back_and_in_any_order() -> None:
-    index = RemoteIndex.build(SAMPLE, policy=RollPolicy(max_entries=3))
-    files = [RemoteIndexFile.decode(file.name, file.encode()) for file in reversed(index.files)]
-    assert RemoteIndex.of(files) == index
+def found(data: bytes, base: int, offset: int, tmp_path: Path) -> tuple[int, int] | None:
+    file = tmp_path / f"{base}.remoteindex"
+    file.write_bytes(data)
+    with FileBytes(file) as opened:
+        return find_entry(opened, base, offset)
 
 
-def test_entries_that_do_not_fit_into_four_bytes_begin_a_file() -> None:
-    far = 10 + (1 << 31) - 1
-    index = RemoteIndex.build([10, far, far + 1])
-    assert [file.base_offset for file in index.files] == [10, far + 1]
-    assert index.files[0].encode() == struct.pack(">ii", 0, (1 << 31) - 1)
-
-
-def test_files_are_rolled_with_time_and_when_full() -> None:
-    policy = RollPolicy(max_entries=3, max_age_ms=1000)
-    index = RemoteIndex()
-    for start, now_ms in [(0, 0), (10, 999), (20, 1000), (30, 1001), (40, 1002), (50, 1003)]:
-        index = index.append(start, policy=policy, now_ms=now_ms)
-    assert [file.start_offsets for file in index.files] == [(0, 10), (20, 30, 40), (50,)]
-    with pytest.raises(ValueError, match="not after"):
-        index.append(50, policy=policy, now_ms=2000)
+def test_the_sample_of_the_design(tmp_path: Path) -> None:
+    data = written(SAMPLE)
+    assert RemoteIndexFile.decode("00000001000121.remoteindex", data).start_offsets == SAMPLE
+    for offset, entry in [
+        (1000120, None),
+        (1000121, (0, 1000121)),
+        (2999998, (8, 2000011)),
+        (99_000_000, (12, 2999999)),
+    ]:
+        assert found(data, SAMPLE[0], offset, tmp_path) == entry
 
 
 @given(
-    starts=st.sets(st.integers(0, 1 << 34), max_size=60),
-    max_entries=st.integers(1, 9),
-    offset=st.integers(0, 1 << 34),
+    starts=st.sets(st.integers(5, 1 << 31), max_size=60).map(sorted),
+    allocated=st.integers(0, 70),
+    offset=st.integers(0, 1 << 32),
 )
-def test_lookup_is_the_last_segment_at_or_before(starts: set[int], max_entries: int, offset: int) -> None:
-    index = RemoteIndex.build(starts, policy=RollPolicy(max_entries=max_entries))
-    index = RemoteIndex.of(RemoteIndexFile.decode(file.name, file.encode()) for file in index.files)
-    assert index.lookup(offset) == max((start for start in starts if start <= offset), default=None)
-    assert all(len(file.start_offsets) <= max_entries for file in index.files)
-    one_by_one = RemoteIndex()
-    for start in sorted(starts):
-        one_by_one = one_by_one.append(start, policy=RollPolicy(max_entries=max_entries), now_ms=None)
-    assert one_by_one == index
+def test_the_entry_is_that_of_the_last_segment_at_or_before(
+    starts: list[int], allocated: int, offset: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data = written(starts, allocated) if starts else b""
+    expected = max((start, 4 * at) for at, start in enumerate([-1, *starts], -1) if start <= offset)
+    entry = found(data, starts[0] if starts else 5, offset, tmp_path_factory.mktemp("index"))
+    assert entry == (expected[::-1] if expected[0] >= 0 else None)
+
+
+def test_few_entries_of_a_large_file_are_read(tmp_path: Path) -> None:
+    reads: list[int] = []
+
+    class Watched(FileBytes):
+        def read(self, position: int, size_bytes: int) -> bytes:
+            reads.append(size_bytes)
+            return super().read(position, size_bytes)
+
+    file = tmp_path / "0.remoteindex"
+    file.write_bytes(written(range(0, 1 << 18, 2)))
+    with Watched(file) as opened:
+        assert find_entry(opened, 0, 1001) == (2000, 1000)
+    assert sum(reads) <= 4 * 18
 
 
 def test_zeros_allocated_ahead_are_no_entries() -> None:
@@ -68,7 +72,6 @@ def test_zeros_allocated_ahead_are_no_entries() -> None:
     assert decoded.start_offsets == (7, 263)
     assert RemoteIndexFile.decode("7.remoteindex", bytes(400)).start_offsets == (7,)
     assert RemoteIndexFile.decode("7.remoteindex", b"").start_offsets == ()
-    assert RemoteIndex.of([RemoteIndexFile.decode("7.remoteindex", b"")]).lookup(9) is None
 
 
 def test_names() -> None:
@@ -93,10 +96,3 @@ def test_what_is_wrong(name: str, data: bytes, at: int | None) -> None:
     with pytest.raises(CorruptInputError) as caught:
         RemoteIndexFile.decode(name, data)
     assert caught.value.at == at
-
-
-def test_files_may_not_overlap() -> None:
-    first = RemoteIndexFile(base_offset=0, start_offsets=(0, 10, 20))
-    second = RemoteIndexFile(base_offset=15, start_offsets=(15,))
-    with pytest.raises(CorruptInputError, match="below 15"):
-        RemoteIndex.of([second, first])

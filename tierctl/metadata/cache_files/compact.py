@@ -9,6 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.metadata.cache_files.reading import (
@@ -261,19 +263,22 @@ def plan_compaction(path: Path) -> Compaction:
     Raise UsageError for a form that is not compacted, or OSError.
     """
     size_bytes = path.stat().st_size
+    # Before the entries are read: if the file changes meanwhile, it is not replaced.
+    crc = crc32c(read_regular(path))
     try:
         file = read_cache(path)
         for error in against_manifest(file):
             raise error
-        cache = listed_in_manifest(file)
-        new = compacted(cache)
+        listed = listed_in_manifest(file)
+        all_entries = tuple(listed.entries)
+        new = compacted(replace(listed, entries=all_entries))
     except CorruptInputError as error:
         return Compaction(reason=error.message, size_bytes=size_bytes, is_damaged=True)
-    entries = len(cache.entries)
+    entries = len(all_entries)
     if len(new.data) >= size_bytes:
         return Compaction(entries=entries, size_bytes=size_bytes, reason="every entry is needed")
     reason = f"{entries - new.kept} entries are not needed"
-    return Compaction(entries=entries, size_bytes=size_bytes, crc=cache.crc, compacted=new, reason=reason)
+    return Compaction(entries=entries, size_bytes=size_bytes, crc=crc, compacted=new, reason=reason)
 
 
 def rewrite(plans: Iterable[Rewrite]) -> None:
@@ -357,14 +362,13 @@ def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, 
     name = cache_name(partition)
     if name is None:
         raise CorruptInputError("topic name", expected="[a-zA-Z0-9._-]", found=repr(partition.topic))
-    records = list(_records(part))
     header = flatfile.FlatFileHeader(
         topic=partition.topic if named else None,
         topic_id=partition.topic_id,
         metadata_topic_offset=part.last_event_offset,
     )
-    data = flatfile.write(header, records)
-    replace_durably(folder.absolute() / name, data, backup=True)
+    path = folder.absolute() / name
+    replace_durably(path, flatfile.written(header, _records(part)), backup=True)
     return {
         "file": str(folder / name),
         "topic": partition.topic,
@@ -372,14 +376,17 @@ def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, 
         "partition": partition.partition,
         "metadata_partition": part.metadata_partition,
         "last_offset": part.last_event_offset,
-        "entries": len(records),
-        "size_bytes": len(data),
+        "entries": part.segment_count + (part.delete_state is not None),
+        "size_bytes": path.stat().st_size,
     }
 
 
 def _records(part: PartitionState) -> Iterator[StoredRecord]:
-    segments = sorted(part.cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.segment_id))
-    yield from map(_stored_events, segments)
+    """Yield the segments of a user partition by start offset and id, then the state of its deletion."""
+    table, rows = part.cache.table, part.cache.rows
+    keys = (table.segments[name][rows] for name in ("id_low", "id_high", "start"))
+    for row in rows[np.lexsort(tuple(keys))].tolist():
+        yield _stored_events(table.metadata(row))
     if part.delete_state is not None:
         yield StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=part.delete_state)
 

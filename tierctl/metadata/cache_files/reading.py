@@ -2,27 +2,28 @@
 them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.files import read_regular
+from tierctl.files import FileBytes, read_regular
 from tierctl.metadata.state_dir.cache_file import SUFFIX, load_cache, partition_of
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataSnapshot, TopicPartition, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.model.stored import StoredRecord, StoredValue
-from tierctl.wire.files import flatfile
+from tierctl.wire.files import flatfile, remote_index
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.files.flatfile import RemoteIndexFile
+from tierctl.wire.files.flatfile import EntryChunk
+from tierctl.wire.files.remote_index import RemoteIndexFile
+from tierctl.wire.metadata.decode import KIND, UPDATE
 from tierctl.wire.metadata.schema import json_fields
 from tierctl.wire.metadata.values import decode
-from tierctl.wire.primitives import crc32c
 
 SNAPSHOT_NAME = "remote_log_snapshot"
 
@@ -54,8 +55,10 @@ class Entry:
     position: int
     """The position in the file of the byte that states the entry's type, or of its first byte."""
     record: StoredRecord | MetadataEvent | RemoteIndexEntry | None
-    """None if `error` is set."""
+    """None if `error` is set, and for a checked entry of KIP-405's own types that is only counted."""
     error: CorruptInputError | None
+    is_torn: bool = False
+    """Whether this is no entry: `error` is the reason why no bytes from `position` on can be read."""
 
     def fields(self) -> dict[str, Any]:
         """Return the entry as JSON-ready fields; `type` is one of them."""
@@ -70,8 +73,49 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlatEntries:
+    """The entries of a flat file from byte `start` on, at most `limit`.
+
+    The file is read each time they are iterated over, in chunks, so that memory does not grow with them.
+    """
+
+    path: Path
+    start: int
+    limit: int | None = None
+    only_counted: bool = False
+    """Whether entries of the KIP's own types are checked and have no `record`, which takes time."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        return islice(self._all(), self.limit)
+
+    def _all(self) -> Iterator[Entry]:
+        try:
+            for chunk in self.chunks():
+                yield from entries_of(chunk, only_counted=self.only_counted)
+        except CorruptInputError as error:
+            yield Entry(position=error.at or 0, record=None, error=error, is_torn=True)
+
+    def chunks(self) -> Iterator[EntryChunk]:
+        """Yield the entries of the whole file as rows; raise CorruptInputError if the last one is cut."""
+        with FileBytes(self.path) as file:
+            yield from flatfile.read_chunks(file, self.start)
+
+
+def entries_of(chunk: EntryChunk, *, only_counted: bool = False) -> Iterator[Entry]:
+    """Yield the entries of a chunk; see `FlatEntries.only_counted`."""
+    errors = chunk.rows.errors
+    is_made = chunk.rows.rows[:, KIND] > UPDATE
+    for row, position in enumerate(chunk.positions.tolist()):
+        if row in errors:
+            yield Entry(position=position, record=None, error=errors[row])
+        else:
+            record = None if only_counted and not is_made[row] else chunk.record(row)
+            yield Entry(position=position, record=record, error=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFile:
-    """The readable part of a cache file."""
+    """The header of a cache file, and its entries."""
 
     path: Path
     form: Form
@@ -82,26 +126,18 @@ class CacheFile:
     metadata_partition: int | None
     metadata_topic_offset: int
     """The last metadata offset that the header states; -1 if it states none."""
-    entries: tuple[Entry, ...]
-    size_bytes: int
-    crc: int
-    """CRC-32C of the whole file."""
-    torn: CorruptInputError | None
-    """Why the bytes after the last entry can't be read; None if the file was read to its end."""
+    entries: FlatEntries | Sequence[Entry]
+    """The entries; the last one is torn if the file can't be read to its end."""
 
     @property
     def errors(self) -> Iterator[CorruptInputError]:
-        """Yield the error of each entry that can't be decoded, and `torn`."""
-        for entry in self.entries:
-            if entry.error is not None:
-                yield entry.error
-        if self.torn is not None:
-            yield self.torn
+        """Yield the error of each entry that can't be decoded, and of the bytes after the last one."""
+        return (entry.error for entry in self.entries if entry.error is not None)
 
     @property
     def last_offset(self) -> int:
         """The last metadata offset that the file covers: of its entries, else of its header."""
-        offsets = [e.record.metadata_offset for e in self.entries if isinstance(e.record, StoredValue)]
+        offsets = (e.record.metadata_offset for e in self.entries if isinstance(e.record, StoredValue))
         return max(offsets, default=self.metadata_topic_offset)
 
     def header(self) -> dict[str, Any]:
@@ -127,27 +163,33 @@ def cache_files(folder: Path) -> list[Path]:
 
 def remote_index_files(folder: Path) -> list[Path]:
     """Return the `.remoteindex` files in a broker's log directory, or in a partition's folder."""
-    pattern = f"*{flatfile.SUFFIX}"
+    pattern = f"*{remote_index.SUFFIX}"
     return sorted([*folder.glob(f"*/{pattern}"), *folder.glob(pattern)])
+
+
+_HEAD_BYTES = 1 << 17
+"""The bytes by which the form of a file and of its header is detected."""
 
 
 def read_cache(path: Path) -> CacheFile:
     """Read the file at `path`. Raise CorruptInputError if its header can't be read, or OSError."""
-    data = read_regular(path)
+    with FileBytes(path) as file:
+        head = file.read(0, _HEAD_BYTES)
     try:
-        if path.suffix == flatfile.SUFFIX:
-            return _remote_index(path, data)
-        if path.name == SNAPSHOT_NAME or _is_snapshot(data):
-            return _snapshot(path, data)
-        return _flat(path, data)
+        if path.suffix == remote_index.SUFFIX:
+            return _remote_index(path, read_regular(path))
+        if path.name == SNAPSHOT_NAME or _is_snapshot(path, head):
+            return _snapshot(path, read_regular(path))
+        return _flat(path, head)
     except CorruptInputError as error:
         raise error.within(str(path)) from None
 
 
-def _is_snapshot(data: bytes) -> bool:
+def _is_snapshot(path: Path, head: bytes) -> bool:
     """Return whether a file of any name decodes as a snapshot and does not decode as a flat file."""
-    if not data.startswith(b"\0\0\0"):
+    if not head.startswith(b"\0\0\0"):
         return False
+    data = read_regular(path)
     try:
         found = snapshot.read_snapshot(data)
         return found is not None and not found.damaged and bool(flatfile.read(data).damaged)
@@ -155,9 +197,9 @@ def _is_snapshot(data: bytes) -> bool:
         return True
 
 
-def _flat(path: Path, data: bytes) -> CacheFile:
-    found = flatfile.read(data)
-    header, named = found.header, partition_of(path.name)
+def _flat(path: Path, head: bytes) -> CacheFile:
+    header, start = flatfile.read_header(head)
+    named = partition_of(path.name)
     return CacheFile(
         path=path,
         form=Form.UNNAMED if header.topic is None else Form.NAMED,
@@ -166,10 +208,7 @@ def _flat(path: Path, data: bytes) -> CacheFile:
         partition=None if named is None else named.partition,
         metadata_partition=None,
         metadata_topic_offset=header.metadata_topic_offset,
-        entries=tuple(Entry(position=e.position, record=e.record, error=e.error) for e in found.entries),
-        size_bytes=len(data),
-        crc=crc32c(data),
-        torn=found.torn,
+        entries=FlatEntries(path=path, start=start),
     )
 
 
@@ -184,18 +223,24 @@ def _snapshot(path: Path, data: bytes) -> CacheFile:
         partition=None if owner is None else owner.partition,
         metadata_partition=None if found is None else found.metadata_partition,
         metadata_topic_offset=-1 if found is None else found.metadata_offset,
-        entries=tuple(
-            Entry(position=e.position, record=e.segment, error=e.error)
-            for e in (() if found is None else found.entries)
+        entries=_with_torn(
+            [
+                Entry(position=e.position, record=e.segment, error=e.error)
+                for e in (() if found is None else found.entries)
+            ],
+            None if found is None else found.torn,
         ),
-        size_bytes=len(data),
-        crc=crc32c(data),
-        torn=None if found is None else found.torn,
     )
 
 
+def _with_torn(entries: list[Entry], torn: CorruptInputError | None) -> list[Entry]:
+    if torn is not None:
+        entries.append(Entry(position=torn.at or 0, record=None, error=torn, is_torn=True))
+    return entries
+
+
 def _remote_index(path: Path, data: bytes) -> CacheFile:
-    """Decode a `.remoteindex` file up to its first damaged entry, which becomes `torn`."""
+    """Decode a `.remoteindex` file up to its first damaged entry."""
     owner = _owner(path)
     index, torn = _readable_remote_index(path.name, data)
     return CacheFile(
@@ -206,13 +251,13 @@ def _remote_index(path: Path, data: bytes) -> CacheFile:
         partition=None if owner is None else owner.partition,
         metadata_partition=None,
         metadata_topic_offset=-1,
-        entries=tuple(
-            Entry(position=number * flatfile.ENTRY_SIZE, record=RemoteIndexEntry(start), error=None)
-            for number, start in enumerate(index.start_offsets)
+        entries=_with_torn(
+            [
+                Entry(position=number * remote_index.ENTRY_SIZE, record=RemoteIndexEntry(start), error=None)
+                for number, start in enumerate(index.start_offsets)
+            ],
+            torn,
         ),
-        size_bytes=len(data),
-        crc=crc32c(data),
-        torn=torn,
     )
 
 
@@ -274,26 +319,30 @@ def listed_in_manifest(file: CacheFile) -> CacheFile:
     unchanged.
     """
     entry = manifest_of(file.path.parent).caches.get(file.path.name)
-    if entry is None:
+    if entry is None or not isinstance(file.entries, FlatEntries):
         return file
-    return replace(file, entries=file.entries[: entry.events], torn=None)
+    return replace(file, entries=replace(file.entries, limit=entry.events))
 
 
-def findings(file: CacheFile) -> Iterator[CorruptInputError]:
+def findings(file: CacheFile, entries: Iterable[Entry] | None = None) -> Iterator[CorruptInputError]:
     """Yield each problem of a cache file; a good file has none.
 
     Problems are bytes that can't be decoded, entries of another partition, metadata offsets that do not
     rise, a file name that contradicts the header, content that differs from a state directory's manifest,
     and a `.remoteindex` file that overlaps the next one. Of a state directory's file only the entries that
-    its manifest lists are checked.
+    its manifest lists are checked. `entries` replaces the iterable from which they are taken.
     """
-    listed = listed_in_manifest(file)
-    yield from listed.errors
     yield from _name(file)
-    yield from _values(listed)
+    yield from _entries(file, checked_entries(file) if entries is None else entries)
     yield from against_manifest(file)
     if file.form is Form.REMOTE_INDEX:
         yield from _overlap(file)
+
+
+def checked_entries(file: CacheFile) -> Iterable[Entry]:
+    """Return the entries of a file that `findings` examines."""
+    entries = listed_in_manifest(file).entries
+    return replace(entries, only_counted=True) if isinstance(entries, FlatEntries) else entries
 
 
 def missing(folder: Path) -> Iterator[CorruptInputError]:
@@ -317,8 +366,8 @@ def against_manifest(file: CacheFile) -> Iterator[CorruptInputError]:
 
 def _overlap(file: CacheFile) -> Iterator[CorruptInputError]:
     """Yield an error if the file has offsets of the partition's next `.remoteindex` file."""
-    names = (path.name for path in file.path.parent.glob(f"*{flatfile.SUFFIX}"))
-    bases = sorted(base for base in map(flatfile.parse_name, names) if base is not None)
+    names = (path.name for path in file.path.parent.glob(f"*{remote_index.SUFFIX}"))
+    bases = sorted(base for base in map(remote_index.parse_name, names) if base is not None)
     starts = [
         (e.position, e.record.start_offset) for e in file.entries if isinstance(e.record, RemoteIndexEntry)
     ]
@@ -351,19 +400,25 @@ def _name(file: CacheFile) -> Iterator[CorruptInputError]:
         )
 
 
-def _values(file: CacheFile) -> Iterator[CorruptInputError]:
-    values = [(e.position, e.record) for e in file.entries if isinstance(e.record, StoredValue)]
-    for (_, before), (position, after) in pairwise(values):
-        if after.metadata_offset <= before.metadata_offset:
+def _entries(file: CacheFile, entries: Iterable[Entry]) -> Iterator[CorruptInputError]:
+    """Yield the errors of entries, and what is wrong with the values of metadata records."""
+    before: int | None = None
+    for entry in entries:
+        if entry.error is not None:
+            yield entry.error
+        if not isinstance(entry.record, StoredValue):
+            continue
+        offset = entry.record.metadata_offset
+        if before is not None and offset <= before:
             yield CorruptInputError(
                 "metadata offset",
-                expected=f"more than {before.metadata_offset}",
-                found=str(after.metadata_offset),
-                at=position,
+                expected=f"more than {before}",
+                found=str(offset),
+                at=entry.position,
                 source=str(file.path),
             )
-    for position, value in values:
-        yield from _value(file, position, value)
+        before = offset
+        yield from _value(file, entry.position, entry.record)
 
 
 def _value(file: CacheFile, position: int, stored: StoredValue) -> Iterator[CorruptInputError]:
@@ -424,39 +479,101 @@ Row = dict[str, Any]
 
 
 class FileRows(NamedTuple):
-    """The rows of one file, and whether one of them reports damage."""
+    """Rows of one file, and whether one of them reports damage.
 
-    rows: list[Row]
+    `next_position` is where the entries after them begin; None after the last one.
+    """
+
+    rows: Iterable[Row]
     is_damaged: bool
+    next_position: int | None = None
 
 
-def entry_rows(path: Path) -> FileRows:
-    """Return the header and every entry of the file; one that can't be decoded has a row with its `error`."""
+def entry_rows(path: Path, position: int | None = None) -> FileRows:
+    """Return the header and the first entries of the file, or those of the chunk that begins at `position`.
+
+    The rows are made while they are read. An entry that can't be decoded has a row with its `error`.
+    """
     name = {"file": str(path)}
     try:
         cache = read_cache(path)
     except CorruptInputError as error:
         return FileRows([name | {"position": error.at, "type": None, "error": error.message}], True)
-    rows = [name | cache.header()]
-    rows += [name | {"position": entry.position} | entry.fields() for entry in cache.entries]
-    if cache.torn is not None:
-        rows.append(name | {"position": cache.torn.at, "type": None, "error": cache.torn.message})
-    return FileRows(rows, any(True for _ in cache.errors))
+    header = [name | cache.header()] if position is None else []
+    entries, is_damaged, following = _part(cache.entries, position)
+    rows = (name | {"position": entry.position} | entry.fields() for entry in entries)
+    return FileRows(chain(header, rows), is_damaged, following)
+
+
+_LISTED_CHUNKS = 4
+
+
+def listed_entry_rows(path: Path, position: int | None = None) -> FileRows:
+    """Return the rows of several chunks, as `entry_rows`, for another process."""
+    rows: list[Row] = []
+    is_damaged = False
+    for _ in range(_LISTED_CHUNKS):
+        part = entry_rows(path, position)
+        rows += part.rows
+        is_damaged |= part.is_damaged
+        position = part.next_position
+        if position is None:
+            break
+    return FileRows(rows, is_damaged, position)
+
+
+def _part(
+    entries: FlatEntries | Sequence[Entry], position: int | None
+) -> tuple[Iterable[Entry], bool, int | None]:
+    """Return entries from `position` on, whether one is damaged, and where the next ones begin, if any."""
+    if not isinstance(entries, FlatEntries):
+        return entries, any(entry.error is not None for entry in entries), None
+    start = entries.start if position is None else position
+    try:
+        chunk = next(replace(entries, start=start).chunks(), None)
+    except CorruptInputError as error:
+        return _with_torn([], error), True, None
+    if chunk is None:
+        return (), False, None
+    is_last = chunk.end >= entries.path.stat().st_size
+    return entries_of(chunk), bool(chunk.rows.errors), None if is_last else chunk.end
+
+
+PROBLEMS_MAX = 1000
+"""The problems of one file that are reported: all of them are in memory before the first is printed."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Entries that are counted while they are read."""
+
+    entries: Iterable[Entry]
+    count: int = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entry in self.entries:
+            self.count += not entry.is_torn
+            yield entry
 
 
 def check_rows(path: Path) -> FileRows:
-    """Return one row for a good file, and one row for each problem of a bad file."""
+    """Return one row for a good file, and one row for each problem of a bad file, at most PROBLEMS_MAX."""
     row: Row = {"file": str(path), "form": None, "entries": None, "size_bytes": path.stat().st_size}
     found: list[CorruptInputError] = []
     try:
         cache = read_cache(path)
-        row |= {"form": str(cache.form), "entries": len(cache.entries)}
-        found.extend(findings(cache))
+        entries = _Counted(checked_entries(cache))
+        found.extend(islice(findings(cache, entries), PROBLEMS_MAX))
+        row |= {"form": str(cache.form), "entries": entries.count}
     except CorruptInputError as unreadable:
         found.append(unreadable)
     if not found:
         return FileRows([row | {"status": "ok", "position": None, "detail": None}], False)
-    return FileRows([row | _problem(error) for error in found], True)
+    rows = [row | _problem(error) for error in found]
+    if len(found) == PROBLEMS_MAX:
+        detail = f"the rest of the file was not checked after {PROBLEMS_MAX} problems"
+        rows.append(row | {"status": "corrupt", "position": None, "detail": detail})
+    return FileRows(rows, True)
 
 
 def _problem(error: CorruptInputError) -> Row:

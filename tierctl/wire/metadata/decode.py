@@ -36,6 +36,7 @@ from tierctl.wire.metadata.schema import (
     EVENT_TYPES,
     KAFKA_RECORDS,
     METADATA_RECORDS,
+    STORED_RECORDS,
     Array,
     Field,
     Fixed,
@@ -66,8 +67,8 @@ ADD, UPDATE, PARTITION_DELETE, SNAPSHOT, TOMBSTONE, ODD = range(6)
 """Values of KIND: the API keys, then a null value, and a value that is no event."""
 _KINDS: Final = 6
 
-KAFKA, KIP405 = range(2)
-"""Values of DIALECT."""
+KAFKA, KIP405, STORED = range(3)
+"""Values of DIALECT; STORED are the entries of flat files, whose KIND is their type."""
 
 COLUMNS: Final[dict[str, int]] = {
     "topic": TOPIC,
@@ -86,6 +87,10 @@ COLUMNS: Final[dict[str, int]] = {
     "custom_metadata": CUSTOM,
     "state": STATE,
     "txn_index_empty": TXN_INDEX_EMPTY,
+    # Of an entry with the value of a metadata record.
+    "metadata_offset": START,
+    "timestamp_ms": EVENT_TIMESTAMP,
+    "value": CUSTOM,
 }
 """The first column of each field."""
 
@@ -128,11 +133,12 @@ def _operations(body: Struct, *, flexible: bool) -> Iterator[Operation]:
                 assert tuple(each.kind for each in array.element.fields) == _PAIR
                 yield PAIRS, column, 0 if flexible else 4
             case Variable():
-                assert field.kind is not Variable.BYTES
                 is_string = field.kind is Variable.STRING
                 yield BYTES, column, 0 if flexible else 2 if is_string else 4
                 if is_string:
                     yield ASCII, column, 0
+                if field.kind is Variable.BYTES:
+                    yield NOT_EMPTY, column, 0
             case _:
                 yield FIXED, column, _WIDTHS[field.kind]
                 if field.states:
@@ -159,10 +165,10 @@ def _layouts() -> Int64s:
             *_operations(record.body, flexible=record.flexible),
             *map(_check, record.rules),
         ]
-        for dialect, records in enumerate(METADATA_RECORDS.values())
+        for dialect, records in enumerate((*METADATA_RECORDS.values(), STORED_RECORDS))
         for record in records
     }
-    shape = (len(METADATA_RECORDS), max(key for _, key in found) + 1, max(map(len, found.values())) + 1, 3)
+    shape = (STORED + 1, max(key for _, key in found) + 1, max(map(len, found.values())) + 1, 3)
     layouts = np.zeros(shape, np.int64)
     for at, operations in found.items():
         layouts[at][: len(operations)] = operations
@@ -279,7 +285,7 @@ def _read_head(data: Bytes, at: int, end: int, dialect: int, layouts: Int64s) ->
 
 
 @plain_kernel
-def _decode_as(
+def decode_as(
     data: Bytes, at: int, end: int, dialect: int, layouts: Int64s, row: Int64s, epochs: Int64s, used: int
 ) -> int:
     """Decode one value of a dialect to `row`; return the number of `epochs` in use, -1 if it is refused."""
@@ -343,7 +349,7 @@ def decode_value(
     for dialect in range(2):
         # No value of dialect kip405 is also one of dialect kafka: an update, which can begin in the same way,
         # is shorter than a segment record with the same name.
-        found = _decode_as(data, at, end, dialect, layouts, row, epochs, used)
+        found = decode_as(data, at, end, dialect, layouts, row, epochs, used)
         if found >= 0 and not (dialect == KIP405 and _may_be_cut_segment(data, at, end)):
             return found
     row[:] = 0
@@ -373,7 +379,9 @@ def event_fields(record: RecordSchema) -> Iterator[Field | Flag]:
 
 
 _DIALECTS: Final = tuple(METADATA_RECORDS)
-_RECORDS: Final = tuple(METADATA_RECORDS.values())
+_RECORDS: Final = [
+    {record.api_key: record for record in records} for records in (*METADATA_RECORDS.values(), STORED_RECORDS)
+]
 _WORDS: Final = Packer(">qq")
 
 
