@@ -336,7 +336,7 @@ def _one_entry(
 ) -> Iterator[FileRows]:
     """Yield the entry that the request asks for, of each file that has it; raise NotFoundError if none."""
     if (request.offset is None) == (request.position is None):
-        raise UsageError("which entry is not clear", hint="give --epoch with --offset, or --position")
+        raise UsageError("one of --offset and --position is needed", hint="give --epoch with --offset")
     find = partial(found_rows, epoch=request.epoch, offset=request.offset, position=request.position)
     if request.offset is not None:
         paths = list(_nearest(paths, request.offset))
