@@ -124,6 +124,18 @@ def lose_a_folder_here_and_the_files_there(hosts: Hosts) -> None:
     epochs.write_bytes(write_leader_epoch_checkpoint([EpochEntry(0, 0), EpochEntry(3, 40)]))
 
 
+def lose_all_folders_here(hosts: Hosts) -> None:
+    lose_all(hosts)
+    for folder in hosts.disks[1].glob(f"{METADATA_TOPIC}-*"):
+        shutil.rmtree(folder)
+
+
+def lose_all_folders(hosts: Hosts) -> None:
+    for node in (1, 2):
+        for folder in hosts.disks[node].glob(f"{METADATA_TOPIC}-*"):
+            shutil.rmtree(folder)
+
+
 def lose_the_newest(hosts: Hosts) -> None:
     # One host has a leader epoch without records, and a write that a crash interrupted.
     for node in (1, 2):
@@ -137,7 +149,16 @@ def lose_the_newest(hosts: Hosts) -> None:
     path.write_bytes(path.read_bytes() + b"\0\0\0\0\0\0\0")
 
 
-@pytest.mark.parametrize("damaged", [lose_all, lose_a_folder_here_and_the_files_there, lose_the_newest])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lose_all,
+        lose_all_folders,
+        lose_all_folders_here,
+        lose_a_folder_here_and_the_files_there,
+        lose_the_newest,
+    ],
+)
 def test_each_host_writes_the_same_bytes(hosts: Hosts, damaged: Callable[[Hosts], None]) -> None:
     damaged(hosts)
     planned = hosts.plan()
