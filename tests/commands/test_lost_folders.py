@@ -27,8 +27,8 @@ from tests.support.faults import Killing, run_and_die
 Writable = Callable[[str], Path]
 COUNT = 3
 SECOND_DISK = "broker-1-second"
-ON_SECOND_DISK = 1
-"""The partition that broker 1 has on its second disk."""
+ON_SECOND_DISK = 0
+"""The partition that broker 1 has on its second disk; it has all events of the capture."""
 
 
 def disk_id(node: int, *, second: bool = False) -> Uuid:
@@ -94,12 +94,24 @@ def check_made(disks: Disks) -> None:
     assert sum(map(len, first.values())) > 5000
 
 
+def test_other_commands_read_the_partitions_of_a_broker_on_several_disks(disks: Disks) -> None:
+    assert disks.rebuild("--apply").code == 0
+    first, other, _ = disks.log_dirs
+    read = ("segments", "--output", "jsonl", "--metadata")
+    on_one = tierctl(*read, other)
+    on_two = tierctl(*read, first, "--log-dir", first, "--log-dir", disks.second)
+    assert (on_two.code, on_two.lines) == (0, on_one.lines), on_two.err
+    assert on_two.lines
+    lacking = tierctl(*read, first, "--log-dir", other)
+    assert (lacking.code, f"none numbered {ON_SECOND_DISK}" in lacking.err) == (7, True), lacking.err
+
+
 @pytest.mark.parametrize("how", ["at once", "saved plan"])
 def test_the_folders_are_made_where_the_controller_assigned_them(
     disks: Disks, tmp_path: Path, how: str
 ) -> None:
     planned = disks.rebuild("--plan-out", tmp_path / "plan.json")
-    assert (planned.code, f"{disks.second} lacks {METADATA_TOPIC}-1, or" in planned.err) == (
+    assert (planned.code, f"{disks.second} lacks {METADATA_TOPIC}-{ON_SECOND_DISK}, or" in planned.err) == (
         0,
         True,
     )

@@ -247,6 +247,7 @@ class Resources:
             required("--metadata", self.request.metadata),
             command_config=self.request.command_config,
             broker_config=self.request.broker_config,
+            log_dirs=self.request.log_dir,
         )
 
     def metadata(

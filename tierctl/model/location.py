@@ -22,12 +22,14 @@ class TopicLocation:
 
     `uri` is kafka://host:port[,host:port…], file:///dir, file:///dir/segment.log, or a folder in an object
     store, such as s3://bucket/folder. `command_config` and `broker_config` are paths of Kafka properties
-    files: a client's settings and a broker's server.properties.
+    files: a client's settings and a broker's server.properties. `log_dirs` are other log directories, which
+    are searched for partitions that a broker's folder lacks.
     """
 
     uri: str
     command_config: str | None = None
     broker_config: str | None = None
+    log_dirs: tuple[str, ...] = ()
 
     @property
     def is_on_cluster(self) -> bool:

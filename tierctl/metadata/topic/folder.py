@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,9 @@ from tierctl.wire.files.checkpoints import (
     LOG_STARTS_FILE,
     META_PROPERTIES,
     PARTITION_METADATA_FILE,
+    Node,
     read_cluster_id,
+    read_node,
     read_offset_checkpoint,
     read_partition_metadata,
 )
@@ -200,6 +202,32 @@ def partitions_in(folder: Path, files: LogFiles = LOCAL) -> list[int]:
     """Return the numbers of the metadata partitions in `folder`, ascending; raise OSError."""
     matches = map(_FOLDER.match, files.folders(folder))
     return sorted(int(match[1]) for match in matches if match)
+
+
+def on_several_disks(folder: Path, others: Iterable[Path]) -> TopicPlacement | None:
+    """Return where a broker has its partitions if `folder` lacks some that are in its directories `others`.
+
+    Return None if `folder` is no broker's, or if partitions lack in all of them. Raises OSError.
+    """
+    own = _node_of(folder)
+    if own is None:
+        return None
+    homes = dict.fromkeys(partitions_in(folder), folder)
+    found = len(homes)
+    for other in others:
+        if _node_of(other) == own:
+            for number in partitions_in(other):
+                homes.setdefault(number, other)
+    is_whole = sorted(homes) == list(range(len(homes)))
+    return TopicPlacement(homes=homes) if is_whole and len(homes) > found else None
+
+
+def _node_of(log_dir: Path) -> Node | None:
+    path = log_dir / META_PROPERTIES
+    try:
+        return read_node(read_regular(path)) if path.is_file() else None
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None
 
 
 def logs_in(placement: TopicPlacement) -> dict[int, PartitionLog]:

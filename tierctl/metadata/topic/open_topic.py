@@ -5,7 +5,7 @@ one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +21,7 @@ from tierctl.metadata.topic.base import (
     MetadataTopic,
     translated,
 )
-from tierctl.metadata.topic.folder import FolderTopic, make_topic, partitions_in
+from tierctl.metadata.topic.folder import FolderTopic, make_topic, on_several_disks, partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
 from tierctl.model.location import TopicLocation, require_no_credentials
 from tierctl.storage import stores
@@ -181,7 +181,12 @@ class IfMissing(StrEnum):
 
 
 def topic_location(
-    option: str, given: str, *, command_config: Path | None = None, broker_config: Path | None = None
+    option: str,
+    given: str,
+    *,
+    command_config: Path | None = None,
+    broker_config: Path | None = None,
+    log_dirs: Sequence[Path] = (),
 ) -> TopicLocation:
     """Return the location that an operator gave as the value of `option`: a URI or a plain path.
 
@@ -198,6 +203,7 @@ def topic_location(
         uri=given if scheme == "kafka" else store_uri(option, given),
         command_config=None if command_config is None else str(command_config.absolute()),
         broker_config=None if broker_config is None else str(broker_config.absolute()),
+        log_dirs=tuple(str(each.absolute()) for each in log_dirs),
     )
 
 
@@ -231,6 +237,8 @@ def open_topic(
         count = DEFAULT_METADATA_PARTITIONS if folder is None else folder.partition_count
         empty_count = None if if_missing is IfMissing.FAIL else count
         placement = None if folder is None else folder.placement
+        with translated(f"opening {path}"):
+            placement = placement or on_several_disks(path, map(Path, location.log_dirs))
         return FolderTopic(
             path, complete=complete, empty_count=empty_count, placement=placement, on_torn=on_torn
         )
