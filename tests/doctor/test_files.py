@@ -1,5 +1,6 @@
 """Checks of local files: each once with the fault, and once without."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from tierctl.errors import AuthenticationError, CorruptInputError, ExitCode, Met
 from tierctl.model.choices import Severity
 from tierctl.model.settings.kafka_version import KafkaFault, KafkaVersion
 
+from tests.cli.shell import tierctl
 from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
 
 Capture = Callable[[str], Path]
@@ -346,3 +348,21 @@ def test_an_error_prevents_its_checks_only() -> None:
     assert (found[DoctorCheck.STORE_READ].found, found[DoctorCheck.STORE_READ].fix) == ("down", "start it")
     assert "skipped" in found[DoctorCheck.SECRETS].found
     assert set(found) == set(DoctorCheck)
+
+
+def test_checks_that_nothing_was_named_for_are_counted_and_not_listed(tmp_path: Path) -> None:
+    file = written(tmp_path / "server.properties", BROKER + "log.retention.ms=x\n")
+    ran = tierctl("doctor", "--broker-config", file)
+    severities = [line.split()[0] for line in ran.out.splitlines()[1:]]
+    assert severities == sorted(severities, key=["error", "warning", "ok"].index)
+    assert {"error", "ok"} <= set(severities)
+    whole = tierctl("doctor", "--broker-config", file, "--all")
+    hidden = [line for line in whole.out.splitlines() if line.startswith("not_checked")]
+    assert f"; {len(hidden)} checks not made (--all lists them and what they need)" in ran.raw_err
+    assert all("needs" in line for line in hidden)
+    assert "not made" not in whole.raw_err
+    as_json = json.loads(tierctl("doctor", "--broker-config", file, "--output", "json").out)
+    assert len(as_json) == len(whole.out.splitlines()) - 1 == len(severities) + len(hidden)
+    # A check that was asked for and could not be made is never hidden.
+    ran = tierctl("doctor", "--metadata", tmp_path / "none")
+    assert any(line.startswith("not_checked") and "event_clock" in line for line in ran.out.splitlines())

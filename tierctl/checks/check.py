@@ -64,7 +64,6 @@ CHECKS = Columns(
     noun="result",
     word="severity",
     below=("found", "why", "fix"),
-    is_worst_first=True,
 )
 
 
@@ -177,7 +176,7 @@ class Examination:
             [*self.results, *missing],
             key=lambda each: (severities.index(each.severity), each.error is None, checks.index(each.check)),
         )
-        return CheckResults(results=tuple(results))
+        return CheckResults(results=tuple(results), not_asked=frozenset(each.check for each in missing))
 
     @property
     def exit_code(self) -> ExitCode:
@@ -190,6 +189,8 @@ class CheckResults(TableResult):
     """The results of all checks of a registry, the worst first."""
 
     results: tuple[Result, ...]
+    not_asked: frozenset[CheckTable]
+    """The checks that were skipped, or for which the request names no source."""
 
     @property
     def exit_code(self) -> ExitCode:

@@ -1,5 +1,7 @@
 """`tierctl doctor`: conditions under which tiering fails, before it fails."""
 
+from typing import Annotated
+
 import typer
 
 from tierctl import commands
@@ -8,7 +10,19 @@ from tierctl.cli.app import Command, new_app
 from tierctl.cli.config.options import own_settings
 from tierctl.cli.display import Printer, Rows, console_of
 from tierctl.cli.options import ENGINE, PRIVATE_KEYS, WHERE, request_of, with_options
+from tierctl.commands.shared_options import OutputFormat
 from tierctl.errors import ExitCode
+from tierctl.report.render import SHOW
+from tierctl.report.texts import counted
+
+All = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Also list the checks that were not made because no option names what they need.",
+        rich_help_panel=SHOW,
+    ),
+]
 
 app = new_app()
 
@@ -28,16 +42,16 @@ app = new_app()
     rows=(CHECKS,),
     needs_valid_settings=False,
 )
-def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
+def doctor(ctx: typer.Context, request: commands.DoctorRequest, show_all: All = False) -> ExitCode:
     """Find conditions that would make tiering fail.
 
-    For each check, doctor prints what it found, why it matters, and how to fix it. The worst problems are
-    printed last at a terminal and first elsewhere. The checks cover tierctl.toml and the files of broker,
+    For each check, doctor prints what it found, why it matters, and how to fix it, the worst problems first.
+    The checks cover tierctl.toml and the files of broker,
     client and topic settings that its profiles or the options name, contradictory settings of brokers and
     topics, the metadata topic, Kafka releases with known bugs, clocks, permissions, the features and
     lifecycle rules of the store, the state directory, and readable files with secrets. doctor checks only
-    what the options name; other checks are listed as not checked and never count as ok. It changes nothing,
-    except with --probe-writes.
+    what the options name; other checks are counted as not checked and never count as ok: --all lists them,
+    and --output json always has them. It changes nothing, except with --probe-writes.
 
     The problems of files of settings are: unknown names, wrong types and values out of bounds, settings that
     exclude each other, duplicates, and settings that --kafka-version does not have. A wrong tierctl.toml or
@@ -54,6 +68,9 @@ def doctor(ctx: typer.Context, request: commands.DoctorRequest) -> ExitCode:
     printer = Printer.of(ctx, CHECKS)
     request = request_of(commands.DoctorRequest, ctx, own_settings=own_settings(ctx))
     diagnosis = commands.doctor(request, console_of(ctx))
-    printer.show(diagnosis.table_rows()[1])
-    printer.finish()
+    is_table = printer.output is OutputFormat.TABLE and not show_all
+    hidden = diagnosis.not_asked if is_table else frozenset()
+    printer.show(each for each in diagnosis.results if each.check not in hidden)
+    left = f"{counted(len(hidden), 'check')} not made (--all lists them and what they need)"
+    printer.finish(also=left if hidden else None)
     return diagnosis.exit_code

@@ -134,8 +134,6 @@ class Columns:
     """Columns that are dropped, but shown below each row with an empty cell in the other column."""
     substitutes: Mapping[str, str] = field(default_factory=dict)
     """Columns that a terminal shows instead of empty cells of a column, by its name."""
-    is_worst_first: bool = False
-    """Whether the worst rows come first. A terminal shows them last: the first lines of many scroll away."""
     is_open: bool = False
     format_version: int = 1
 

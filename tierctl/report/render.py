@@ -214,9 +214,7 @@ def render(
         case "csv":
             _csv(counted, chosen or names or columns.names, out, header=not view.no_header)
         case _ if out.isatty():
-            is_turned = columns.is_worst_first and not view.sort
-            shown = reversed([*counted]) if is_turned else counted
-            dropped = _terminal(shown, columns, view, chosen, out)
+            dropped = _terminal(counted, columns, view, chosen, out)
         case _:
             _table(counted, columns, view, chosen or columns.in_table or columns.names, out)
     return Printed(rows=counted.count, dropped=dropped)
