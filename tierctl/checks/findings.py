@@ -116,6 +116,14 @@ class FindingKind(CheckTable):
         "look for the error of RemoteLogManager in the log of the broker that made the last attempt; usually "
         "the store refuses writes (rights, quota, disk, endpoint); brokers continue by themselves after that",
     )
+    LOCAL_NOT_FREED = FindingRow(
+        "local_not_freed",
+        Severity.WARNING,
+        "Segments that local.retention.ms or local.retention.bytes should have removed from a broker's disk "
+        "stay there: the oldest one is not in the tier, or has a timestamp in the future.",
+        "run explain, which states why the oldest segment is not copied; for a timestamp in the future set "
+        "local.retention.bytes, which deletes it, and check the clock of the producer",
+    )
     DANGLING_COPY = FindingRow(
         "dangling_copy",
         Severity.WARNING,

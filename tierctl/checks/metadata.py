@@ -138,7 +138,7 @@ class Removals:
                 yield finding
             elif finding.check.row.command is not None:
                 yield replace(finding, own_fix=removal.fix)
-            elif finding.check not in {_K.STALLED_RETENTION, _K.FAILING_COPIES}:
+            elif finding.check not in {_K.STALLED_RETENTION, _K.FAILING_COPIES, _K.LOCAL_NOT_FREED}:
                 yield finding
 
 

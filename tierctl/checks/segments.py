@@ -1,7 +1,7 @@
 """Find faults in a partition's segments: offsets, place in the log, retention, gaps, leaders' logs."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
+from tierctl.plan.local_retention import GRACE_MS, LocalRetention
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
@@ -36,6 +37,7 @@ from tierctl.read.readable_log import (
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report
+from tierctl.report.texts import bytes_text
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
@@ -417,6 +419,32 @@ def check_partition(
     yield from _cut_replicas(readable, None if facts.log is None else facts.log.source)
     if retention is not None and facts.log is not None:
         yield from check_retention(readable, facts.log, retention)
+    if retention is not None and retention.config is not None:
+        yield from check_local_retention(readable.cache, readable.logs, retention.config, now_ms)
+
+
+def check_local_retention(
+    cache: RemoteLogMetadataCache, logs: Iterable[LocalLog], config: TopicConfig, now_ms: int
+) -> Iterator[Finding]:
+    """Yield a finding for each replica of a tiered partition, in `logs`, that local retention does not free.
+
+    Segments that were written less than an hour ago have none: their copies may take that long.
+    """
+    for log in logs:
+        partition = log.topic_id_partition
+        if not config.remote_storage_enable or why_never_tiered(partition.topic, {partition.topic: config}):
+            continue
+        copied = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+        decided = LocalRetention.of(config).decide(log, copied, now_ms)
+        held = [d for d in decided if not d.is_deleted and now_ms - d.segment.modified_ms > GRACE_MS]
+        if held:
+            sizes = sum(each.segment.size_bytes for each in held)
+            first = held[0]
+            count = "1 segment" if len(held) == 1 else f"{len(held)} segments"
+            which = f"the one from offset {first.segment.base_offset} {first.reason}"
+            found = f"{_source(log)} has {count} ({bytes_text(sizes)}) too many: {which}"
+            finding = finding_of(partition, FindingKind.LOCAL_NOT_FREED, Severity.WARNING, found)
+            yield replace(finding, start_offset=first.segment.base_offset)
 
 
 def _cut_replicas(readable: ReadablePartition, checked: str | None) -> Iterator[Finding]:

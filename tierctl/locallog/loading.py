@@ -312,11 +312,13 @@ def _local_segments(
             transaction_index.name in files.transaction_indexes and transaction_index.stat().st_size > 0
         )
         log = segment.log.stat()
+        modified_ms = log.st_mtime_ns // 1_000_000
         yield LocalSegment(
             base_offset=segment.base_offset,
             next_base_offset=next_base,
             size_bytes=log.st_size,
-            max_timestamp_ms=largest_ms if largest_ms >= 0 else log.st_mtime_ns // 1_000_000,
+            max_timestamp_ms=largest_ms if largest_ms >= 0 else modified_ms,
+            modified_ms=modified_ms,
             log=segment.log,
             offset_index=segment.path(".index"),
             time_index=segment.path(".timeindex"),

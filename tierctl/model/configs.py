@@ -149,6 +149,8 @@ class TopicConfig:
     is_copy_disabled: bool = False
     """remote.log.copy.disable (KIP-950)."""
     copy_lag: CopyLag = CopyLag()
+    default_retention_ms: int = UNLIMITED
+    """The retention.ms that brokers apply to their disks if the topic does not state it."""
     kafka_version: KafkaVersion = LATEST
     """The version of the brokers that decide by these settings."""
     stated: Mapping[str, SettingValue] = field(default_factory=dict, compare=False, repr=False)
@@ -177,6 +179,7 @@ class TopicConfig:
             remote_storage_enable=topic.REMOTE_STORAGE_ENABLE.given(stated),
             cleanup_policy=frozenset(topic.CLEANUP_POLICY.value(settings)),
             is_copy_disabled=topic.COPY_DISABLE.value(stated),
+            default_retention_ms=topic.RETENTION_MS.kafka_value(brokers.retention_defaults()),
             copy_lag=CopyLag.from_settings(stated, brokers.retention_defaults() | brokers.defaults()),
             kafka_version=brokers.version,
             stated={
@@ -196,6 +199,11 @@ class TopicConfig:
     def is_age_stated(self) -> bool:
         """Whether the topic or its brokers state retention.ms."""
         return topic.RETENTION_MS.name in self.stated
+
+    @property
+    def broker_retention_ms(self) -> int:
+        """The retention.ms that brokers apply; other than `retention_ms`, it has Kafka's default."""
+        return self.retention_ms if self.is_age_stated else max(self.retention_ms, self.default_retention_ms)
 
     def setting(self, name: str) -> SettingValue:
         """Return the value in force of the topic setting `name`, and where it came from."""

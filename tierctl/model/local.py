@@ -36,6 +36,12 @@ class LocalSegment:
     """None if no transaction was aborted; an empty file counts as none."""
     producer_snapshot: Path | None
     """The producer snapshot at `next_base_offset`, which is copied with the segment."""
+    modified_ms: int = 0
+    """The modification time of the log file; 0 if it is unknown."""
+
+    def age_from_ms(self, now_ms: int) -> int:
+        """Return the largest timestamp; for one after `now_ms`, the time of the last write."""
+        return self.max_timestamp_ms if self.max_timestamp_ms <= now_ms else min(self.modified_ms, now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import Decision
+from tierctl.plan.local_retention import with_local_retention
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -284,7 +285,10 @@ def plan_copy(
             decisions.steps[steps_before:] = [
                 _with_failures(step, failed) for step in decisions.steps[steps_before:]
             ]
-            decisions.kept += _kept(log, decisions.steps[steps_before:], from_offset, stop)
+            kept = _kept(log, decisions.steps[steps_before:], from_offset, stop)
+            if reason is None and now_ms is not None:
+                kept = with_local_retention(kept, log, part, config, now_ms)
+            decisions.kept += kept
     return Plan(
         command="copy",
         steps=tuple(decisions.steps),

@@ -23,6 +23,8 @@ WAITING = frozenset(
     {_K.OPEN_TRANSACTION, _K.NOT_REPLICATED, _K.COPY_LAG, _K.NOT_COPYABLE, _K.CUSTOM_METADATA}
 )
 """Why rolled segments of an enabled topic are not in the tier yet."""
+ON_DISK = frozenset({_K.LOCAL_RETENTION_MS, _K.LOCAL_RETENTION_BYTES, _K.LOCAL_LOG_START, _K.LOCAL_HELD})
+"""Why copied segments are deleted from the disk, or should be gone from it."""
 STOPPED = frozenset({_K.STALLED, _K.BEHIND_HOLE})
 """Why segments of the tier do not expire although they are old enough: a timestamp, or a hole of the tier."""
 EXPIRED = frozenset(
@@ -42,6 +44,8 @@ class NextAction(StrEnum):
 
     COPY = "copy"
     DELETE = "delete"
+    DELETE_LOCAL = "delete_local"
+    """A broker deletes the segment from its disk; the tier keeps it."""
     NONE = "none"
 
 

@@ -37,6 +37,10 @@ class ReasonKind(StrEnum):
     COPY_STARTED = "copy_started"
     COPY_MAY_RUN = "copy_may_run"
     LEAKED = "leaked"
+    LOCAL_RETENTION_MS = "local_retention_ms"
+    LOCAL_RETENTION_BYTES = "local_retention_bytes"
+    LOCAL_LOG_START = "local_log_start"
+    LOCAL_HELD = "local_held"
     NOT_TIERED = "not_tiered"
     COPY_DISABLED = "copy_disabled"
     ON_LINEAGE = "on_lineage"
@@ -259,6 +263,17 @@ def _stalled(facts: Mapping[str, Any]) -> str:
     )
 
 
+def _local_held(facts: Mapping[str, Any]) -> str:
+    by = "" if facts["is_holder"] else f"behind the segment from offset {facts['held_by_offset']}: "
+    return f"should be gone from the disk ({facts['breach']}), but stays: {by}{facts['why']}"
+
+
+def _local_age(facts: Mapping[str, Any]) -> str:
+    return (
+        f"{facts['setting']} {facts['retention_ms']}: the newest record is of {iso_utc(facts['newest_ms'])}"
+    )
+
+
 _COPY = "RLMCopyTask"
 _CANDIDATES = "RLMCopyTask, candidate segments"
 _EXPIRE = "RLMExpirationTask"
@@ -266,6 +281,10 @@ _BY_TIME = "RLMExpirationTask, by retention time"
 _BY_SIZE = "RLMExpirationTask, by retention size"
 _OF_LINEAGE = "RemoteLogManager: the segments of the log's leader epochs"
 _CONTIGUOUS = "RemoteLogManager: readers go from segment to segment"
+_DISK_BY_TIME = "UnifiedLog.deleteRetentionMsBreachedSegments"
+_DISK_BY_SIZE = "UnifiedLog.deleteRetentionSizeBreachedSegments"
+_LOCAL_MS = (topic.LOCAL_RETENTION_MS.name, topic.RETENTION_MS.name)
+_LOCAL_BYTES = (topic.LOCAL_RETENTION_BYTES.name, topic.RETENTION_BYTES.name)
 _LIMITS = (topic.RETENTION_MS.name, topic.RETENTION_BYTES.name)
 _K = ReasonKind
 _ROWS: dict[ReasonKind, _Row] = {
@@ -351,6 +370,19 @@ _ROWS: dict[ReasonKind, _Row] = {
         text=_copy_may_run,
     ),
     _K.LEAKED: _Row(rule="RemoteLogManager: only partitions of the broker", text=_format("{detail}")),
+    _K.LOCAL_RETENTION_MS: _Row(rule=_DISK_BY_TIME, text=_local_age, settings=_LOCAL_MS),
+    _K.LOCAL_RETENTION_BYTES: _Row(
+        rule=_DISK_BY_SIZE,
+        text=_format("{setting} {retention_bytes}: {local_bytes} bytes on the disk from this segment on"),
+        settings=_LOCAL_BYTES,
+    ),
+    _K.LOCAL_LOG_START: _Row(
+        rule="UnifiedLog.deleteLogStartOffsetBreachedSegments",
+        text=_format("below the log start offset {log_start_offset}"),
+    ),
+    _K.LOCAL_HELD: _Row(
+        rule="UnifiedLog.deletableSegments", text=_local_held, settings=(*_LOCAL_MS, *_LOCAL_BYTES)
+    ),
     _K.NOT_TIERED: _Row(
         rule="UnifiedLog.isRemoteLogEnabled",
         text=_format("{detail}"),

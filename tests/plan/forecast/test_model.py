@@ -23,7 +23,7 @@ from tierctl.plan.forecast import (
     requests,
     sum_of,
 )
-from tierctl.plan.retention.breaches import LocalRetention
+from tierctl.plan.local_retention import LocalRetention
 
 from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tierctl.checks.findings import Finding
-from tierctl.checks.segments import check_failed_copies
+from tierctl.checks.segments import check_failed_copies, check_local_retention
 from tierctl.commands.copy.command import CopyRequest
 from tierctl.commands.copy.decide import explained
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
@@ -22,7 +22,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.times import parse_time_ms
-from tierctl.plan.decisions import Decision, NextAction
+from tierctl.plan.decisions import ON_DISK, Decision, NextAction
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import why_cut
@@ -102,7 +102,11 @@ class Explanation:
     state: Annotated[str | None, f.STATE]
     next_action: Annotated[
         NextAction,
-        Field(Kind.WORD, "what brokers do next with the segment: copy, delete or none", "next"),
+        Field(
+            Kind.WORD,
+            "what brokers do next with the segment: copy, delete, delete_local (from their disk) or none",
+            "next",
+        ),
         Shown(0),
     ]
     reason_kind: Annotated[ReasonKind, Field(Kind.WORD, "kind of the reason", "why")]
@@ -147,7 +151,12 @@ EXPLANATIONS = Columns(
     commands="explain",
     noun="segment",
     word="next_action",
-    word_texts={"copy": "to copy", "delete": "to delete", "none": "to keep for now"},
+    word_texts={
+        "copy": "to copy",
+        "delete": "to delete",
+        "delete_local": "to delete from the disk",
+        "none": "to keep for now",
+    },
     size="segment_size_in_bytes",
     terminal=(
         "location",
@@ -203,6 +212,7 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
             *_local_rows(run, copies, _Settings(copies.basis.configs, run, copying)),
         ]
         failing = [found for part in state for found in _failing(run, part, deletes.basis.log_starts)]
+        failing += _not_freed(run, state, copies.basis.configs)
         for found in failing:
             run.progress.warn(f"{found.subject}: {found.found}; {found.fix}")
         is_damaged = run.histories.report(state) or bool(run.unreadable)
@@ -221,6 +231,14 @@ def _failing(
         yield from check_failed_copies(partition, part.failed_copies, log_starts.get(partition))
 
 
+def _not_freed(run: Mutation, state: TierState, configs: Mapping[str, TopicConfig]) -> Iterator[Finding]:
+    """Yield the findings of `verify` that local retention does not free the disk of a selected partition."""
+    for log in run.logs:
+        part, config = state.partition(log.topic_id_partition), configs.get(log.topic_id_partition.topic)
+        if part is not None and config is not None and log.topic_id_partition in run.resources.selection:
+            yield from check_local_retention(part.cache, [log], config, run.resources.now_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     """The settings in force: of topics by name, and of the broker of `run`."""
@@ -232,9 +250,15 @@ class _Settings:
     def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
         """Return the settings that decide `reason` for a topic, each with its value and source."""
         config = self.configs.get(of_topic, TopicConfig())
-        return tuple(
+        found = [
             config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in reason.settings
-        )
+        ]
+        if reason.kind in ON_DISK and not config.is_age_stated:
+            # Brokers delete from their disks by Kafka's default, by which tierctl deletes nothing.
+            text, name = str(config.broker_retention_ms), topic.RETENTION_MS.name
+            default = SettingValue(name=name, value=text, source=SettingSource.DEFAULT)
+            found = [default if each.name == name else each for each in found]
+        return tuple(found)
 
     def _of_broker(self, name: str) -> SettingValue:
         asked = self.copying.custom_metadata_max_bytes

@@ -43,6 +43,7 @@ from tierctl.plan.decisions import (
     EXPIRED,
     KEPT,
     NEVER,
+    ON_DISK,
     STOPPED,
     WAITING,
     Decision,
@@ -378,7 +379,7 @@ def growth_rows(changes: DailyChanges, expirations: Expirations) -> Iterator[Day
 _Key = tuple[Uuid, int]
 _LOCAL_KINDS = {
     ReasonKind.ROLLED: _K.NEXT,
-    ReasonKind.COPIED: _K.COPIED,
+    **dict.fromkeys([ReasonKind.COPIED, *ON_DISK], _K.COPIED),
     ReasonKind.NOT_ROLLED: _K.ACTIVE,
     **dict.fromkeys(WAITING, _K.WAITING),
 }

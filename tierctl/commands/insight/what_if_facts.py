@@ -51,8 +51,9 @@ from tierctl.plan.forecast import (
     PartitionFacts,
     outlook,
 )
+from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
-from tierctl.plan.retention.breaches import LocalRetention, PartitionView, view_of_log
+from tierctl.plan.retention.breaches import PartitionView, view_of_log
 from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader, with_leader_bytes
 from tierctl.plan.steps import Plan, Skip
 from tierctl.read.leader_logs import leader_logs

@@ -67,6 +67,14 @@ class KafkaVersion:
         return self < KafkaVersion(4, 3)
 
     @property
+    def ages_future_segments(self) -> bool:
+        """Whether local.retention.ms counts from the last write of a file with a timestamp in the future.
+
+        Source: KAFKA-20609; 4.4.0 does not have it.
+        """
+        return self >= KafkaVersion(4, 5)
+
+    @property
     def has_txn_index_empty(self) -> bool:
         """Whether metadata records, and Kafka's text of them, state that the transaction index is empty."""
         return self >= KafkaVersion(4, 0)

@@ -1,0 +1,144 @@
+"""What a broker deletes from its disk next by local retention, and why segments that should be gone stay."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tierctl.checks.findings import FindingKind
+from tierctl.checks.segments import check_local_retention
+from tierctl.model import LocalLog, Selection, TopicConfig
+from tierctl.model.configs import BrokerDefaults
+from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.decisions import NextAction
+from tierctl.plan.local_retention import LocalRetention
+from tierctl.plan.reasons import ReasonKind
+from tierctl.state.cache import RemoteLogMetadataCache
+
+from tests.plan.tier import DAY_MS, NOW_MS, local_log, segment, tier
+
+K = ReasonKind
+BASES = [0, 100, 200, 300, 400]
+LATER_MS = NOW_MS + 2 * DAY_MS
+FUTURE_MS = LATER_MS + DAY_MS
+
+
+def _log(future: int | None = None, **facts: Any) -> LocalLog:
+    """Return a log whose segments were last written at NOW_MS; one may have a timestamp in the future."""
+    log = local_log(BASES, 450, **facts)
+    segments = [
+        replace(
+            each, modified_ms=NOW_MS, max_timestamp_ms=FUTURE_MS if each.base_offset == future else NOW_MS
+        )
+        for each in log.segments
+    ]
+    return replace(log, segments=tuple(segments))
+
+
+def _decided(limits: LocalRetention, log: LocalLog, copied: int) -> list[tuple[int, bool, str]]:
+    decided = limits.decide(log, copied, LATER_MS)
+    return [(each.segment.base_offset, each.is_deleted, str(each.reason.kind)) for each in decided]
+
+
+SIZE, TIME, START, HELD = K.LOCAL_RETENTION_BYTES, K.LOCAL_RETENTION_MS, K.LOCAL_LOG_START, K.LOCAL_HELD
+BY_SIZE, BY_TIME = LocalRetention(ms=-1, size_bytes=300), LocalRetention(ms=DAY_MS, size_bytes=-1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "log", "copied", "expected"),
+    [
+        (BY_SIZE, _log(), 399, [(0, True, SIZE), (100, True, SIZE)]),
+        (BY_SIZE, _log(), 99, [(0, True, SIZE), (100, False, HELD)]),
+        (
+            replace(BY_SIZE, ms=DAY_MS),
+            _log(),
+            299,
+            [(0, True, SIZE), (100, True, SIZE), (200, True, TIME), (300, False, HELD)],
+        ),
+        (BY_SIZE, _log(log_start_offset=100), 399, [(0, True, START), (100, True, SIZE)]),
+        (BY_TIME, _log(), 399, [(base, True, TIME) for base in BASES[:4]]),
+        (BY_TIME, _log(), -1, [(base, False, HELD) for base in BASES[:4]]),
+        (BY_TIME, _log(future=100), 399, [(0, True, TIME), *((base, False, HELD) for base in BASES[1:4])]),
+        (
+            replace(BY_TIME, kafka_version=KafkaVersion(4, 5)),
+            _log(future=100),
+            399,
+            [(base, True, TIME) for base in BASES[:4]],
+        ),
+        (replace(BY_SIZE, size_bytes=0), _log(future=100), 399, [(base, True, SIZE) for base in BASES[:4]]),
+        (LocalRetention(ms=3 * DAY_MS, size_bytes=-1), _log(future=100), 399, []),
+    ],
+)
+def test_what_goes_and_what_stays(
+    limits: LocalRetention, log: LocalLog, copied: int, expected: list[tuple[int, bool, str]]
+) -> None:
+    assert _decided(limits, log, copied) == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "copied", "why"),
+    [
+        (_log(), -1, "stays: it is not copied: nothing of the log is in the tier"),
+        (_log(), 99, "stays: it is not copied: offsets up to 99 are in the tier"),
+        (_log(future=0), 399, "timestamp {future} is in the future, and Kafka before 4.5 never deletes it"),
+    ],
+)
+def test_why_segments_stay(log: LocalLog, copied: int, why: str) -> None:
+    held = [each for each in BY_TIME.decide(log, copied, LATER_MS) if not each.is_deleted]
+    assert why.format(future=FUTURE_MS) in held[0].reason
+    assert f"local.retention.ms {DAY_MS}: the newest record is of" in held[0].reason
+    first = held[0].segment.base_offset
+    assert f"but stays: behind the segment from offset {first}: it" in held[1].reason
+
+
+def test_kafkas_defaults() -> None:
+    """Without settings the local retention is retention.ms, which is 7 days in Kafka."""
+    stated = {"remote.storage.enable": "true"}
+    assert LocalRetention.of(TopicConfig.from_settings(stated)).ms == 7 * DAY_MS
+    hours = BrokerDefaults(settings={"log.retention.hours": "1"})
+    assert LocalRetention.of(TopicConfig.from_settings(stated, hours)).ms == 3_600_000
+    own = {**stated, "local.retention.ms": "5", "local.retention.bytes": "-2", "retention.bytes": "9"}
+    found = LocalRetention.of(TopicConfig.from_settings(own, hours))
+    assert (found.ms, found.size_bytes) == (5, 9)
+
+
+CONFIG = TopicConfig.from_settings(
+    {"remote.storage.enable": "true", "local.retention.ms": str(DAY_MS), "retention.ms": "-1"}
+)
+
+
+def test_decisions_about_copied_segments() -> None:
+    state = tier(segment(1, 0, 99), segment(2, 100, 199))
+    plan = plan_copy(state, [_log(future=100)], {"orders": CONFIG}, now_ms=LATER_MS, explained=Selection())
+    found = {each.start_offset: each for each in plan.decisions(LATER_MS)}
+    assert [(at, found[at].action, found[at].reason.kind) for at in BASES] == [
+        (0, NextAction.DELETE_LOCAL, TIME),
+        (100, NextAction.NONE, HELD),
+        (200, NextAction.COPY, K.ROLLED),
+        (300, NextAction.COPY, K.ROLLED),
+        (400, NextAction.NONE, K.NOT_ROLLED),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "at_ms", "is_found"),
+    [
+        (CONFIG, LATER_MS, True),
+        (CONFIG, NOW_MS + 60_000, False),
+        (replace(CONFIG, remote_storage_enable=None), LATER_MS, False),
+        (TopicConfig.from_settings({"remote.storage.enable": "true"}), LATER_MS, False),
+        (
+            TopicConfig.from_settings({"remote.storage.enable": "true", "local.retention.bytes": "1"}),
+            NOW_MS,
+            False,
+        ),
+    ],
+)
+def test_the_finding(config: TopicConfig, at_ms: int, is_found: bool) -> None:
+    """Segments that were written less than an hour ago may still be copied."""
+    found = list(check_local_retention(RemoteLogMetadataCache(), [_log()], config, at_ms))
+    assert [(each.check, each.start_offset) for each in found] == [
+        (FindingKind.LOCAL_NOT_FREED, 0)
+    ] * is_found
+    if is_found:
+        assert "the replica in /logs/b1 has 4 segments (400 B) too many" in found[0].found
