@@ -63,6 +63,10 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     objects = tiered.objects()
     ran = forked(*command(tiered, whole))
     assert ran.code == 0, ran.err
+    assert (
+        "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name bills "
+        "--delete-config remote.log.copy.disable,local.retention.ms,local.retention.bytes\n"
+    ) in ran.raw_err
     end, known = files(whole), segments(whole)
     assert known
     assert has_topic(whole)

@@ -194,3 +194,12 @@ def disable_copying(broker: Broker) -> None:
 def enable_copying(broker: Broker) -> None:
     for topic in TOPICS:
         broker.alter_topic(topic, remote_log_copy_disable="false", local_retention_bytes="1")
+
+
+def set_back(broker: Broker, said: str) -> list[str]:
+    """Run each command of kafka-configs that `said` has; return the names of its topics."""
+    calls = [line.partition("kafka-configs.sh ")[2].split() for line in said.splitlines()]
+    for words in filter(None, calls):
+        done = broker.release.with_tools.run("kafka.admin.ConfigCommand", *words)
+        assert "Completed updating config" in done, words
+    return sorted(words[words.index("--entity-name") + 1] for words in calls if words)

@@ -368,7 +368,9 @@ AllowLiveBrokers = Annotated[
         "--allow-live-brokers",
         help="Continue although brokers may do the same work: the cluster tiers a partition, or it is "
         "unknown whether it does; or a broker runs on a --log-dir that decides deletes or that shows signs "
-        "of tiering. This option is never needed to copy from a running broker that does not tier.",
+        "of tiering. A broker that tiers a partition copies every segment again that tierctl copies, because "
+        "it reads only once, when it becomes leader, what is copied. This option is never needed "
+        "to copy from a running broker that does not tier.",
         rich_help_panel=APPLY,
     ),
     TYPED_ONLY,
@@ -648,7 +650,8 @@ RestoreUntil = Annotated[
         metavar="TIME|TOPIC-PARTITION=OFFSET",
         parser=_until,
         help="End each log before the first record that is later than TIME, or one partition's log before "
-        f"OFFSET. Repeatable. TIME is {TIME_FORMS}.",
+        "OFFSET. Repeatable. The markers at the end of transactions count, too; their time is that of the "
+        f"broker's clock, whatever the times of the records are. TIME is {TIME_FORMS}.",
         rich_help_panel=DECIDE,
     ),
     TYPED_ONLY,

@@ -129,6 +129,14 @@ def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
     return text
 
 
+def _log_start_damaged(facts: Mapping[str, Any]) -> str:
+    raised, offset = facts["raised"], facts["offset"]
+    return (
+        f"a broker that knew no segments raised the log start to {raised}; it is put back to {offset}: those "
+        f"of the {raised - offset} offsets between that DeleteRecords removed before are served again"
+    )
+
+
 def _copy_started(facts: Mapping[str, Any]) -> str:
     broker_id, begun = facts["broker_id"], facts["begun"]
     if broker_id is not None and broker_id < 0:
@@ -435,9 +443,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.LOG_START_DAMAGED: _Row(
         rule="RLMCopyTask: the log start follows the segments that the metadata have",
-        text=_format(
-            "a broker that knew no segments raised the log start to {raised}; it is put back to {offset}"
-        ),
+        text=_log_start_damaged,
     ),
     _K.UNDECIDED: _Row(rule="tierctl: incomplete data decide nothing", text=_format("{detail}")),
 }

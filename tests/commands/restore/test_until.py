@@ -45,3 +45,7 @@ def test_a_log_ends_before_each_offset(tmp_path: Path, compression: CompressionT
         assert ran.code == 0, ran.err
         found = restored(log_dir, f"then-{end}", "read_uncommitted")
         assert found == [each for each in everything if int(str(each[1])) < end]
+        assert "clock" not in ran.err
+    later = ("--topic", PARTITION.topic, "--as", "later", "--as-id", new_id("aaf"))
+    ran = restore(log_dir, *tier, *later, "--until", "2100-01-01T00:00:00Z")
+    assert (ran.code, "markers of transactions count by the broker's clock" in ran.err) == (0, True), ran.err

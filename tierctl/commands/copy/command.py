@@ -22,6 +22,7 @@ from tierctl.commands.shared_options import (
 from tierctl.errors import UsageError
 from tierctl.model.location import canonical_uri
 from tierctl.model.progress import Progress
+from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.steps import Action, Plan
@@ -160,6 +161,12 @@ class Copy(Change[CopyRequest]):
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`: no broker may do this work itself."""
+        copied = sorted({step.topic for step in plan.steps if step.action is Action.COPY_SEGMENT})
+        if copied and self.request.allow_live_brokers:
+            self.run.progress.warn(
+                f"--allow-live-brokers: brokers that tier {names_text(copied)} copy every segment of this "
+                "plan again: they read what is copied only when they become leaders"
+            )
         if self._copies.examined is None:
             self.run.check_fence({step.topic_id_partition for step in plan.steps})
         else:

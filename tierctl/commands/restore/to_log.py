@@ -489,6 +489,11 @@ class Materialise(Change[RestoreLogRequest]):
             )
         until = Until.parse(request.until)
         _require_known(until, partitions)
+        if until.time_ms is not None:
+            run.progress.note(
+                "--until: the markers of transactions count by the broker's clock, whatever the times of the "
+                "records are"
+            )
         keys = self._keys = request.keys()
         sources = [_source(run, request, partition, until, keys) for partition in partitions]
         self._sources = sources

@@ -336,10 +336,11 @@ class RebuildRequest(MutationRequest):
             metavar="tier|disk|OFFSET",
             help="Log start offset for partitions whose log start offset a broker may have raised because it "
             "knew no segments. tier: restore the log start offset that the objects of the newest segment "
-            "state. OFFSET: restore this offset, which must lie between the two; choose the partition with "
-            "--topic and --partition. Both write the checkpoint files of every replica. disk: keep the "
-            "raised offset, and leave out the segments below it. Without this option such partitions are "
-            "refused (exit 4).",
+            "state; records that DeleteRecords removed before the loss are then served again, and the plan "
+            "states of how many offsets. OFFSET: restore this offset, which must lie between the two; choose "
+            "the partition with --topic and --partition. Both write the checkpoint files of every replica. "
+            "disk: keep the raised offset, and leave out the segments below it. Without this option such "
+            "partitions are refused (exit 4).",
             rich_help_panel=DECIDE,
         ),
         TYPED_ONLY,

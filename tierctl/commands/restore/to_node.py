@@ -585,14 +585,11 @@ class Restore(Change[RestoreIntoRequest]):
             f"now start the node, {publish}and check it with tierctl restore check. Each partition has one "
             "replica; add others by reassignment"
         )
-        for source in self._topics if self._broker.start_settings else ():
-            if not source.is_tiered:
-                continue
-            former = [f"{name} {source.settings.get(name, 'unset')}" for name in COPYING_DISABLED]
-            self.run.progress.say(
-                f"{source.topic}: once the restore is checked, restore the previous values of "
-                f"{', '.join(former)}"
-            )
+        tiered = [source for source in self._topics if source.is_tiered and self._broker.start_settings]
+        if tiered:
+            self.run.progress.say("once the restore is checked, set the topics' settings back:")
+        for source in tiered:
+            self.run.progress.say(_former_settings(source, self.run.resources.broker_settings))
 
     @property
     def _other_controllers(self) -> int:
@@ -600,3 +597,22 @@ class Restore(Change[RestoreIntoRequest]):
         given = self.run.resources.broker_settings
         quorum = (broker.CONTROLLER_QUORUM_VOTERS, broker.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
         return max(1, *(len(each.value(given)) for each in quorum)) - 1
+
+
+def _former_settings(source: TopicSource, broker_settings: Mapping[str, str]) -> str:
+    """Return the command that gives the topic the settings back that `COPYING_DISABLED` replaced.
+
+    It is one call, because Kafka validates the settings of a topic together: it refuses another local
+    retention while copying is disabled. The address is that of the broker's first listener.
+    """
+    stated = broker.ADVERTISED_LISTENERS.given(broker_settings) or broker.LISTENERS.value(broker_settings)
+    host, _, port = stated[0].rpartition("//")[2].rpartition(":")
+    former = [f"{name}={source.settings[name]}" for name in COPYING_DISABLED if name in source.settings]
+    unset = [name for name in COPYING_DISABLED if name not in source.settings]
+    words = [
+        f"kafka-configs.sh --bootstrap-server {host or 'localhost'}:{port} --alter --entity-type topics",
+        f"--entity-name {source.topic}",
+        *([f"--add-config {','.join(former)}"] if former else []),
+        *([f"--delete-config {','.join(unset)}"] if unset else []),
+    ]
+    return " ".join(words)
