@@ -124,4 +124,5 @@ def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> Obj
 
         process.renew_lease = renew
         process.owner = owner
+        process.lease = lease
     return lease

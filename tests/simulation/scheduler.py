@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tierctl.storage.lease import Owner
+from tierctl.storage.lease import ObjectLease, Owner
 
 STUCK_WAITS = 24
 WAIT_S = 5
@@ -41,6 +41,7 @@ class Process:
     is_dead: bool = False
     is_done: bool = False
     owner: Owner | None = None
+    lease: ObjectLease | None = None
     renew_lease: Callable[[], None] | None = None
     """Renew the lease that the process holds, in place of its renewing thread."""
     background: deque[Callable[[], None]] = field(default_factory=deque)

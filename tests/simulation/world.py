@@ -158,6 +158,11 @@ class World:
         """Implement `Environment.is_deleted`."""
         return self.truth.is_deleted(key)
 
+    def has_lost_lease(self) -> bool:
+        """Implement `Environment.has_lost_lease`."""
+        process = self.scheduler.current
+        return process is not None and process.lease is not None and process.lease.is_lost()
+
     def chosen(self, keys: Sequence[str]) -> Sequence[str]:
         """Implement `Environment.chosen`."""
         return self.rng.sample(keys, self.rng.randint(1, len(keys)))
