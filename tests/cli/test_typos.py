@@ -21,6 +21,7 @@ OF_A_TIER = ("verify with a store", "copy", "sweep", "delete", "fetch", "segment
 FILES = {
     "topics.properties": "orders.retention.byts=5\n",
     "bounds.properties": "orders.retention.ms=-2\n",
+    "draft.properties": "orders.local.log.retention.bytes=5\n",
     "ignored.properties": "orders.max.message.bytes=-1\n",
     "server.properties": "remote.log.manager.task.retry.jitter=7\n",
     "good.toml": "[profiles.default]\n",
@@ -91,6 +92,7 @@ def test_layouts(command: str, words: dict[str, str]) -> None:
     [
         ("topics.properties", 'did you mean "retention.bytes"?'),
         ("bounds.properties", "at least -1"),
+        ("draft.properties", "write orders.local.retention.bytes"),
         ("ignored.properties", "at least 0"),
     ],
 )

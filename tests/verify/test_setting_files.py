@@ -37,6 +37,11 @@ CASES: list[tuple[Check, str, list[tuple[str, int | None, str]]]] = [
     (TOPICS, "a/b.retention.ms=1\n", [("wrong_value", 1, "topic name")]),
     (TOPICS, "t.retention.ms=1\n\nt.retention.ms=2\n", [("duplicate", 3, "line 1")]),
     (TOPICS, "t.a=\\u12\nt.retention.ms=x\n", [("malformed", 1, ""), ("wrong_value", 2, "")]),
+    # Names in drafts of KIP-405, which would otherwise be retention.bytes of another topic.
+    (TOPICS, "t.local.log.retention.bytes=1\n", [("unknown_setting", 1, "write t.local.retention.bytes")]),
+    (TOPICS, "t.remote.retention.bytes=1\n", [("unknown_setting", 1, "write t.retention.bytes")]),
+    (TOPICS, "t.remote.log.storage.enable=true\n", [("unknown_setting", 1, "t.remote.storage.enable")]),
+    (TOPICS, "t.remote.retention.bytes=1\nt.remote.retention.ms=1\n", []),
     (TOPICS, "__consumer_offsets.remote.storage.enable=true\n", [("contradiction", 1, "internal")]),
     # A broker's file.
     (check_broker_file, TIERING, []),

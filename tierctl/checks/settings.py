@@ -10,7 +10,7 @@ from tierctl.checks.registry import DoctorCheck
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import open_regular, read_regular
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.locallog.folders import unknown_topic_setting
+from tierctl.locallog.folders import is_former_name, unknown_topic_setting
 from tierctl.metadata.server_properties import ServerSettings
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model.choices import Severity
@@ -246,7 +246,7 @@ def check_topics_file(
     topics: dict[str, dict[str, str]] = {}
     for key in file.settings:
         name, setting = topic.split_key(key)
-        if setting is None:
+        if setting is None or is_former_name(key, file.settings):
             error = unknown_topic_setting("", key)
             yield file.problem(
                 ProblemKind.UNKNOWN_SETTING,

@@ -373,7 +373,7 @@ def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dic
     topics: dict[str, dict[str, str]] = {}
     for key in stated:
         name, setting = topic.split_key(key)
-        if setting is None:
+        if setting is None or is_former_name(key, stated):
             raise unknown_topic_setting(place_of(stated, key), key)
         if not is_legal_topic_name(name):
             raise UsageError(
@@ -383,8 +383,29 @@ def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dic
     return {name: _config(path, name, stated.only(keys).stripped(), brokers) for name, keys in topics.items()}
 
 
+def is_former_name(key: str, keys: Iterable[str]) -> bool:
+    """Return whether `key` has a name of a draft of KIP-405, not the setting of a topic with a similar name.
+
+    orders.remote.retention.bytes is a setting of a topic orders.remote if `keys` have others of that topic.
+    """
+    name = topic.split_key(key)[0]
+    return topic.former_name(key) is not None and not any(
+        topic.former_name(each) is None and topic.split_key(each) == (name, each.removeprefix(f"{name}."))
+        for each in keys
+    )
+
+
 def unknown_topic_setting(place: str, key: str) -> UsageError:
     """Return the error for a key that ends in no known setting; its hint names the nearest known one."""
+    former = topic.former_name(key)
+    if former is not None:
+        name, draft = former
+        other = topic.split_key(key)[0]
+        return UsageError(
+            f'{place}: "{draft}" is a name in a draft of KIP-405, which no Kafka has',
+            hint=f"write {name}.{topic.FORMER[draft]}"
+            + ("" if other == key else f"; if a topic is called {other}, state another of its settings, too"),
+        )
     endings = [key[at + 1 :] for at, character in enumerate(key) if character == "."]
     pairs = [(ending, row.name) for ending in endings for row in topic.TABLE]
     setting, nearest = max(pairs, key=_similarity, default=(key, key))

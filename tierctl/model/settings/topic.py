@@ -142,3 +142,23 @@ def split_key(key: str) -> tuple[str, str | None]:
             return key[:at], key[at + 1 :]
         at = key.find(".", at + 1)
     return key, None
+
+
+FORMER = {
+    "local.log.retention.ms": LOCAL_RETENTION_MS.name,
+    "local.log.retention.bytes": LOCAL_RETENTION_BYTES.name,
+    "remote.log.storage.enable": REMOTE_STORAGE_ENABLE.name,
+    "remote.log.retention.bytes": RETENTION_BYTES.name,
+    "remote.log.retention.minutes": RETENTION_MS.name,
+    "remote.retention.bytes": RETENTION_BYTES.name,
+    "remote.retention.period": RETENTION_MS.name,
+}
+"""Names of topic settings in drafts of KIP-405, which no Kafka has, and the settings that replaced them."""
+
+
+def former_name(key: str) -> tuple[str, str] | None:
+    """Return the topic and the name in a draft of KIP-405 that end `key`; None if none does."""
+    for name in FORMER:
+        if key.endswith(f".{name}"):
+            return key.removesuffix(f".{name}"), name
+    return None
