@@ -150,6 +150,26 @@ def test_find_by_epoch_and_offset(
     assert epoch in dict(found["segment_leader_epochs"])
 
 
+@pytest.mark.parametrize("more", [[], ["logs"]])
+def test_an_offset_needs_no_epoch(capture: Capture, capsys: Captured, more: list[str]) -> None:
+    """The lineage knows the epoch of an offset: the answer is the segment from which fetch reads it."""
+    args = [*unclean(capture, "before"), *(with_logs(capture, "before") if more else ())]
+    where = [*args, "--topic", "wallets", "--partition", "0"]
+    assert run([*where, "--offsets"]) == 0
+    (offsets,) = rows(capsys)
+    found = set()
+    for offset in range(offsets["earliest"], offsets["latest_tiered"] + 1, 97):
+        assert run([*where, "--offset", str(offset)]) == 0
+        (segment,) = rows(capsys)
+        assert segment["start_offset"] <= offset <= segment["end_offset"]
+        epochs = [epoch for epoch, start in segment["segment_leader_epochs"] if start <= offset]
+        assert run([*where, "--offset", str(offset), "--epoch", str(epochs[-1])]) == 0
+        assert rows(capsys) == [segment]
+        found.add(segment["segment_id"])
+    assert len(found) > 5
+    assert run([*where, "--offset", "999999"]) == 10
+
+
 @pytest.mark.parametrize("with_store", [True, False])
 def test_find_by_time(capture: Capture, capsys: Captured, with_store: bool) -> None:
     args = [*unclean(capture, "before"), *(with_logs(capture, "before") if with_store else ())]
@@ -277,8 +297,8 @@ def test_a_deletion_that_no_broker_would_take_is_none(
 
 WRONG = [
     ["--epoch", "1"],
-    ["--offset", "1"],
-    ["--epoch", "1", "--offset", "1", "--time", "5"],
+    ["--offset", "1", "--time", "5"],
+    ["--offset", "1", "--all"],
     ["--all", "--check"],
     ["--sizes", "--time", "5"],
     ["--by", "epoch"],

@@ -19,6 +19,7 @@ COMMANDS = {
     "segments --offsets": ("segments", METADATA, LOGS, "--offsets"),
     "segments --check": ("segments", METADATA, REMOTE, LOGS, "--check"),
     "segments --epoch": ("segments", METADATA, "--epoch", "0", "--offset", "0"),
+    "segments --offset": ("segments", METADATA, "--offset", "0"),
     "segments --time": ("segments", METADATA, "--time", "0"),
     "fetch": ("fetch", METADATA, REMOTE),
     "fetch with a log": ("fetch", METADATA, REMOTE, LOGS),

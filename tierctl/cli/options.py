@@ -44,7 +44,7 @@ class Fields(NamedTuple):
 Part = str | tuple[str, ...] | Fields | type | EllipsisType
 """A field of the request, a group of fields, a dataclass whose fields are options, or other own fields."""
 
-METADATA_TOPIC: Final = ("metadata", "command_config", "broker_config")
+METADATA_TOPIC: Final = ("metadata", "bootstrap_server", "command_config", "broker_config")
 WHERE: Final = (
     "metadata",
     "bootstrap_server",
@@ -240,6 +240,29 @@ def typed_option(ctx: typer.Context, names: Iterable[str]) -> str | None:
     return next((written[name] for name in names if is_typed(ctx, name)), None)
 
 
+_CLUSTER: Final = ("metadata", "bootstrap_server")
+
+
+def _other_cluster(ctx: typer.Context) -> list[str]:
+    """Return the options whose values of the environment or the profile a typed option replaces.
+
+    A typed --bootstrap-server names the metadata topic, too, and a typed --metadata kafka://... the cluster:
+    both replace the cluster that the other one states elsewhere, unless two clusters are stated there.
+    """
+    metadata, servers = (ctx.params.get(name) for name in _CLUSTER)
+    typed = [name for name in _CLUSTER if is_typed(ctx, name)]
+    are_clusters = servers is not None and str(metadata).startswith("kafka:")
+    if len(typed) != 1 or not are_clusters or _is_stated(ctx, typed[0]):
+        return []
+    return [name for name in _CLUSTER if name not in typed]
+
+
+def _is_stated(ctx: typer.Context, name: str) -> bool:
+    """Return whether the environment or the profile has a value for an option."""
+    settings: RunSettings = ctx.obj
+    return f"TIERCTL_{name.upper()}" in settings.environ or settings.get(name) is not None
+
+
 def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
     """Return the request of class `kind` whose fields have the values of the options of the same names.
 
@@ -257,7 +280,7 @@ def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
     of_run = {"verbose": getattr(ctx.obj, "verbosity", 0) > 1, "meter": getattr(ctx.obj, "meter", None)}
     if isinstance(ctx.obj, RunSettings):
         of_run |= {"on_topics": ctx.obj.topics.update, "throttle": ctx.obj.throttle}
-    values = dict(given) | of_run | more
+    values = dict(given) | of_run | dict.fromkeys(_other_cluster(ctx)) | more
     if isinstance(ctx.obj, RunSettings) and given.get("apply") is not False:
         # A run that only plans changes nothing in the state directory.
         ctx.obj.state_dir = values.get("state_dir")

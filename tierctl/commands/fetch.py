@@ -340,6 +340,11 @@ class FetchRequest(Request):
         ),
     ] = None
 
+    @property
+    def reads_metadata_of_cluster(self) -> bool:
+        """Implement `Request.reads_metadata_of_cluster`: --rebuild derives the metadata."""
+        return not self.rebuild
+
 
 class RecordRows(Stream[RecordRow], TableResult):
     """Records as rows."""

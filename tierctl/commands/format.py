@@ -393,6 +393,11 @@ class FormatRequest(Request):
     ] = None
 
     @property
+    def reads_metadata_of_cluster(self) -> bool:
+        """Implement `Request.reads_metadata_of_cluster`: records are consumed instead."""
+        return False
+
+    @property
     def is_live(self) -> bool:
         """Whether more records may arrive while the first are shown."""
         return self.bootstrap_server is not None or self.follow or self.input_kind is not None

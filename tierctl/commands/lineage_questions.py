@@ -29,6 +29,14 @@ def segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogSe
         yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
 
 
+def segments_by_offset(resources: Resources, offset: int) -> Iterator[RemoteLogSegmentMetadata | None]:
+    """Yield for each partition the segment from which a broker with its lineage reads `offset`."""
+    for readable in _partitions(resources):
+        lineage = current_lineage(readable, _indexes(resources, readable), resources.problems.report)
+        spans = segments_in_lineage(readable.cache, lineage, offset, offset)
+        yield next((span.segment for span in spans), None)
+
+
 class Offsets(NamedTuple):
     """The offsets of one partition, as `segments.PartitionOffsets` has them."""
 

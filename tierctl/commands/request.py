@@ -100,6 +100,15 @@ class Request:
     on_topics: Callable[[set[str]], None] | None = None
     """Receives the names of all topics in the metadata, when the run is done with the metadata."""
 
+    def __post_init__(self) -> None:
+        if self.metadata is None and self.bootstrap_server is not None and self.reads_metadata_of_cluster:
+            object.__setattr__(self, "metadata", f"kafka://{self.bootstrap_server}")
+
+    @property
+    def reads_metadata_of_cluster(self) -> bool:
+        """Whether `metadata` that are not named are those of the cluster of `bootstrap_server`."""
+        return True
+
     def validate(self) -> None:
         """Raise UsageError for fields that are missing or contradict each other."""
 

@@ -532,7 +532,9 @@ def required(option: str, value: str | None) -> str:
     """Return `value`; if it is None, raise UsageError with the ways to give `option`."""
     if value is None:
         variable = "TIERCTL_" + option.strip("-").replace("-", "_").upper()
+        cluster = "; --bootstrap-server names the topic of a cluster" if option == "--metadata" else ""
         raise UsageError(
-            f"{option} is missing", hint=f"give it here, as {variable}, or in a profile of tierctl.toml"
+            f"{option} is missing",
+            hint=f"give it here, as {variable}, or in a profile of tierctl.toml{cluster}",
         )
     return value

@@ -60,14 +60,18 @@ class SegmentsRequest(Request):
             "--epoch",
             metavar="E",
             min=0,
-            help="With --offset: find the segment that a broker reads for this leader epoch and offset.",
+            help="With --offset: the leader epoch of the offset. Default: its epoch in the current lineage.",
             rich_help_panel=_FIND,
         ),
     ] = None
     offset: Annotated[
         int | None,
         typer.Option(
-            "--offset", metavar="N", min=0, help="The offset to find; see --epoch.", rich_help_panel=_FIND
+            "--offset",
+            metavar="N",
+            min=0,
+            help="Find the segment from which a broker reads this offset.",
+            rich_help_panel=_FIND,
         ),
     ] = None
     time_ms: Annotated[
@@ -354,13 +358,13 @@ def _rows(
 
 def _require_one_question(request: SegmentsRequest) -> None:
     """Raise UsageError for flags that contradict each other."""
-    if (request.epoch is None) != (request.offset is None):
-        raise UsageError("--epoch and --offset must be given together", hint="give both, or --time")
-    if request.epoch is not None and request.time_ms is not None:
-        raise UsageError("--epoch with --offset and --time exclude each other", hint="give one of them")
-    finds_one = request.epoch is not None or request.time_ms is not None
+    if request.epoch is not None and request.offset is None:
+        raise UsageError("--epoch needs --offset", hint="name the offset to find")
+    if request.offset is not None and request.time_ms is not None:
+        raise UsageError("--offset and --time exclude each other", hint="give one of them")
+    finds_one = request.offset is not None or request.time_ms is not None
     if sum((finds_one, request.include_deleted, request.check, request.offsets)) > 1:
-        raise UsageError("--all, --check, --offsets, --epoch and --time exclude each other")
+        raise UsageError("--all, --check, --offsets, --offset and --time exclude each other")
     if request.by is SizesBy.EPOCH and not (request.sizes and not request.include_deleted):
         raise UsageError(
             "--by epoch goes with --sizes, and not with --all",
@@ -368,7 +372,7 @@ def _require_one_question(request: SegmentsRequest) -> None:
         )
     if request.sizes and (finds_one or request.check or request.offsets):
         raise UsageError(
-            "--sizes can't be used with --check, --offsets, --epoch or --time",
+            "--sizes can't be used with --check, --offsets, --offset or --time",
             hint="narrow it with --topic or --partition",
         )
 
@@ -391,6 +395,11 @@ def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable
 
         message = f"no segment has a timestamp of {iso_utc(request.time_ms)} or later"
         return _require_found(segments_by_time(resources, request.time_ms), message)
+    if request.offset is not None and request.epoch is None:
+        from tierctl.commands.lineage_questions import segments_by_offset
+
+        message = f"no segment of the current lineage holds offset {request.offset}"
+        return _require_found(segments_by_offset(resources, request.offset), message)
     state, selection = read_selected(resources), resources.selection
     caches = [part.cache for part in state if part.topic_id_partition in selection]
     if request.epoch is not None and request.offset is not None:

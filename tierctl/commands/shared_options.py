@@ -70,7 +70,8 @@ Metadata = Annotated[
         "--metadata",
         metavar="URI",
         help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
-        "__remote_log_metadata-N/ (file:///dir or a plain path). Commands that only read also accept a copy "
+        "__remote_log_metadata-N/ (file:///dir or a plain path). Default: the topic on the cluster of "
+        "--bootstrap-server. Commands that only read also accept a copy "
         "of such a folder in a store: s3://bucket/folder or any other URI that --remote accepts.",
         rich_help_panel=WHERE,
     ),

@@ -13,7 +13,7 @@ from tierctl.model.local import NOT_COVERED
 app = new_app()
 
 
-_WHERE = ("bootstrap_server", "command_config", "broker_config", "topic")
+_WHERE = ("metadata", "bootstrap_server", "command_config", "broker_config", "topic")
 """The cluster and the topics that are saved."""
 
 

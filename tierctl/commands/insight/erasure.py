@@ -167,7 +167,7 @@ def _known(resources: Resources) -> dict[SegmentKey, RemoteLogSegmentMetadata]:
     Raise the errors of `inspect_tier` if the tier is not that of the metadata: a report about the tier of
     another cluster would be no evidence.
     """
-    if resources.request.metadata is None and not resources.request.bootstrap_server:
+    if resources.request.metadata is None:
         return {}
     metadata = resources.metadata()
     state = metadata.refresh()

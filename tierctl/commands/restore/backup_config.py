@@ -81,7 +81,7 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
     exist, AuthenticationError if a right is missing, MetadataError if no broker answers, and UsageError
     if the file can't be written.
     """
-    required("--bootstrap-server", request.bootstrap_server)
+    required("--bootstrap-server", request.cluster_servers)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         cluster = resources.cluster
         if cluster is None:

@@ -278,6 +278,11 @@ class RestoreCheckRequest(Request):
         TYPED_ONLY,
     ] = NOT_A_BROKER_ID
 
+    @property
+    def reads_metadata_of_cluster(self) -> bool:
+        """Implement `Request.reads_metadata_of_cluster`: they are derived from the tier instead."""
+        return False
+
     def validate(self) -> None:
         """Raise UsageError for fields that contradict each other."""
         for option, value in (("--election-timeout", self.election_timeout_ms), ("--produce", self.produce)):

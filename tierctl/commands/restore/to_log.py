@@ -426,6 +426,11 @@ class RestoreLogRequest(MutationRequest):
         ),
     ] = None
 
+    @property
+    def reads_metadata_of_cluster(self) -> bool:
+        """Implement `Request.reads_metadata_of_cluster`: they are derived from the tier instead."""
+        return False
+
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
         if not self.topic and not self.topic_id:

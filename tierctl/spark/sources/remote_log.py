@@ -160,7 +160,9 @@ class LogOptions:
             raise UsageError(
                 f"remote_log has no option {', '.join(unknown)}", hint=f"it has {', '.join(sorted(_NAMES))}"
             )
-        metadata = _required(given, "metadata")
+        servers = given.get("bootstrap_server")
+        stated = given.get("metadata") or (servers and f"kafka://{servers}")
+        metadata = stated or _required(given, "metadata")
         is_on_cluster = metadata.startswith("kafka:")
         return cls(
             metadata=topic_location(
@@ -176,7 +178,7 @@ class LogOptions:
             private_keys=private_keys_of(_several(given, "aiven_private_key")),
             command_config=_path(given, "command_config"),
             broker_config=_path(given, "broker_config"),
-            bootstrap_server=given.get("bootstrap_server") or (metadata if is_on_cluster else None),
+            bootstrap_server=servers or (metadata if is_on_cluster else None),
             selection=_selection(given),
             from_time_ms=_time(given, "from_time"),
             to_time_ms=_time(given, "to_time"),
