@@ -19,6 +19,9 @@ SCHEMAS = Path(__file__).parents[2] / "tierctl" / "report" / "schema_files"
 ERROR, MESSAGE = (json.loads((SCHEMAS / f"{name}.schema.json").read_text()) for name in ("error", "message"))
 
 
+TOPICS = ("clicks", "metrics", "orders", "payments", "shortlived")
+
+
 @pytest.fixture
 def tier(capture: Capture) -> list[str]:
     root = capture("tiered-cluster")
@@ -173,3 +176,46 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
 )
 def test_the_last_output_counts(args: str, expected: bool) -> None:
     assert RunSettings(keys=OptionKeys(lambda: ()), environ={}, args=args.split()).wants_json() is expected
+
+
+@pytest.mark.parametrize(
+    ("words", "patched", "said"),
+    [
+        ("sweep --apply", "change.run", "while the plan was carried out: the next run finishes or withdraws"),
+        ("sweep --apply", "histories.Histories.examine", "nothing was changed"),
+        ("sweep", "histories.Histories.examine", "nothing was changed"),
+    ],
+)
+def test_an_interrupted_run_says_what_was_changed(
+    words: str, patched: str, said: str, tier: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_args: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"tierctl.commands.{patched}", interrupt)
+    line = [*words.split(), *tier, "--log-start-offset", "orders-0=1800"]
+    ran = tierctl(*line)
+    assert (ran.code, ran.out) == (130, "")
+    assert f"sweep: stopped by SIGINT; {said}" in ran.summary
+    assert shlex.split(ran.summary.partition("; next: ")[2]) == ["tierctl", *line]
+
+
+@pytest.mark.parametrize(
+    ("settings", "noted", "skipped"),
+    [
+        ("orders.retention.ms=-1", [], True),
+        ("orders.retention.bytes=3000000", ["orders"], True),
+        ("".join(f"{name}.retention.bytes=-1\n" for name in TOPICS), sorted(TOPICS), False),
+    ],
+)
+def test_a_topic_without_retention_has_one_note(
+    settings: str, noted: list[str], skipped: bool, tier: list[str], tmp_path: Path
+) -> None:
+    """A topic without any settings is skipped with that reason, and has no second note about its age."""
+    (tmp_path / "topics").write_text(settings + "\n")
+    ran = tierctl("sweep", *tier, "--topic-configs", tmp_path / "topics")
+    notes = [line for line in ran.err.splitlines() if line.startswith("note: ")]
+    about_age = [line for line in notes if "retention.ms is not stated" in line]
+    assert len(about_age) == bool(noted)
+    assert all(f"note: {', '.join(noted)}: " in line for line in about_age)
+    assert any("no settings are known" in line for line in notes) is skipped

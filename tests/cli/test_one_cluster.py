@@ -1,4 +1,4 @@
-"""--bootstrap-server is enough for every command, as for every tool of Kafka: it names the metadata topic, too."""
+"""--bootstrap-server is enough for every command, as for Kafka's tools: it names the metadata topic, too."""
 
 from pathlib import Path
 

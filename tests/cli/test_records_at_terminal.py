@@ -13,7 +13,7 @@ from tests.cli.shell import environment
 WIDTH = 80
 
 
-def at_terminal(args: list[str], errors: list[str] | None = None) -> list[str]:
+def at_terminal(args: list[str], errors: list[str] | None = None, *, code: int = 0) -> list[str]:
     """Run tierctl with a pseudo-terminal of 80 columns as stdout; return the lines that it prints there.
 
     Its stderr is appended to `errors`.
@@ -36,7 +36,7 @@ def at_terminal(args: list[str], errors: list[str] | None = None) -> list[str]:
         pass
     os.close(ours)
     _, said = process.communicate()
-    assert process.returncode == 0, said.decode()
+    assert process.returncode == code, said.decode()
     if errors is not None:
         errors.append(said.decode())
     return printed.decode().replace("\r\n", "\n").splitlines()
@@ -93,3 +93,19 @@ def test_a_terminal_shows_20_records(options: str, count: int, capture: Callable
     assert len(lines) >= count
     assert ("a terminal shows 20 records, --limit N more" in "".join(said)) is (count == 20)
     assert (len(lines) == count) is (count < 600)
+
+
+@pytest.mark.parametrize(("options", "rows"), [([], 6), (["--all"], 9)])
+def test_findings_of_a_partition_are_one_row(
+    options: list[str], rows: int, capture: Callable[[str], Path]
+) -> None:
+    """Each hint is printed once for its kind, and every finding is counted."""
+    root = capture("tiered-cluster")
+    where = ["--metadata", str(root / "before"), "--log-dir", str(root / "after")]
+    said: list[str] = []
+    lines = at_terminal(["verify", *where, *options], said, code=3)
+    assert sum(line.startswith(("warning ", "info ")) for line in lines) == rows
+    text = " ".join(" ".join(lines).split())
+    assert text.count("fix: ") == 2
+    assert ("; 2 more like this, see --all" in text) is not bool(options)
+    assert "9 problems of 4 topics: 7 info, 2 warning" in said[0]

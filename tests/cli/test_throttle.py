@@ -1,5 +1,6 @@
 """--throttle-copy and --throttle-fetch in the summary and the metrics, and their reaction to signals."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -65,6 +66,7 @@ def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[s
         [sys.executable, "-m", "tierctl", *args, "-v"], stderr=subprocess.PIPE, env=environment(), text=True
     )
     assert process.stderr is not None
+    assert process.stderr.readline().startswith("metadata topic: ")
     time.sleep(2)
     assert process.poll() is None, process.stderr.read()
     begun_s = time.monotonic()
@@ -75,6 +77,10 @@ def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[s
     process.stderr.close()
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err
+    same = shlex.join(["tierctl", *map(str, args), "-v"])
+    if command == "verify":
+        assert f"\nverify: stopped by {signal.Signals(number).name}; nothing was changed (" in err
+    assert err.endswith(f"; next: {same}\n")
     if command == "copy":
         # The next run completes the copy that was stopped.
         ran = tierctl(*copy)

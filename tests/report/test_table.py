@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tierctl.checks.check import CHECKS
 from tierctl.commands.insight.config import SETTINGS
 from tierctl.commands.insight.explain import EXPLANATIONS
+from tierctl.commands.insight.what_if import WHAT_IF
 from tierctl.commands.segments import SEGMENTS
 from tierctl.commands.verify.command import FINDINGS
 from tierctl.read.record_rows import RECORDS
@@ -164,6 +165,13 @@ def test_columns_that_were_asked_for_are_all_shown(width: Any) -> None:
     header, row = at_terminal([SEGMENT], SEGMENTS, columns=names)
     assert header.split() == ["segment_id", "size", "newest_record", "topic_id"]
     assert row.split()[0] == SEGMENT["segment_id"]
+
+
+def test_costs_below_a_cent_are_not_shown_as_none(width: Any) -> None:
+    width(80)
+    row = {"topic": "t", "now_cost": 0.004, "changed_cost": 0.0, "later_cost": 1234.5}
+    _, line = at_terminal([row], WHAT_IF, columns=("topic", "now_cost", "changed_cost", "later_cost"))
+    assert line.split() == ["t", "<", "0.01", "0.00", "1,234.50"]
 
 
 def test_an_empty_result_prints_no_header(width: Any) -> None:

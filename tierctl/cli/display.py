@@ -111,9 +111,19 @@ class Printer:
         output = output or display_of(ctx).output
         return cls(ctx=ctx, columns=columns, output=output, view=view, tally=Tally(columns))
 
-    def show(self, items: Iterable[Any]) -> None:
-        """Print one row per item on stdout."""
-        shown = show_rows(self.tally.of(items), self.output, self.columns, self.view)
+    @property
+    def may_group(self) -> bool:
+        """Whether rows of the same kind may be one row: in a table at a terminal, in the order of the run."""
+        is_plain = not (self.view.columns or self.view.sort)
+        return self.output is OutputFormat.TABLE and sys.stdout.isatty() and is_plain
+
+    def show(
+        self, items: Iterable[Any], grouped: Callable[[Iterable[Any]], Iterable[Any]] | None = None
+    ) -> None:
+        """Print one row per item on stdout, or one per group that `grouped` makes of them."""
+        counted = self.tally.of(items)
+        rows = counted if grouped is None else grouped(counted)
+        shown = show_rows(rows, self.output, self.columns, self.view)
         if shown.dropped:
             names = ", ".join(shown.dropped)
             console_of(self.ctx).note(f"this terminal is too narrow for {names}; see --columns")

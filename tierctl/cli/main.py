@@ -1,9 +1,12 @@
 """Build the command tree, run one command line, and return its exit code."""
 
 import os
+import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -139,10 +142,40 @@ def _invoked(command: Any, args: Sequence[str], settings: RunSettings) -> int:
 def _exit_code(error: BaseException, settings: RunSettings) -> int:
     """Print the message of the error that ended a run, and return the exit code."""
     code = _code_of(error)
+    if isinstance(error, KeyboardInterrupt | Signalled):
+        _say_what_was_changed(error, code - 128, settings)
     report = _report(error, code)
     if report is not None:
         _fail(settings, report)
     return code
+
+
+_ENDLESS = frozenset({"--follow", "-f", "--watch"})
+_WHAT_WAS_CHANGED = {
+    "pipeline run": "the next run continues after the last commit",
+    "cache build": "each file is the old or the new one",
+    "cache compact": "each file is the old or the new one",
+    "offsets repair": "each file is the old or the new one",
+    # They end with an interruption, or another process does the work.
+    "format": None,
+    "submit": None,
+}
+
+
+def _say_what_was_changed(error: BaseException, number: int, settings: RunSettings) -> None:
+    """End a run that a signal ended as other runs end: with what was changed, and the command to continue."""
+    changed = _WHAT_WAS_CHANGED.get(settings.command, "nothing was changed")
+    if changed is None or not settings.command or not _ENDLESS.isdisjoint(settings.args):
+        return
+    changed = next(iter(getattr(error, "__notes__", ())), changed)
+    text = f"stopped by {signal.Signals(number).name}; {changed}"
+    seconds = time.monotonic() - settings.started_s
+    with suppress(OSError):  # The terminal may be gone.
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # The terminal shows ^C in the line of a progress bar.
+        settings.console.summary(
+            settings.command, text, seconds=seconds, next_command=shlex.join(["tierctl", *settings.args])
+        )
 
 
 def _code_of(error: BaseException) -> int:

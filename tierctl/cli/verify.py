@@ -1,6 +1,8 @@
 """`tierctl verify`: compare metadata, store and logs."""
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +22,12 @@ from tierctl.cli.options import (
 from tierctl.commands import completion
 from tierctl.commands.verify.command import FINDINGS
 from tierctl.errors import ExitCode
+from tierctl.model.choices import Severity
 from tierctl.report.plans import PLAN_ROWS, apply_command, plan_summary
 from tierctl.report.render import SHOW
 
 if TYPE_CHECKING:
+    from tierctl.checks.findings import Finding
     from tierctl.commands.verify.command import Findings
 
 Kinds = Annotated[
@@ -33,6 +37,17 @@ Kinds = Annotated[
         metavar="KIND",
         help="Print only findings of this kind. The run and its exit code stay the same. Repeatable.",
         autocompletion=completion.finding_kinds,
+        rich_help_panel=SHOW,
+    ),
+]
+
+
+All = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Print each finding at a terminal, too, where findings of the same kind and partition are "
+        "otherwise one row.",
         rich_help_panel=SHOW,
     ),
 ]
@@ -58,7 +73,9 @@ app = new_app()
     "throttle_fetch",
     rows=(FINDINGS, *PLAN_ROWS),
 )
-def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = None) -> ExitCode:
+def verify(
+    ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = None, show_all: All = False
+) -> ExitCode:
     """Compare metadata, store and logs; --plan-out plans repairs.
 
     Exit 0 if there are no findings except information, 3 with other findings, 7 if data is corrupt or the
@@ -80,7 +97,8 @@ def verify(ctx: typer.Context, request: commands.VerifyRequest, kind: Kinds = No
     kinds = commands.finding_kinds(kind or ())
     hidden: list[Any] = []
     with commands.verify(request, console_of(ctx)) as findings:
-        printer.show(_of_kinds(findings, kinds, hidden))
+        grouped = partial(_grouped, show_all=show_all) if printer.may_group else None
+        printer.show(_of_kinds(findings, kinds, hidden), grouped)
     text = f"{findings.examined}: {printer.tally.text}"
     if findings.examined.reads is not None:
         text += f"; {findings.examined.reads.text}"
@@ -99,6 +117,35 @@ def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]
             hidden.append(finding)
         else:
             yield finding
+
+
+def _grouped(findings: Iterable["Finding"], *, show_all: bool) -> Iterator["Finding"]:
+    """Yield the findings by kind, the worst kinds first; only the last text of a kind has its hint.
+
+    Unless `show_all`, one finding is yielded for all of the same kind and partition.
+    """
+    by_hint: dict[tuple[Any, str], list[Finding]] = {}
+    for each in findings:
+        by_hint.setdefault((each.check, each.fix), []).append(each)
+    order = list(Severity)
+    for found in sorted(by_hint.values(), key=lambda each: min(order.index(f.severity) for f in each)):
+        rows = found if show_all else list(_merged(found))
+        last = rows[-1].found
+        yield from (each if each.found == last else replace(each, own_fix="") for each in rows)
+
+
+def _merged(findings: Iterable["Finding"]) -> Iterator["Finding"]:
+    """Yield one finding for each severity and subject, with the number of the others."""
+    groups: dict[tuple[Any, str], list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.severity, each.subject), []).append(each)
+    for first, *others in groups.values():
+        if not others:
+            yield first
+            continue
+        ends = [each.end_offset for each in (first, *others) if each.end_offset is not None]
+        found = f"{first.found}; {len(others)} more like this, see --all"
+        yield replace(first, found=found, segment_id=None, end_offset=max(ends, default=None), key=None)
 
 
 def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> Following:

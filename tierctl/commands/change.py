@@ -45,6 +45,7 @@ from tierctl.storage.lease import open_lease
 R = TypeVar("R", bound=MutationRequest)
 
 _HINT = "name the file that --plan-out wrote"
+_CUT_SHORT = "while the plan was carried out: the next run finishes or withdraws what was begun"
 _OWN_PLAN = (
     "make the plan again with --plan-out in a folder of this user; nobody but this user and root may own or "
     "write the file, nor write the folder unless it is sticky, as /tmp"
@@ -239,7 +240,13 @@ class Change(ABC, Generic[R]):
         if request.apply:
             self._require_allowed(plan)
             request.confirm(plan)
-            outcomes, code = self._carry_out(plan, damaged=damaged, stop=stop)
+            try:
+                outcomes, code = self._carry_out(plan, damaged=damaged, stop=stop)
+            except BaseException as e:
+                if not isinstance(e, Exception):
+                    # A second signal ends the run without outcomes; the line that ends it has this note.
+                    e.add_note(_CUT_SHORT)
+                raise
             conclusion = self.conclude(outcomes)
             return MutationResult(saved=saved, outcomes=outcomes, exit_code=code, conclusion=conclusion)
         self._measure(plan, None)

@@ -240,8 +240,8 @@ def _size_part(facts: Mapping[str, Any]) -> str:
 
 
 AGE_NOT_STATED = (
-    f"{topic.RETENTION_MS.name} is not stated: tierctl deletes nothing by age then, where brokers take their "
-    f"own {broker.LOG_RETENTION_MS.name}, 7 days by default"
+    f"{topic.RETENTION_MS.name} is not stated: tierctl deletes nothing by age (brokers: "
+    f"{broker.LOG_RETENTION_MS.name}, 7 days by default)"
 )
 
 

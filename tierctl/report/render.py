@@ -286,7 +286,7 @@ def _human(row: Row, column: Column, view: View) -> str:
         if kind is Kind.TIME:
             return time_text(value, view.times or TimeForm.RELATIVE, now_ms=view.now_ms)
     if kind is Kind.COST and value is not None:
-        return f"{value:,.2f}"
+        return "< 0.01" if 0 < value < 0.01 else f"{value:,.2f}"
     text = _text(value)
     return printable(shortened(text, _CONTENT_CHARS) if kind in {Kind.CONTENT, Kind.LIST} else text)
 

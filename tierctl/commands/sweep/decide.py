@@ -155,15 +155,17 @@ def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
 
 
 def note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
-    """Note which selected topics state no retention.ms in --topic-configs, as the reasons to keep do."""
+    """Note which selected topics state no retention.ms in --topic-configs, as the reasons to keep do.
+
+    Topics without any settings are skipped with a reason of their own, which says the same.
+    """
     if run.request.topic_configs is None:
         return
     names = {part.topic_id_partition.topic for part in selected_parts(run, inputs.state)}
     unstated = [
         name
-        for name in names
-        if not inputs.configs.get(name, TopicConfig()).is_age_stated
-        and why_never_tiered(name, inputs.configs) is None
+        for name in names & inputs.configs.keys()
+        if not inputs.configs[name].is_age_stated and why_never_tiered(name, inputs.configs) is None
     ]
     if unstated:
         run.progress.note(f"{names_text(unstated)}: {AGE_NOT_STATED}")
