@@ -84,6 +84,8 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
         "by producer 1000 since 2026-11-21T10:35:48Z at the last stable offset 3280" in waiting[0]["reason"]
     )
     assert {"name": "producer_id", "value": 1000} in waiting[0]["facts"]
+    command = "abort --topic ledger --partition 0 --start-offset 3280"
+    assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {command}" in waiting[0]["reason"]
     kept = next(row for row in found if row["location"] == "tier")
     assert kept["settings"] == [
         {"name": "retention.ms", "value": "-1", "source": "not stated"},

@@ -1,6 +1,7 @@
 """`explain` with a broker that tiers: its answer for each segment, and the broker's later actions."""
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ def test_an_open_transaction(broker: Broker) -> None:
     topic = "explained-open"
     broker.create_topic(topic, **KEPT)
     broker.produce(topic, 2500)
-    with broker.transaction(topic, 2500, transactional_id=topic) as producer:
+    # Within this time only the command ends the transaction.
+    more = {"transaction_timeout_ms": "600000"}
+    with broker.transaction(topic, 2500, transactional_id=topic, **more):
         broker.await_idle()
         found = explained(broker, topic)
         in_tier = base_offsets(broker, topic)
@@ -54,12 +57,17 @@ def test_an_open_transaction(broker: Broker) -> None:
         assert seen["producer_id"] == int(kafkas["ProducerId"])
         assert seen["last_stable_offset"] == int(kafkas["CurrentTransactionStartOffset"]) == 2500
         assert f"a transaction is open by producer {kafkas['ProducerId']} since 20" in first["reason"]
+        assert seen["transactional_id"] == topic
+        # The command that explain names ends it.
+        words = shlex.split(first["reason"].partition("; this ends it: ")[2])
+        assert words == shlex.split(seen["end_command"])
+        assert words[:3] == ["kafka-transactions.sh", "--bootstrap-server", broker.bootstrap]
         assert first["rule"] == "RLMCopyTask, candidate segments"
         (active,) = [row for row in found if row["reason_kind"] == "not_rolled"]
         assert [s["name"] for s in active["settings"]] == ["segment.bytes", "segment.ms"]
         assert active["settings"][0] == {"name": "segment.bytes", "value": "1048576", "source": "topic"}
-        producer.commit_transaction(30)
-    broker.wait_for("the copies", lambda: base_offsets(broker, topic) == [*in_tier, *waiting])
+        broker.tool("org.apache.kafka.tools.TransactionsCommand", *words[3:])
+        broker.wait_for("the copies", lambda: base_offsets(broker, topic) == [*in_tier, *waiting])
     later = explained(broker, topic)
     assert starts(later, location="local", kind="copied") == [*in_tier, *waiting]
     assert starts(later, location="local", kind="not_rolled") == [active["start_offset"]]

@@ -352,6 +352,10 @@ class Cluster:
         """Return the id of the active controller, and its clock in milliseconds since 1970."""
         return self._leaders.controller_clock()
 
+    def transactional_id(self, producer_id: int) -> str | None:
+        """Return the transactional id of a producer; None if no coordinator knows it."""
+        return self._leaders.transactional_id(producer_id)
+
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
         """Return all topics by name, or those in `names` that exist."""
 

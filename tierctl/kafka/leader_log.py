@@ -248,6 +248,14 @@ class LeaderLogs:
             raise MetadataError(f"{doing}: controller {leader} does not report it")
         return leader, int(times[leader])
 
+    def transactional_id(self, producer_id: int) -> str | None:
+        """Return the transactional id of a producer; None if no coordinator knows it."""
+        answers = self._ask(
+            "asking the coordinators for transactions",
+            lambda client: client.list_transactions(producer_id_filters=[producer_id]),
+        )
+        return next((str(each.transactional_id) for found in answers.values() for each in found), None)
+
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         """Return the ids in `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
 

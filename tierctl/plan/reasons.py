@@ -171,9 +171,11 @@ def _open_transaction(facts: Mapping[str, Any]) -> str:
     producer, since_ms = facts.get("producer_id"), facts.get("since_ms")
     by = "" if producer is None else f" by producer {producer}"
     since = "" if since_ms is None else f" since {iso_utc(since_ms)}"
+    name = "" if facts.get("transactional_id") is None else f", transactional id {facts['transactional_id']}"
+    end = f"; this ends it: {facts['end_command']}" if "end_command" in facts else ""
     return (
         f"{_waiting(facts)}: a transaction is open{by}{since} at the last stable offset "
-        f"{facts['last_stable_offset']}; run again once the transaction has ended"
+        f"{facts['last_stable_offset']}{name}; run again once the transaction has ended{end}"
     )
 
 

@@ -1,8 +1,10 @@
 """`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +18,7 @@ from tierctl.commands.request import Request, request_as
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
 from tierctl.commands.sweep.decide import explained as explained_sweep
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import SelectionRequest, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
@@ -359,7 +361,13 @@ def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Expl
         for log in run.logs
         for segment in log.segments
     }
-    for decision in plan.decisions(run.resources.now_ms):
+    ended = cache(partial(_with_end, run))
+    for decided in plan.decisions(run.resources.now_ms):
+        is_open = decided.reason.kind is ReasonKind.OPEN_TRANSACTION
+        decision = decided
+        if is_open:
+            reason = ended(decided.partition.topic_partition, decided.reason)
+            decision = replace(decided, reason=reason)
         log, segment = segments[decision.partition, decision.start_offset]
         following = segment.next_base_offset
         yield _explanation(
@@ -370,6 +378,25 @@ def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Expl
             state=None,
             next_offset=log.log_end_offset if following is None else following,
         )
+
+
+def _with_end(run: Mutation, partition: TopicPartition, reason: Reason) -> Reason:
+    """Return the reason of an open transaction with its transactional id, and the command that ends it.
+
+    The id is known on a cluster only, and not of a transaction that its coordinator has forgotten.
+    """
+    cluster, producer, name = run.resources.cluster, reason.facts.get("producer_id"), None
+    if cluster is not None and producer is not None:
+        name = cluster.transactional_id(producer)
+    servers = (run.request.cluster_servers or "HOST:PORT").removeprefix("kafka://")
+    if name is not None and run.resources.kafka_version.can_terminate_transactions:
+        words = ["forceTerminateTransaction", "--transactionalId", name]
+    else:
+        start = str(reason.facts["last_stable_offset"])
+        words = ["abort", "--topic", partition.topic, "--partition", str(partition.partition)]
+        words += ["--start-offset", start]
+    command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *words])
+    return Reason(reason.kind, **reason.facts, transactional_id=name, end_command=command)
 
 
 def _order(row: Explanation) -> tuple[str, bool, int, int]:

@@ -84,6 +84,11 @@ class KafkaVersion:
         """Whether brokers answer the offset spec -6 (KIP-1023, version 11 of ListOffsets)."""
         return self >= KafkaVersion(4, 2)
 
+    @property
+    def can_terminate_transactions(self) -> bool:
+        """Whether kafka-transactions.sh ends a transaction by its id; it does in 4.3 and not in 3.9."""
+        return self >= KafkaVersion(4, 3)
+
     def includes(self, since: str, until: str | None = None) -> bool:
         """Return whether this release has what was added in `since` and last existed in `until`.
 
