@@ -76,7 +76,7 @@ def test_the_help_of_the_program_imports_no_command() -> None:
         (["format", "--metadata", "gopher://x"], "unknown scheme 'gopher'", "file:///dir"),
         (["format", "--metadata", "file://var/x"], "the URI names a host, 'var'", "file:///var/x"),
         (["format", "--metadata", "x", "--topic-id", "abc"], "not a Kafka id: 'abc'", "22 characters"),
-        (["format", "--metadata", "x", "--partition", "a"], "--partition", "tierctl format --help"),
+        (["format", "--metadata", "x", "--partition", "a"], "--partition", "such as orders-0"),
         (["format", "--metadata", "x", "--from-time", "noon"], "not a time: 'noon'", "milliseconds"),
     ],
 )

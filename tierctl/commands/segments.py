@@ -390,16 +390,15 @@ def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, 
 
 def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable[RemoteLogSegmentMetadata]:
     """Return the segments that are listed, summed up or found, in no order."""
-    if request.time_ms is not None:
-        from tierctl.commands.lineage_questions import segments_by_time
+    if request.time_ms is not None or (request.offset is not None and request.epoch is None):
+        from tierctl.commands.lineage_questions import segments_by_offset, segments_by_time
 
+        if request.offset is not None:
+            message = f"no segment of the current lineage holds offset {request.offset}"
+            return _require_found(segments_by_offset(resources, request.offset), message)
+        assert request.time_ms is not None
         message = f"no segment has a timestamp of {iso_utc(request.time_ms)} or later"
         return _require_found(segments_by_time(resources, request.time_ms), message)
-    if request.offset is not None and request.epoch is None:
-        from tierctl.commands.lineage_questions import segments_by_offset
-
-        message = f"no segment of the current lineage holds offset {request.offset}"
-        return _require_found(segments_by_offset(resources, request.offset), message)
     state, selection = read_selected(resources), resources.selection
     caches = [part.cache for part in state if part.topic_id_partition in selection]
     if request.epoch is not None and request.offset is not None:
