@@ -82,6 +82,12 @@ CASES: dict[str, tuple[list[Event], tuple[object, ...] | None]] = {
         [*copied(1, 0, 99), *withdrawn(2, 150, 199), *copied(3, 100, 180, broker_id=2, epochs=((1, 100),))],
         None,
     ),
+    "begun again, never withdrawn (before Kafka 4)": (
+        [*copied(1, 0, 99), *(started(n, 100, 199, event_timestamp_ms=BEGUN_MS + n) for n in (2, 3, 4))],
+        (2, 100, 2, 3, 1),
+    ),
+    "begun again, and finished": ([started(1, 0, 99), started(2, 0, 99), *copied(3, 0, 99)], None),
+    "two copies at once": ([started(1, 0, 99), started(2, 100, 199)], None),
     "retention deletes copied segments": (
         [*copied(1, 0, 99), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)],
         None,

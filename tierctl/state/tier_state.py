@@ -18,7 +18,7 @@ from tierctl.model.times import iso_utc
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.queries import PartitionSegments, SegmentGroups
 from tierctl.state.table import SegmentTable
-from tierctl.state.table_arrays import NO_BROKER, NO_START
+from tierctl.state.table_arrays import KIP405, NO_BROKER, NO_START, STARTED
 
 # Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000
@@ -76,7 +76,8 @@ class Anomaly:
 class FailedCopies:
     """The copies of a user partition that failed since a copy last reached the offset where they begin.
 
-    A copy failed if its segment went from COPY_SEGMENT_STARTED to DELETE_SEGMENT_STARTED. The last one of
+    A copy failed if its segment went from COPY_SEGMENT_STARTED to DELETE_SEGMENT_STARTED, or if it stays in
+    COPY_SEGMENT_STARTED while another copy was begun from the same offset. The last one of
     `attempts` began at `start_offset`, at `last_ms`, by `broker_id` (None if the event does not state it);
     the first one at `since_ms`.
     """
@@ -164,16 +165,41 @@ class PartitionState:
     @property
     def failed_copies(self) -> FailedCopies | None:
         """Return the copies that failed; None without any, and if the partition is deleted."""
-        attempts = self._fact("failed_copies")
-        if not attempts or self.delete_state is not None:
+        if self.delete_state is not None:
             return None
-        broker_id = self._fact("failed_by")
+        attempts = self._fact("failed_copies")
+        if attempts:
+            broker_id = self._fact("failed_by")
+            return FailedCopies(
+                attempts=attempts,
+                start_offset=self._fact("failed_start"),
+                since_ms=self._fact("failed_since"),
+                last_ms=self._fact("failed_last"),
+                broker_id=None if broker_id == NO_BROKER else broker_id,
+            )
+        has_several = self.segment_count - self.finished_count > 1 and self.table.sums is None
+        return self._abandoned_copies() if has_several else None
+
+    def _abandoned_copies(self) -> FailedCopies | None:
+        """Return the copies that were begun again from the same offset, without an end of the earlier ones.
+
+        Brokers before Kafka 4 do not withdraw a copy that failed. The last attempt may still run.
+        """
+        segments = self.table.segments[self.table.rows_of(self.number)]
+        begun = segments[(segments["state"] == STARTED) & (segments["start"] > self._fact("copied_end"))]
+        if not len(begun):
+            return None
+        begun = begun[np.argsort(begun["offset"])]
+        failed = begun[begun["start"] == begun["start"][-1]][:-1]
+        if not len(failed):
+            return None
+        last = failed[-1]
         return FailedCopies(
-            attempts=attempts,
-            start_offset=self._fact("failed_start"),
-            since_ms=self._fact("failed_since"),
-            last_ms=self._fact("failed_last"),
-            broker_id=None if broker_id == NO_BROKER else broker_id,
+            attempts=len(failed),
+            start_offset=int(last["start"]),
+            since_ms=int(failed["event_timestamp"].min()),
+            last_ms=int(failed["event_timestamp"].max()),
+            broker_id=None if int(last["flags"]) & KIP405 else int(last["writer"]),
         )
 
     def _fact(self, name: str) -> int:
