@@ -39,6 +39,20 @@ def compacting(brokers: Brokers) -> Iterator[Broker]:
     broker.stop()
 
 
+def test_settings_in_a_file_that_the_cluster_has_otherwise(compacting: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "topics.properties"
+    file.write_text(f"{PLAIN}.retention.ms=5\n{PLAIN}.cleanup.policy=delete\n")
+    where_it_is = ("--metadata", tmp_path / "metadata", "--bootstrap-server", compacting.bootstrap)
+    places = (*where_it_is, "--remote", tmp_path / "tier", "--log-dir", compacting.log_dir)
+    said = f"--topic-configs: not used, because the cluster has other values: {PLAIN}.retention.ms=5\n"
+    ran = tierctl("copy", *places, "--topic-configs", file, *assumed(PLAIN))
+    assert (ran.code, said in ran.raw_err) == (0, True), ran.raw_err
+    ran = tierctl("copy", *places, *assumed(PLAIN), "--apply")
+    assert (ran.code, said in ran.raw_err) == (0, False), ran.raw_err
+    ran = tierctl("sweep", *places[:6], "--topic-configs", file)
+    assert (ran.code, said in ran.raw_err) == (0, True), ran.raw_err
+
+
 def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) -> None:
     settings = tmp_path / "server.properties"
     settings.write_text(SETTINGS)

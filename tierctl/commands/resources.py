@@ -36,6 +36,7 @@ from tierctl.model.configs import BrokerDefaults
 from tierctl.model.conflicts import Conflict, broker_conflicts, internal_topic_conflicts
 from tierctl.model.location import TopicLocation
 from tierctl.model.progress import WAITS, Progress
+from tierctl.model.selection import names_text
 from tierctl.model.settings import broker
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.known import (
@@ -163,6 +164,17 @@ def _parted(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"--override {name}: expected NAME=VALUE")
     return name.strip(), without_unit(name.strip(), value.strip())
+
+
+def unused_settings(in_file: Mapping[str, TopicConfig], in_force: Mapping[str, TopicConfig]) -> list[str]:
+    """Return the settings in a file, TOPIC.SETTING=VALUE, of which other values are in force."""
+    return [
+        f"{name}.{setting}={each.value}"
+        for name, config in in_file.items()
+        if name in in_force
+        for setting, each in config.stated.items()
+        if setting not in in_force[name].stated or in_force[name].stated[setting].value != each.value
+    ]
 
 
 class _Closable(Protocol):
@@ -425,6 +437,14 @@ class Resources:
             conflicts = internal_topic_conflicts(name, stated)
             _require_no_conflict(stated, conflicts, f"{self.request.topic_configs}: topic {name}")
         return found
+
+    def note_unused(self, in_force: Mapping[str, TopicConfig]) -> None:
+        """Note which settings in --topic-configs are not used: those `in_force` by topic are others."""
+        unused = unused_settings(self.topic_configs(), in_force)
+        if unused:
+            self.progress.note(
+                f"--topic-configs: not used, because the cluster has other values: {names_text(unused)}"
+            )
 
     def broker_defaults(self) -> BrokerDefaults:
         """Return the defaults of topic settings that a broker with the broker settings has."""

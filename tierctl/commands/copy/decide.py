@@ -125,6 +125,7 @@ def _inputs(
     )
     if run.cluster is not None:
         leaders = run.cluster.leaders(partitions)
+        run.resources.note_unused(leaders.configs)
         copyable, refused = leaders.sources(logs)
         inputs = replace(
             inputs,

@@ -102,6 +102,8 @@ def retention_inputs(
     log_starts = asked | _kept_log_starts(run, current, logs, asked)
     raised = {current[named]: start for named, start in log_starts.items() if named in current}
     run.histories.examine(state, lambda: logs, log_starts=raised)
+    if run.cluster is not None:
+        run.resources.note_unused(run.cluster.configs)
     return RetentionInputs(
         state=state,
         logs=logs,
