@@ -53,6 +53,15 @@ def test_settings_in_a_file_that_the_cluster_has_otherwise(compacting: Broker, t
     assert (ran.code, said in ran.raw_err) == (0, True), ran.raw_err
 
 
+def test_a_metadata_topic_with_more_replicas_than_brokers(compacting: Broker) -> None:
+    copy = ("copy", *where(compacting), "--log-dir", compacting.log_dir, *assumed(PLAIN), "--apply")
+    ran = tierctl(*copy)
+    assert (ran.code, "copy --create-metadata-topic" in ran.err) == (10, True), ran.err
+    ran = tierctl(*copy, "--create-metadata-topic")
+    assert (ran.code, "with 3 replicas: the cluster has fewer" in ran.err) == (2, True), ran.err
+    assert "remote.log.metadata.topic.replication.factor" in ran.err
+
+
 def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) -> None:
     settings = tmp_path / "server.properties"
     settings.write_text(SETTINGS)

@@ -19,6 +19,7 @@ from tierctl.errors import (
     MetadataWriteUnknown,
     NotFoundError,
     TierctlError,
+    UsageError,
 )
 from tierctl.kafka import sdk
 from tierctl.kafka.client_settings import ClientSettings, Right
@@ -26,6 +27,7 @@ from tierctl.kafka.leader_log import RawFetcher
 from tierctl.kafka.librdkafka import ErrorWatch, NoLeaderError, answer, error_of, make_client, translated
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import WAITS
+from tierctl.model.settings import clients
 from tierctl.wire.batches.segment_file import RecordChunk
 
 R = TypeVar("R")
@@ -237,6 +239,13 @@ class TopicAdmin:
         try:
             self.answer(futures[topic], f"making topic {topic}", Right("Create", topic))
         except MetadataError as e:
+            if "INVALID_REPLICATION_FACTOR" in e.message:
+                raise UsageError(
+                    f"topic {topic} can't be made with {replication_factor} replicas: the cluster has fewer "
+                    "running brokers",
+                    hint=f"state {clients.TOPIC_REPLICATION_FACTOR.name} in --broker-config or --override, "
+                    "with its prefix rlmm.config., or start the other brokers",
+                ) from None
             if "TOPIC_ALREADY_EXISTS" not in e.message:
                 raise
         # The controller responds before all brokers know the topic, and a request may be sent to any of them.

@@ -76,8 +76,8 @@ class ClusterTopic:
         except NotFoundError:
             raise NotFoundError(
                 f"{self._where} has no topic {self._topic}",
-                hint="brokers create it when tiered storage is enabled; check that this is the cluster of "
-                "the metadata topic",
+                hint="brokers create it when tiered storage is enabled, and copy --create-metadata-topic "
+                "does; check that this is the cluster of the metadata topic",
             ) from None
 
     @property
