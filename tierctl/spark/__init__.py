@@ -39,7 +39,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `frames`, which is imported only then: it needs Arrow."""
+    """Return a name of `frames`, which is imported only then: it needs PySpark."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("tierctl.spark.frames"), name)

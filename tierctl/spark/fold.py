@@ -21,7 +21,6 @@ from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import keep_freed_memory, shared_topic
 from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, collect, grouped, progress
 from tierctl.spark.fold_rows import FOLDED
-from tierctl.spark.frames import fold_segments, metadata_events, user_partition_sums
 from tierctl.state.sizes import add_sizes
 from tierctl.state.tier_state import TierState
 from tierctl.wire.primitives import limits
@@ -56,6 +55,9 @@ class SparkFold:
         Return None if there is a record that a broker can't use: the fold of whole metadata partitions
         describes it.
         """
+        # It imports PySpark, which the local engine works without.
+        from tierctl.spark.frames import fold_segments, metadata_events, user_partition_sums
+
         ends = {each.metadata_partition: each.end for task in tasks for each in task.ranges}
         location = self._location
         files = {"command_config": location.command_config, "broker_config": location.broker_config}

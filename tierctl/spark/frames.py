@@ -1,6 +1,6 @@
 """The metadata topic as DataFrames: its events, the segments that result from them, and sums of both.
 
-    events = metadata_events(spark, "kafka://localhost:9092")
+    events = metadata_events(spark, "kafka://localhost:9092", columns=FOLDED)
     folded = fold_segments(events)
     partition_sizes(folded.segments).show()
 
@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierctl.errors import UsageError
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS
@@ -24,9 +27,7 @@ from tierctl.model import RemoteLogSegmentState
 from tierctl.spark.fold_rows import FOLDED, OUTCOMES, PARTITIONS, SEGMENTS, Rows, rows_of_task
 from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from tierctl.spark.sources.registration import register_sources
 
 _LIVE: Final = tuple(
     state for state in RemoteLogSegmentState if state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -46,11 +47,7 @@ def metadata_events(
     `metadata` and `options` are those of the data source `remote_log_metadata`. The column `record`, which
     `fold_segments` needs, has the bytes of each record; it is not among the default columns.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    from tierctl.spark import register
-
-    register(spark)
+    register_sources(spark)
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
     reader = spark.read.format("remote_log_metadata").schema(schema)
     return reader.options(metadata=metadata, **options).load()
@@ -80,8 +77,6 @@ class Folded:
 
     def rows(self, wanted: Sequence[Rows], columns: pa.Schema) -> DataFrame:
         """Return the wanted kinds of rows of one fold; `columns` that a kind does not have are null there."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         fold = partial(rows_of_task, frozenset(wanted), columns, self.partition_count)
         return self.events.mapInArrow(fold, from_arrow_schema(columns))
 
@@ -119,8 +114,6 @@ def user_partition_sums(folded: Folded) -> DataFrame:
     `unusable` counts the rows of OUTCOMES that are refused or not understood; those that name no user
     partition have one more row.
     """
-    from pyspark.sql import functions as f
-
     kinds = {field.name: field for schema in (SEGMENTS, PARTITIONS, OUTCOMES) for field in schema}
     wanted = (Rows.SEGMENTS, Rows.PARTITIONS, Rows.UNUSABLE)
     rows = folded.rows(wanted, pa.schema([kinds[name] for name in _SUMMED]))
@@ -131,8 +124,6 @@ def user_partition_sums(folded: Folded) -> DataFrame:
 
 
 def _sums_by_state() -> list[Column]:
-    from pyspark.sql import functions as f
-
     sums: list[Column] = []
     for state in _LIVE:
         size = f.when(f.col("state") == str(state), f.col("segment_size_in_bytes").cast("long"))
@@ -153,7 +144,6 @@ def daily_changes(events: DataFrame) -> DataFrame:
     `copied_bytes`, `deleted_segments` and `deleted_bytes`. Of a state that several events of a segment have,
     the earliest counts; segments whose first event is missing have no size and count as 0 bytes.
     """
-    from pyspark.sql import functions as f
 
     def first(state: RemoteLogSegmentState) -> Column:
         is_of = f.col("state") == str(state)
@@ -183,13 +173,9 @@ def daily_changes(events: DataFrame) -> DataFrame:
 
 def _day(time_ms: Column) -> Column:
     """Return the day of a time; a time that is no date of this calendar counts for its first or last day."""
-    from pyspark.sql import functions as f
-
     day = f.floor(time_ms / f.lit(DAY_MS))
     return f.date_from_unix_date(f.greatest(f.least(day, f.lit(DAY_MAX)), f.lit(0)).cast("int"))
 
 
 def _sum(values: Column) -> Column:
-    from pyspark.sql import functions as f
-
     return f.coalesce(f.sum(values), f.lit(0))
