@@ -179,33 +179,6 @@ def test_an_empty_result_prints_no_header(width: Any) -> None:
     assert at_terminal([], SEGMENTS) == []
 
 
-@pytest.mark.parametrize(
-    ("view", "terminal", "pipe"),
-    [
-        ({}, "cba", "abc"),
-        ({"limit": 2}, "ba", "ab"),
-        ({"sort": ["subject"]}, "abc", "abc"),
-        ({"columns": ["subject"]}, "cba", "abc"),
-    ],
-)
-def test_the_worst_results_are_the_last_lines_of_a_terminal(
-    view: dict[str, Any], terminal: str, pipe: str, width: Any
-) -> None:
-    width(80)
-    rows = [
-        {"severity": "error", "check": "disk", "subject": subject, "found": "f", "why": "w", "fix": None}
-        for subject in "abc"
-    ]
-
-    def order(lines: list[str]) -> str:
-        return "".join(re.findall(r"(?:^|\b)([abc])$", "\n".join(lines), re.MULTILINE))
-
-    assert order(at_terminal(rows, CHECKS, **view)) == terminal
-    out = io.StringIO()
-    shown = render(rows, "csv", CHECKS, View(**{"columns": ["subject"], **view}), stream=out)
-    assert (order(out.getvalue().splitlines()), shown.rows) == (pipe, 3)
-
-
 def test_a_column_without_values_is_not_shown(width: Any) -> None:
     width(200)
     header = at_terminal([SEGMENT | {"broker_id": None}], SEGMENTS)[0]
