@@ -25,7 +25,7 @@ from tierctl.model.local import ClusterLog
 from tierctl.model.settings import topic
 from tierctl.model.times import duration_text
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
-from tierctl.plan.local_retention import GRACE_MS, LocalRetention
+from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
@@ -420,15 +420,21 @@ def check_partition(
     if retention is not None and facts.log is not None:
         yield from check_retention(readable, facts.log, retention)
     if retention is not None and retention.config is not None:
-        yield from check_local_retention(readable.cache, readable.logs, retention.config, now_ms)
+        yield from check_local_retention(
+            readable.cache, readable.logs, retention.config, now_ms, copy_limit_ms
+        )
 
 
 def check_local_retention(
-    cache: RemoteLogMetadataCache, logs: Iterable[LocalLog], config: TopicConfig, now_ms: int
+    cache: RemoteLogMetadataCache,
+    logs: Iterable[LocalLog],
+    config: TopicConfig,
+    now_ms: int,
+    copy_limit_ms: int = COPY_LIMIT_MS,
 ) -> Iterator[Finding]:
     """Yield a finding for each replica of a tiered partition, in `logs`, that local retention does not free.
 
-    Segments that were written less than an hour ago have none: their copies may take that long.
+    Segments that were written less than `copy_limit_ms` ago have none: their copies may take that long.
     """
     for log in logs:
         partition = log.topic_id_partition
@@ -436,7 +442,7 @@ def check_local_retention(
             continue
         copied = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
         decided = LocalRetention.of(config).decide(log, copied, now_ms)
-        held = [d for d in decided if not d.is_deleted and now_ms - d.segment.modified_ms > GRACE_MS]
+        held = [d for d in decided if not d.is_deleted and now_ms - d.segment.modified_ms > copy_limit_ms]
         if held:
             sizes = sum(each.segment.size_bytes for each in held)
             first = held[0]

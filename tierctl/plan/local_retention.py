@@ -18,9 +18,6 @@ from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier_state import PartitionState
 
 _AS_RETENTION = -2
-GRACE_MS = 60 * 60 * 1000
-"""A segment that stays on disk is reported this long after its last write: copies take a while, and brokers
-look for segments to delete every 5 minutes (log.retention.check.interval.ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -222,15 +222,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
             stopped = _stopped(plan, run.resources.now_ms - request.copy_limit_ms)
         findings = _findings(request, run)
-    # Why these copies fail is known: one problem has one next step.
-    causes = {
-        partition.key for partition, reason in stopped.items() if reason.kind is ReasonKind.CUSTOM_METADATA
-    }
-    findings = [
-        each
-        for each in findings
-        if each.check is not FindingKind.FAILING_COPIES or (each.topic_id, each.partition) not in causes
-    ]
+    findings = [each for each in findings if not _is_explained(each, stopped)]
     topics.add_findings(findings)
     topics.add_stopped(stopped)
     runs = last_successful_runs(request.state_dir) if request.state_dir else {}
@@ -277,6 +269,18 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
             if finding.severity is not Severity.INFO
             and (finding.check.row.needs is Needs.METADATA or finding.check is FindingKind.ARCHIVED_OBJECT)
         ]
+
+
+def _is_explained(finding: Finding, stopped: Mapping[TopicIdPartition, Reason]) -> bool:
+    """Return whether the reason in `stopped` is the cause of a finding: one problem has one next step."""
+    kinds = {
+        reason.kind
+        for partition, reason in stopped.items()
+        if (partition.topic_id, partition.partition) == (finding.topic_id, finding.partition)
+    }
+    if finding.check is FindingKind.FAILING_COPIES:
+        return ReasonKind.CUSTOM_METADATA in kinds
+    return finding.check is FindingKind.LOCAL_NOT_FREED and bool(kinds)
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
