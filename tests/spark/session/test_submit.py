@@ -118,7 +118,10 @@ def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], 
         ((*K8S, "--deploy-mode", "cluster", "segments"), "pods don't see"),
         (("--master", "yarn", "--spark-conf", "spark.speculation=true", "sweep"), "stored or deleted twice"),
         (("--master", "yarn", "--spark-conf", "spark.hadoop.fs.s3a.secret.key=k", "sweep"), "credentials"),
-        (("--master", "yarn", "sweep", "--override", "rsm.config.aws.secret.access.key=k"), "credentials"),
+        (
+            ("--master", "yarn", "sweep", "--override", "rsm.config.storage.aws.secret.access.key=k"),
+            "credentials",
+        ),
         (("--master", "yarn", "sweep", "--remote", "s3://me:pa55@bucket/x"), "must not contain a user"),
     ],
 )
