@@ -3,7 +3,6 @@
 import pytest
 from tierctl.commands.resources import unused_settings
 from tierctl.model import TopicConfig
-from tierctl.model.settings.scopes import SettingSource
 
 
 @pytest.mark.parametrize(
@@ -16,6 +15,5 @@ from tierctl.model.settings.scopes import SettingSource
     ],
 )
 def test_settings(in_file: dict[str, str], in_force: dict[str, str] | None, unused: list[str]) -> None:
-    sources = dict.fromkeys(in_force or {}, SettingSource.TOPIC)
-    there = {} if in_force is None else {"t": TopicConfig.from_settings(in_force, None, sources)}
+    there = {} if in_force is None else {"t": TopicConfig.from_settings(in_force)}
     assert unused_settings({"t": TopicConfig.from_settings(in_file)}, there) == unused

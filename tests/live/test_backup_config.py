@@ -39,11 +39,16 @@ def described(broker: Broker, topic: str) -> tuple[str, int]:
 
 def configured(broker: Broker, topic: str) -> dict[str, str]:
     """Return the topic's own settings from kafka-configs."""
+    return {name: value for name, value, _ in kafka_configs(broker, topic)}
+
+
+def kafka_configs(broker: Broker, topic: str, *options: str) -> list[tuple[str, str, str]]:
+    """Return name, value and synonyms of the topic's settings from kafka-configs."""
     # Maven Central has no 4.4.0 jar with this tool; the jar of an older release works with any broker.
     release = broker.release if broker.release.number < (4, 4) else fetch_release("4.3.0")
-    options = ("--describe", "--entity-type", "topics", "--entity-name", topic)
+    options = ("--describe", "--entity-type", "topics", "--entity-name", topic, *options)
     said = release.run("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *options)
-    return dict(re.findall(r"^\s+(\S+?)=(.*?) sensitive=", said, flags=re.MULTILINE))
+    return re.findall(r"^\s+(\S+?)=(.*?) sensitive=\w+ synonyms=\{(.*)\}$", said, flags=re.MULTILINE)
 
 
 def test_the_file_has_what_kafkas_tools_print(broker: Broker, topics: dict[str, int], tmp_path: Path) -> None:

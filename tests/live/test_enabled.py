@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.live.commands import assumed, rows, tierctl, where
+from tests.live.test_backup_config import kafka_configs
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -51,6 +52,47 @@ def test_settings_in_a_file_that_the_cluster_has_otherwise(compacting: Broker, t
     assert (ran.code, said in ran.raw_err) == (0, False), ran.raw_err
     ran = tierctl("sweep", *places[:6], "--topic-configs", file)
     assert (ran.code, said in ran.raw_err) == (0, True), ran.raw_err
+
+
+def test_settings_of_a_topic_and_their_origins(compacting: Broker, tmp_path: Path) -> None:
+    """`config show --topic` has the values of kafka-configs, and the first synonym there as the origin."""
+    file = tmp_path / "topics.properties"
+    file.write_text(f"{PLAIN}.cleanup.policy=compact\n{COMPACTED}.retention.ms=5\n")
+    show = ("config", "show", "--bootstrap-server", compacting.bootstrap)
+    shown: dict[str, dict[str, tuple[str, str, str | None]]] = {PLAIN: {}, COMPACTED: {}}
+    ran = tierctl(*show, "--topic-configs", file, "--topic", "opt-in-*", "-o", "json")
+    for row in ran.json:
+        if row["topic"]:
+            shown[row["topic"]][row["setting"]] = (row["value"], row["source"], row["place"])
+    for topic, found in shown.items():
+        in_kafka = {
+            name: (value, *_origin(synonyms))
+            for name, value, synonyms in kafka_configs(compacting, topic, "--all")
+        }
+        assert found.items() <= in_kafka.items()
+    assert shown[PLAIN]["cleanup.policy"] == ("delete", "topic", None)
+    assert shown[COMPACTED]["cleanup.policy"] == (
+        "compact",
+        "broker default",
+        "broker setting log.cleanup.policy",
+    )
+    assert (
+        f"not used, because the cluster has other values: {COMPACTED}.retention.ms=5, {PLAIN}.c"
+        in ran.raw_err
+    )
+    assert {row["topic"] for row in rows(*show, "--topic", PLAIN)} == {None, PLAIN}
+    ran = tierctl(*show, "--topic", "opt-in-plane")
+    assert (ran.code, PLAIN in ran.err) == (10, True), ran.err
+
+
+def _origin(synonyms: str) -> tuple[str, str | None]:
+    """Return source and place of a setting whose value has these synonyms in kafka-configs."""
+    kind, _, name = synonyms.partition("=")[0].partition(":")
+    if kind == "DYNAMIC_TOPIC_CONFIG":
+        return "topic", None
+    return (
+        ("default", None) if kind in {"DEFAULT_CONFIG", ""} else ("broker default", f"broker setting {name}")
+    )
 
 
 def test_a_metadata_topic_with_more_replicas_than_brokers(compacting: Broker) -> None:

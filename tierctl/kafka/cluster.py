@@ -23,7 +23,7 @@ from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, Partiti
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
-from tierctl.model.settings.scopes import SettingSource
+from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings
 
 _GROUPS_AT_ONCE = 100
 
@@ -189,6 +189,16 @@ def source_of(entry: Any) -> SettingSource:
         return SettingSource.DEFAULT
     is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return SettingSource.TOPIC if is_own else SettingSource.BROKER_DEFAULT
+
+
+def _origin(entry: Any) -> Origin:
+    """Return the origin of a topic setting's value, which for a broker default names the broker setting.
+
+    The first of its synonyms is the one in force (DescribeConfigsResponse).
+    """
+    source = source_of(entry)
+    by = next(iter(entry.synonyms or ()), None) if source is SettingSource.BROKER_DEFAULT else None
+    return Origin(source=source, name=None if by is None else f"broker setting {by}")
 
 
 def own_values(entries: Mapping[str, Any]) -> dict[str, str]:
@@ -400,8 +410,8 @@ class Cluster:
             if enable in entries and entries[enable].is_default:
                 del entries[enable]
             settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
-            sources = {key: source_of(entry) for key, entry in entries.items()}
-            found[name] = TopicConfig.from_settings(settings, brokers, sources)
+            origins = {key: _origin(entry) for key, entry in entries.items()}
+            found[name] = TopicConfig.from_settings(StatedSettings(settings, origins), brokers)
         return found
 
     def _ask_settings(self, kind: str, name: str) -> Future[Any]:

@@ -157,19 +157,13 @@ class TopicConfig:
     """The settings that the topic or its brokers state, by name."""
 
     @classmethod
-    def from_settings(
-        cls,
-        stated: Mapping[str, str],
-        brokers: BrokerDefaults | None = None,
-        sources: Mapping[str, SettingSource] | None = None,
-    ) -> Self:
+    def from_settings(cls, stated: Mapping[str, str], brokers: BrokerDefaults | None = None) -> Self:
         """Return the config that Kafka's names and values state; UsageError for an invalid value.
 
         Settings that the brokers' version does not have are left out. The brokers' defaults count for what
         `stated` leaves open, other than for retention: there they only make up the local retention.
-        `sources` are where settings in `stated` came from, by name; default: the topic settings file.
+        Settings in `stated` without an origin came from the topic settings file.
         """
-        sources = sources or {}
         brokers = BrokerDefaults() if brokers is None else brokers
         stated = brokers.known(stated)
         settings = brokers.defaults() | stated
@@ -182,17 +176,7 @@ class TopicConfig:
             default_retention_ms=topic.RETENTION_MS.kafka_value(brokers.retention_defaults()),
             copy_lag=CopyLag.from_settings(stated, brokers.retention_defaults() | brokers.defaults()),
             kafka_version=brokers.version,
-            stated={
-                name: SettingValue(
-                    name=name,
-                    value=value,
-                    source=sources.get(name, SettingSource.FILE)
-                    if name in stated
-                    else SettingSource.BROKER_DEFAULT,
-                    origin=settings.origin(name),
-                )
-                for name, value in settings.items()
-            },
+            stated={name: _stated(name, settings, is_own=name in stated) for name in settings},
         )
 
     @property
@@ -216,3 +200,15 @@ class TopicConfig:
             value=row.text({}) if is_default else str(row.assumed),
             source=SettingSource.DEFAULT if is_default else SettingSource.NOT_STATED,
         )
+
+
+def _stated(name: str, settings: StatedSettings, *, is_own: bool) -> SettingValue:
+    """Return the value of a setting that the topic states if it `is_own`, or otherwise its brokers."""
+    origin = settings.origin(name)
+    source = SettingSource.FILE if origin is None else origin.source
+    return SettingValue(
+        name=name,
+        value=settings[name],
+        source=source if is_own else SettingSource.BROKER_DEFAULT,
+        origin=origin,
+    )

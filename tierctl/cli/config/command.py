@@ -38,23 +38,23 @@ def config() -> None:
     """Show the settings in force and their origins."""
 
 
-_FILES = (
+_WHERE = (
     *("broker_config", "override", "command_config", "topic_configs", "kafka_version"),
-    *("throttle_copy", "throttle_fetch"),
+    *("throttle_copy", "throttle_fetch", "metadata", "bootstrap_server", "topic"),
 )
-"""Files of settings, and the version of the brokers that read them."""
+"""Files of settings, the version of the brokers that read them, and the topics of a cluster."""
 
 
 @app.command("show", cls=Command, context_settings={"allow_interspersed_args": False})
-@with_options(commands.ConfigRequest, _FILES, ..., Rows, rows=(SETTINGS,), needs_valid_settings=False)
+@with_options(commands.ConfigRequest, _WHERE, ..., Rows, rows=(SETTINGS,), needs_valid_settings=False)
 def show(ctx: typer.Context, command: Words = None) -> ExitCode:
     """Print every setting in force and the origin of its value.
 
     The value of a tierctl option comes from the command line, else from the environment (TIERCTL_...), else
     from the profile in tierctl.toml, else it is the default. Broker, client and topic settings come from the
     files of --broker-config, --command-config and --topic-configs, else they have Kafka's default; --override
-    takes precedence. With a COMMAND, show prints the settings of that command line. Secrets are hidden in
-    every format.
+    takes precedence. With --topic and a cluster, show prints the settings that these topics have there. With
+    a COMMAND, show prints the settings of that command line. Secrets are hidden in every format.
 
     Exit 0 if an option accepts each value. Exit 3 if all refuse a value of the profile or the environment:
     "refused: " and the reason stand in place of the value.

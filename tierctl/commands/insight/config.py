@@ -17,7 +17,9 @@ from tierctl.errors import (
     RemoteTierMissing,
 )
 from tierctl.metadata.server_properties import manager_settings
+from tierctl.model import TopicConfig, is_legal_topic_name
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import admits_topic
 from tierctl.model.settings import broker, clients, topic
 from tierctl.model.settings.registry import shown
 from tierctl.model.settings.scopes import Origin, SettingSource, StatedSettings, Table
@@ -70,7 +72,9 @@ class SettingInForce:
     value: Annotated[str, Field(Kind.SENTENCE, "value of the record"), Shown(0)]
     source: Annotated[SettingSource, Field(Kind.WORD, "kind of place that the value came from"), Shown()]
     place: Annotated[
-        str | None, Field(Kind.NAME, "FILE:LINE, variable or option that states the value", "from"), Shown(0)
+        str | None,
+        Field(Kind.NAME, "FILE:LINE, variable, option or broker setting that states the value", "from"),
+        Shown(0),
     ]
     file: Annotated[Path | None, f.FILE, JSON_ONLY]
     line: Annotated[int | None, f.LINE, JSON_ONLY]
@@ -103,8 +107,9 @@ def show_config(
 ) -> SettingsInForce:
     """Return every setting in force: `options`, and what the files of the request and Kafka's defaults state.
 
-    Defaults of Kafka are in it for the settings that tierctl acts on. Raise UsageError for a file with which
-    no other command would begin.
+    Defaults of Kafka are in it for the settings that tierctl acts on. The settings of the topics that the
+    request names are those on its cluster. Raise UsageError for a file with which no other command would
+    begin, NotFoundError for an unknown topic, and as `Cluster`.
     """
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         settings = resources.broker_settings
@@ -132,7 +137,7 @@ def show_config(
             *_of_table(clients.PLUGINS, settings.below(prefix)),
             *_of_table(clients.CLIENTS, of_client.stripped()),
         ]
-        for name, config in sorted(resources.topic_configs().items()):
+        for name, config in sorted(_topic_configs(resources).items()):
             values = (
                 config.setting(row.name) for row in topic.TABLE if row.acted_on or row.name in config.stated
             )
@@ -141,6 +146,31 @@ def show_config(
                 for each in values
             ]
         return SettingsInForce(rows)
+
+
+def _topic_configs(resources: Resources) -> dict[str, TopicConfig]:
+    """Return the settings of the selected topics, of the cluster if the request names topics and a cluster.
+
+    NotFoundError for a named topic that neither the cluster nor the topic settings file has.
+    """
+    asked, cluster = resources.selection_request, resources.cluster
+    in_file = resources.topic_configs()
+    if not asked.topics:
+        return in_file
+    there: dict[str, TopicConfig] = {}
+    if cluster is not None:
+        names = None if asked.globs else {name for name in asked.topics if is_legal_topic_name(name)}
+        found = cluster.topics(names)
+        there = cluster.topic_configs(name for name in found if admits_topic(asked.topics, name))
+        resources.note_unused(there)
+    elif resources.request.topic_configs is None:
+        resources.progress.note("--bootstrap-server or --topic-configs shows the settings of the topics")
+        return {}
+    known = {*in_file, *there}
+    if cluster is not None and asked.unmatched_topics(known):
+        known |= cluster.topics().keys()
+    asked.require_topics(known)
+    return {name: config for name, config in in_file.items() if admits_topic(asked.topics, name)} | there
 
 
 def _option(option: OptionValue) -> SettingInForce:
