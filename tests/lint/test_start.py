@@ -43,6 +43,12 @@ def test_a_listing_of_segments(capture: Callable[[str], Path]) -> None:
     assert imported & NOT_FOR_A_LISTING == set()
 
 
+def test_a_status_imports_no_data_frames(capture: Callable[[str], Path]) -> None:
+    imported = imported_by("status", "--metadata", capture("tiered-cluster") / "before")
+    assert "tierctl.spark.fold" in imported
+    assert imported & {"pandas", "pyspark"} == set()
+
+
 WITHOUT_EXTRAS = """
 import sys
 from importlib import import_module

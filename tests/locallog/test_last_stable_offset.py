@@ -1,5 +1,6 @@
 """The last stable offset, compared with a scan of whole logs that uses neither snapshots nor indexes."""
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -171,7 +172,7 @@ def test_damage_to_any_file_is_named_or_harmless(tmp_path: Path) -> None:
     files = [path for path in [*folder.iterdir(), *tmp_path.glob("*-checkpoint")] if path.stat().st_size]
     assert len(files) > 12
     for path in files:
-        data = path.read_bytes()
+        data, modified_ns = path.read_bytes(), path.stat().st_mtime_ns
         step = 1 if len(data) < 120 else 7
         for at in range(0, len(data), step):
             for damaged in (data[:at], data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]):
@@ -181,6 +182,7 @@ def test_damage_to_any_file_is_named_or_harmless(tmp_path: Path) -> None:
                     assert log.last_stable_offset <= log.high_watermark <= log.log_end_offset, path
                     assert log.log_end_offset <= whole.log_end_offset or path.suffix == ".log", path
         path.write_bytes(data)
+        os.utime(path, ns=(modified_ns, modified_ns))
     assert _read(tmp_path) == whole
 
 

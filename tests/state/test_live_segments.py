@@ -7,7 +7,7 @@ from tierctl.checks.segments import LogFacts, check_segments, unfinished_finding
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
-from tierctl.state.queries import LiveSegments
+from tierctl.state.queries import LiveSegments, PartitionSegments
 from tierctl.state.table_arrays import STATES
 
 from tests.state.folding import encodable, folded, values_of
@@ -71,7 +71,7 @@ def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent
         return
     unfinished = [s for s in cache.list_remote_log_segments() if s.state is not S.COPY_SEGMENT_FINISHED]
     expected = sorted(unfinished, key=lambda s: (s.start_offset, s.end_offset))
-    found = list(check_segments(ORDERS, cache, facts_of_tier(cache), NOW_MS))
+    found = list(check_segments(ORDERS, PartitionSegments.of_cache(cache), facts_of_tier(cache), NOW_MS))
     assert found == [unfinished_finding(ORDERS, cache, segment, NOW_MS) for segment in expected]
 
 

@@ -11,6 +11,7 @@ from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
+from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode
 
 from tests.state.captures import lineage_of, partition, read_state
@@ -156,7 +157,7 @@ def test_segments(
     log: LogFacts | None,
     expected: list[tuple[FindingKind, Severity, int | None, int | None, int | None]],
 ) -> None:
-    findings = list(check_segments(ORDERS, cache_of(events), log))
+    findings = list(check_segments(ORDERS, PartitionSegments.of_cache(cache_of(events)), log))
     assert [told(finding) for finding in findings] == expected
 
 
@@ -191,14 +192,14 @@ def test_unfinished_copies(
 ) -> None:
     (part,) = folded([encode(event) for event in events])
     now_ms = BEGUN.event_timestamp_ms + round(hours * HOUR_MS)
-    findings = check_segments(ORDERS, part.cache, None, now_ms, limit_hours * HOUR_MS)
+    findings = check_segments(ORDERS, part.segments, None, now_ms, limit_hours * HOUR_MS)
     found = [f for f in findings if f.check is K.DANGLING_COPY]
     assert [(f.segment_id, f.severity, f.found) for f in found] == [(segment_id(1), severity, says)]
 
 
 def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:
     events = [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19)]
-    (finding,) = check_segments(ORDERS, cache_of(events), None)
+    (finding,) = check_segments(ORDERS, PartitionSegments.of_cache(cache_of(events)), None)
     assert finding.segment_id == segment_id(1)
     assert str(segment_id(3)) in finding.found
 
@@ -222,7 +223,7 @@ def test_unclean_election(capture: Callable[[str], Path], stage: str, log_start:
     )
     found = {
         f.start_offset: (f.check, f.segment_id)
-        for f in check_segments(part.topic_id_partition, part.cache, log)
+        for f in check_segments(part.topic_id_partition, part.segments, log)
     }
     doubled, *divergent = DIVERGED[topic].items()
     assert found.pop(doubled[0]) == (K.DOUBLED_SEGMENT, doubled[1])
@@ -240,4 +241,4 @@ def test_sound_tier_of_a_real_broker_has_no_findings(capture: Callable[[str], Pa
     assert len(state.partitions) > 3
     assert state.anomaly_count == len(state.quarantined) == 0
     for part in state:
-        assert list(check_segments(part.topic_id_partition, part.cache, None)) == []
+        assert list(check_segments(part.topic_id_partition, part.segments, None)) == []

@@ -70,19 +70,19 @@ class LogFacts:
 
 def check_segments(
     partition: TopicIdPartition,
-    cache: RemoteLogMetadataCache,
+    known: PartitionSegments,
     log: LogFacts | None,
     now_ms: int | None = None,
     copy_limit_ms: int = COPY_LIMIT_MS,
 ) -> Iterator[Finding]:
-    """Yield the findings about a partition's segments, by start offset.
+    """Yield the findings about a partition's segments (`known`), by start offset.
 
     Without `log` only the segments' own states are checked. `now_ms` is the time as of which the age of a
     started copy or deletion is computed; without it each of them is a warning.
     """
-    segments = sorted(cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.end_offset))
-    cut = None if log is None else _cut(log, cache)
-    check = _Check(partition, cache, log, now_ms, copy_limit_ms, forgotten_segment_ids(cache), cut)
+    segments = sorted(known, key=lambda s: (s.start_offset, s.end_offset))
+    cut = None if log is None else _cut(log, known)
+    check = _Check(partition, known, log, now_ms, copy_limit_ms, forgotten_segment_ids(known.cache), cut)
     for segment in segments:
         yield from check.segment(segment)
     if log is not None:
@@ -99,10 +99,10 @@ def cut_finding(partition: TopicIdPartition, cut: CutEpochs, source: str | None)
     return replace(found, start_offset=cut.lost[0].start_offset, end_offset=cut.end_offset)
 
 
-def _cut(log: LogFacts, cache: RemoteLogMetadataCache) -> CutEpochs | None:
+def _cut(log: LogFacts, segments: PartitionSegments) -> CutEpochs | None:
     return cut_epochs(
         log.lineage,
-        PartitionSegments.of_cache(cache),
+        segments,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         local_start_offset=log.local_log_start_offset,
@@ -172,7 +172,7 @@ class _Check:
     """
 
     partition: TopicIdPartition
-    cache: RemoteLogMetadataCache
+    known: PartitionSegments
     log: LogFacts | None
     now_ms: int | None
     copy_limit_ms: int
@@ -181,14 +181,15 @@ class _Check:
 
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         if segment.state is not _S.COPY_SEGMENT_FINISHED:
-            yield unfinished_finding(self.partition, self.cache, segment, self.now_ms, self.copy_limit_ms)
+            cache = self.known.cache
+            yield unfinished_finding(self.partition, cache, segment, self.now_ms, self.copy_limit_ms)
         elif segment.segment_id in self.forgotten:
             yield self._doubled(segment)
         elif self.log is not None and segment not in self._lost:
             yield from self._misplaced(segment, self.log)
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
-        winner = self.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
+        winner = self.known.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
         again_as = f" as {winner.segment_id}" if winner is not None else ""
         message = (
             f"the segment was copied again from the same offset{again_as}: brokers never delete this copy"
@@ -213,7 +214,7 @@ class _Check:
         """Yield a finding for each range of offsets between segments, or below the local log, without one."""
         local_start = log.local_log_start_offset
         expected = log.log_start_offset if local_start is not None else None
-        for span in segments_in_lineage(self.cache, log.lineage, log.log_start_offset):
+        for span in segments_in_lineage(self.known.cache, log.lineage, log.log_start_offset):
             if expected is not None:
                 yield from self._gap(expected, span.from_offset, local_start)
             expected = span.to_offset + 1
@@ -231,7 +232,7 @@ class _Check:
         if self.cut is None:
             return ()
         first = self.cut.first.start_offset
-        finished = PartitionSegments.of_cache(self.cache).in_state(_S.COPY_SEGMENT_FINISHED)
+        finished = self.known.in_state(_S.COPY_SEGMENT_FINISHED)
         crossing = [s for s in finished if s.start_offset < first <= s.end_offset]
         return sorted([*self.cut.lost, *crossing], key=lambda s: s.start_offset)
 
@@ -285,18 +286,20 @@ class Retention:
         return self.config is not None and (self.config.is_age_stated or self.config.retention_ms >= 0)
 
 
-def check_retention(readable: ReadablePartition, log: LogFacts, retention: Retention) -> Iterator[Finding]:
+def check_retention(
+    partition: TopicIdPartition, segments: PartitionSegments, log: LogFacts, retention: Retention
+) -> Iterator[Finding]:
     """Yield a finding if a segment stalls retention.ms, as `sweep` decides it.
 
     Topics that `sweep` skips because of their settings have no finding. Where retention.ms is not stated,
     Kafka's default is assumed, and the finding is information.
     """
-    name = readable.topic_id_partition.topic
+    name = partition.topic
     if retention.config is not None and why_never_tiered(name, {name: retention.config}):
         return
     view = PartitionView(
-        partition=readable.topic_id_partition,
-        segments=PartitionSegments.of_cache(readable.cache),
+        partition=partition,
+        segments=segments,
         lineage=log.lineage,
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
@@ -317,9 +320,7 @@ def check_retention(readable: ReadablePartition, log: LogFacts, retention: Reten
     if not retention.is_age_known:
         severity = Severity.INFO
         message += f" ({topic.RETENTION_MS.name} is not stated: Kafka's default of {default_ms} is assumed)"
-    yield finding_of(
-        readable.topic_id_partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment
-    )
+    yield finding_of(partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,12 +414,13 @@ def check_partition(
                 copied=(facts.offsets.remote_log_end_offset or 0) - 1,
                 log_start_offset=facts.log.log_start_offset,
             )
-    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms, copy_limit_ms)
+    partition, segments = readable.topic_id_partition, PartitionSegments.of_cache(readable.cache)
+    yield from check_segments(partition, segments, facts.log, now_ms, copy_limit_ms)
     log_start_offset = None if facts.log is None else facts.log.log_start_offset
-    yield from check_failed_copies(readable.topic_id_partition, readable.failed_copies, log_start_offset)
-    yield from _cut_replicas(readable, None if facts.log is None else facts.log.source)
+    yield from check_failed_copies(partition, readable.failed_copies, log_start_offset)
+    yield from _cut_replicas(readable, segments, None if facts.log is None else facts.log.source)
     if retention is not None and facts.log is not None:
-        yield from check_retention(readable, facts.log, retention)
+        yield from check_retention(partition, segments, facts.log, retention)
     if retention is not None and retention.config is not None:
         yield from check_local_retention(
             readable.cache, readable.logs, retention.config, now_ms, copy_limit_ms
@@ -453,12 +455,13 @@ def check_local_retention(
             yield replace(finding, start_offset=first.segment.base_offset)
 
 
-def _cut_replicas(readable: ReadablePartition, checked: str | None) -> Iterator[Finding]:
+def _cut_replicas(
+    readable: ReadablePartition, segments: PartitionSegments, checked: str | None
+) -> Iterator[Finding]:
     """Yield a finding for each replica but `checked` whose leader-epoch checkpoint was cut.
 
     Each of them may lead after the next election, and deletes then what its checkpoint lacks.
     """
-    segments = PartitionSegments.of_cache(readable.cache)
     for log in readable.logs:
         source = _source(log)
         cut = None if source == checked else cut_epochs_of(log, segments)

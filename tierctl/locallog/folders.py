@@ -36,6 +36,7 @@ from tierctl.wire.files.properties import read_properties
 
 _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
+_TRANSACTION_INDEX = re.compile(r"(?P<base>[0-9]{20})\.txnindex\Z")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
 _LISTINGS_MAX = 10
 _OFFSET_MAX = (1 << 63) - 1
@@ -65,7 +66,8 @@ class LogFiles:
 
     segments: tuple[SegmentFiles, ...]
     snapshots: tuple[int, ...]
-    transaction_indexes: frozenset[str]
+    transaction_indexes: frozenset[int]
+    """The base offsets of the segments that have one."""
     has_epochs: bool
     """Whether there is a leader-epoch checkpoint."""
 
@@ -85,7 +87,7 @@ def list_log_files(directory: Path) -> LogFiles:
             return LogFiles(
                 segments=tuple(SegmentFiles(directory, base) for base in bases),
                 snapshots=tuple(sorted(_numbers(names, _SNAPSHOT))),
-                transaction_indexes=frozenset(name for name in names if name.endswith(".txnindex")),
+                transaction_indexes=frozenset(_numbers(names, _TRANSACTION_INDEX)),
                 has_epochs=LEADER_EPOCHS_FILE in names,
             )
     raise OSError(errno.EBUSY, "segments come and go all the time", str(directory))

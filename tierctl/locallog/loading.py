@@ -307,21 +307,21 @@ def _local_segments(
         largest_ms = newest_ms if next_base is None else largest_timestamp_ms(segment)
         has_snapshot = next_base is not None and next_base in files.snapshots
         # An empty transaction index, which truncation of a log may leave, means the same as no index.
-        transaction_index = segment.path(".txnindex")
-        has_aborts = (
-            transaction_index.name in files.transaction_indexes and transaction_index.stat().st_size > 0
+        has_aborts = segment.base_offset in files.transaction_indexes and (
+            segment.path(".txnindex").stat().st_size > 0
         )
-        log = segment.log.stat()
-        modified_ms = log.st_mtime_ns // 1_000_000
+        log = segment.log
+        facts = log.stat()
+        modified_ms = facts.st_mtime_ns // 1_000_000
         yield LocalSegment(
             base_offset=segment.base_offset,
             next_base_offset=next_base,
-            size_bytes=log.st_size,
+            size_bytes=facts.st_size,
             max_timestamp_ms=largest_ms if largest_ms >= 0 else modified_ms,
             modified_ms=modified_ms,
-            log=segment.log,
+            log=log,
             offset_index=segment.path(".index"),
             time_index=segment.path(".timeindex"),
-            transaction_index=transaction_index if has_aborts else None,
+            transaction_index=segment.path(".txnindex") if has_aborts else None,
             producer_snapshot=segment.directory / f"{next_base:020d}.snapshot" if has_snapshot else None,
         )

@@ -106,7 +106,6 @@ Columns = dict[str, pa.Array]
 Outcomes = npt.NDArray[np.uint8]
 
 _PIECE_ROWS: Final = 1 << 16
-_STATE_NAMES: Final = pa.array([str(state) for state in STATES])
 
 
 class _LastEvents:
@@ -235,7 +234,7 @@ def segment_columns(table: SegmentTable, rows: Int64s, names: Columns) -> Column
         "custom_metadata": pa.nulls(len(live), pa.binary())
         if customs is None
         else pa.array(customs, pa.binary()),
-        "state": _STATE_NAMES.take(pa.array(live.states)),
+        "state": pa.array(map(str, STATES)).take(pa.array(live.states)),
         "txn_index_empty": pa.array(live.flags(TXN_INDEX_EMPTY)),
     }
 

@@ -295,23 +295,25 @@ def _bounds(counts: Int64s) -> Int64s:
 
 
 class PartitionSegments:
-    """The segments of a user partition that are not deleted: group `group` of `groups`."""
+    """The segments of a user partition that are not deleted; `groups` are those of its table, if known.
 
-    def __init__(self, table: SegmentTable, number: int, groups: SegmentGroups, group: int) -> None:
+    The segments are looked up at the first question.
+    """
+
+    def __init__(self, table: SegmentTable, number: int, groups: SegmentGroups | None = None) -> None:
         self._table = table
         self._number = number
-        self._groups = groups
-        self._group = group
-
-    @classmethod
-    def of(cls, table: SegmentTable, number: int) -> Self:
-        """Return the segments of a user partition of a table."""
-        return cls(table, number, SegmentGroups.single(table, table.rows_of(number)), 0)
+        self._given = groups
+        self._group = 0 if groups is None else number
 
     @classmethod
     def of_cache(cls, cache: RemoteLogMetadataCache) -> Self:
         """Return the segments in `cache`."""
-        return cls(cache.table, cache.number, SegmentGroups.single(cache.table, cache.rows), 0)
+        return cls(cache.table, cache.number)
+
+    @cached_property
+    def _groups(self) -> SegmentGroups:
+        return self._given or SegmentGroups.single(self._table, self.cache.rows)
 
     @cached_property
     def cache(self) -> RemoteLogMetadataCache:

@@ -133,9 +133,7 @@ class PartitionState:
     @property
     def segments(self) -> PartitionSegments:
         """Return the segments for questions that need no object of each; fold no events meanwhile."""
-        if self.table.groups is None:
-            return PartitionSegments.of(self.table, self.number)
-        return PartitionSegments(self.table, self.number, self.table.groups, self.number)
+        return PartitionSegments(self.table, self.number, self.table.groups)
 
     @property
     def last_event_offset(self) -> int:

@@ -386,7 +386,7 @@ class TopicSums:
         self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
         self.waiting_longest: TopicIdPartition | None = None
         self._now_ms = run.resources.now_ms
-        for part in state:
+        for part in state.by_metadata_partition():
             partition = part.topic_id_partition
             if partition not in run.resources.selection or not (part.segment_count or part.failed_copies):
                 continue
