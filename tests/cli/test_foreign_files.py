@@ -20,8 +20,17 @@ HARMFUL = {
     *("log-start-offset", "max-deletes", "max-fraction", "no-lease", "yes", "allow-live-brokers"),
     *("allow-missing-objects", "adopt-tier", "i-know-it-is-deleted", "off-lineage", "unreferenced-epochs"),
     *("truncated-metadata", "now", "override", "force", "orphan-age", "broker-id", "deletes-are-denied"),
-    *("after-hole", "apply", "all-log-dirs", "assume-enabled", "clean-dangling", "copy-of-objects", "mark"),
-    *("custom-metadata-max-bytes", "find", "log-start", "max-age", "set", "until", "without-keys"),
+    *(
+        "after-hole",
+        "apply",
+        "all-log-dirs",
+        "assume",
+        "assume-enabled",
+        "clean-dangling",
+        "copy-of-objects",
+        "mark",
+    ),
+    *("custom-metadata-max-bytes", "find", "log-start", "max-age", "set", "until", "without-keys", "assume"),
 }
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")

@@ -66,6 +66,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "config_file": ("{tmp}/missing",),
     "kind": ("leked_segment",),
     "skip": ("clok",),
+    "assume": ("ordrs.retention.ms=1", "orders.retention.mss=1", "orders.local.retention.ms=1"),
     "what_if": ("ordrs.retention.ms=1", "orders.retention.mss=1"),
     "from_remote": ("{root}/befor-remote",),
     "segment": ("AAAAAAAAAAAAAAAAAAAAAQ",),

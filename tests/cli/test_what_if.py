@@ -54,6 +54,25 @@ def test_a_change_leaves_what_sweep_leaves_with_that_setting(
     assert 0 < found["metrics"]["changed_segments"] < found["metrics"]["now_segments"]
 
 
+def test_an_assumed_setting_is_planned_and_never_applied(
+    where: tuple[object, ...], logs: tuple[object, ...], tmp_path: Path
+) -> None:
+    """The plan is that of a sweep with the setting in force; neither `sweep` nor `apply` carries it out."""
+    sweep, assume = ("sweep", *where, *logs), ("--assume", "m*s.retention.ms=5d")
+    assumed = tierctl(*sweep, *assume, "-o", "json")
+    (tmp_path / "plan.json").write_text(assumed.out)
+    assert (assumed.code, "--apply would refuse this: settings of --assume" in assumed.err) == (0, True)
+    for last in (("--apply",), ("--plan-out", tmp_path / "plan")):
+        ran = tierctl(*sweep, *assume, *last)
+        assert (ran.code, f"{last[0]} excludes it" in ran.err) == (2, True), ran.err
+    ran = tierctl("apply", *where[:6], *logs, "--apply", tmp_path / "plan.json")
+    assert (ran.code, "--assume" in ran.err) == (2, True), ran.err
+    present = tierctl(*sweep, "-o", "json").json["steps"]
+    (tmp_path / "configs").write_text(SETTINGS.replace("864000000", "432000000"))
+    assert assumed.json["steps"] == tierctl(*sweep, "-o", "json").json["steps"]
+    assert len(assumed.json["steps"]) > len(present)
+
+
 def test_only_the_tables_need_deltalake(
     where: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ PRINTED_BY = {
     "commands/restore/to_ids.py": ("restore new-ids",),
     "commands/insight/what_if.py": ("report",),
     "commands/insight/what_if_facts.py": ("report",),
+    "kafka/topic_client.py": ("copy",),
     "cli/display.py": ("apply", "delete"),
     "locallog/formatted_node.py": ("restore into",),
     "pipeline": ("pipeline run",),

@@ -49,6 +49,8 @@ def sweep(ctx: typer.Context, request: commands.SweepRequest) -> int:
     cluster or a --log-dir that has the partition, sweep takes the lineage from the newest remote segment, and
     retention.bytes deletes nothing.
 
+    With --assume, sweep shows the plan that other settings would give: --apply refuses it.
+
     With a --now more than five minutes in the future, only a plan can be made: --apply exits with code 4.
     """
     return show_mutation(ctx, commands.sweep, request)

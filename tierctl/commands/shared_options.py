@@ -493,6 +493,18 @@ UnreferencedEpochs = Annotated[
     ),
     TYPED_ONLY,
 ]
+Assumed = Annotated[
+    Sequence[str],
+    typer.Option(
+        "--assume",
+        metavar="TOPIC.SETTING=VALUE",
+        help="Plan as if a topic, or each topic that matches a glob, had this retention.ms or "
+        "retention.bytes. Times such as 1h, sizes such as 50G, or numbers as in Kafka. Repeatable. Such a "
+        "plan can't be saved, and --apply refuses it.",
+        rich_help_panel=DECIDE,
+    ),
+    TYPED_ONLY,
+]
 MaxDeletes = Annotated[
     int | None,
     typer.Option(

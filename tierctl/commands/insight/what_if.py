@@ -12,8 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from tierctl.commands.insight.what_if_facts import (
-    OPTION,
-    Changes,
     FactsRequest,
     facts_from_tables,
     gather_facts,
@@ -22,8 +20,9 @@ from tierctl.commands.insight.what_if_facts import (
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation, skip_lines
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import Resources
+from tierctl.commands.setting_changes import OF_TIER_AND_DISKS, Changes
 from tierctl.commands.sweep.command import SweepRequest
-from tierctl.commands.sweep.decide import retention_inputs
+from tierctl.commands.sweep.decide import changed_configs, retention_inputs
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.kafka.client_settings import Right
 from tierctl.kafka.cluster import Cluster, CommittedOffset
@@ -489,9 +488,9 @@ def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
     Kafka refuses, NotFoundError if the selection does not exist, SafetyRefusal for a clock that is behind the
     events, and the errors of the metadata, the tier and the cluster.
     """
-    changes = Changes.parse(request.what_if)
+    changes = Changes.parse(request.what_if, "--what-if", OF_TIER_AND_DISKS)
     if not changes.changes:
-        raise UsageError(f"{OPTION} is missing", hint="as --what-if 'orders.retention.ms=7d'")
+        raise UsageError("--what-if is missing", hint="as --what-if 'orders.retention.ms=7d'")
     prices = Prices(
         per_gb_month=request.price_per_gb_month, per_1000_requests=request.price_per_1000_requests
     )
@@ -509,16 +508,9 @@ def what_if(request: WhatIfRequest, progress: Progress | None = None) -> WhatIf:
 
 def _gather(run: Mutation, changes: Changes) -> GatheredFacts:
     inputs = retention_inputs(run, size_limit=changes.size_limit)
-    selection = run.resources.selection
-    topics = {
-        part.topic_id_partition.topic
-        for part in inputs.state
-        if part.topic_id_partition in selection and part.segment_count and part.delete_state is None
-    }
-    changes.require_topics(topics)
     asked = FactsRequest(
-        changed=changes.applied(inputs.configs, topics),
-        selection=selection,
+        changed=changed_configs(run, inputs, changes),
+        selection=run.resources.selection,
         objects=None if run.request.remote is None else object_counts(run.remote),
         unreadable=run.unreadable,
     )

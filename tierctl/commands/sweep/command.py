@@ -1,11 +1,13 @@
 """`sweep`: its request, and the one protocol of commands that change something."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.setting_changes import OF_TIER, Changes
 from tierctl.commands.shared_options import (
+    Assumed,
     LogStartOffsets,
     MaxDeletes,
     MaxFraction,
@@ -13,10 +15,13 @@ from tierctl.commands.shared_options import (
     UnreferencedEpochs,
 )
 from tierctl.commands.sweep.act import SweepSegments, log_starts_of
-from tierctl.commands.sweep.decide import note_unstated_age, retention_inputs, selected_parts
-from tierctl.errors import UsageError
+from tierctl.commands.sweep.decide import changed_configs, note_unstated_age, retention_inputs, selected_parts
+from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model.progress import Progress
+from tierctl.model.selection import names_text
 from tierctl.plan.steps import Action, Plan
+
+_ASSUMED_HINT = "change the settings of the topics first, and leave --assume out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +33,20 @@ class SweepRequest(MutationRequest):
     unreferenced_epochs: UnreferencedEpochs = False
     max_deletes: MaxDeletes = None
     max_fraction: MaxFraction = None
+    assume: Assumed = ()
+
+    @property
+    def assumed(self) -> Changes:
+        """The changes of settings that `assume` states; raises as `Changes.parse`."""
+        return Changes.parse(self.assume, "--assume", OF_TIER)
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`."""
+        if self.assumed.changes and (self.apply or self.plan_out is not None):
+            raise UsageError(
+                f"--assume only shows a plan: {'--apply' if self.apply else '--plan-out'} excludes it",
+                hint=_ASSUMED_HINT,
+            )
         if self.metadata is not None and not (self.has_cluster or self.log_dir or self.remote):
             raise UsageError(
                 "--remote and --log-dir are missing: the leader epochs of the logs are unknown",
@@ -42,8 +58,9 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
     """Plan the deletes of every selected partition, and with `apply` carry them out.
 
     Each partition's plan has the oldest segments of its lineage, up to the first segment that no rule
-    deletes; deletes that were begun are resumed. Source: Kafka's RLMExpirationTask. Raises LimitExceeded
-    and SafetyRefusal before the first delete, LockedError, and the errors of the tier and the metadata.
+    deletes; deletes that were begun are resumed. With `assume` the plan is that of other settings, and is
+    never carried out. Source: Kafka's RLMExpirationTask. Raises LimitExceeded and SafetyRefusal before the
+    first delete, LockedError, and the errors of the tier and the metadata.
     """
     return Sweep.of(request, progress)
 
@@ -53,13 +70,17 @@ class Sweep(Change[SweepRequest]):
 
     command = "sweep"
     request_type = SweepRequest
-    saved = ("log_start_offset", "off_lineage", "unreferenced_epochs")
+    saved = ("log_start_offset", "off_lineage", "unreferenced_epochs", "assume")
     logs_decide = True
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
         request = self.request
-        inputs = self._inputs = retention_inputs(self.run, request.log_start_offset)
+        assumed = request.assumed
+        inputs = retention_inputs(self.run, request.log_start_offset, assumed.size_limit)
+        if assumed.changes:
+            inputs = replace(inputs, configs=changed_configs(self.run, inputs, assumed))
+        self._inputs = inputs
         note_unstated_age(self.run, inputs)
         plan = inputs.plan(
             inputs.configs,
@@ -69,8 +90,12 @@ class Sweep(Change[SweepRequest]):
         return self.run.narrowed(plan)
 
     def check(self, plan: Plan) -> None:
-        """Implement `Change.check`: no broker may do this work itself, and the limits hold."""
+        """Implement `Change.check`: settings are in force, no broker does this work, and the limits hold."""
         run, request, inputs = self.run, self.request, self._inputs
+        if request.assume:
+            raise SafetyRefusal(
+                f"settings of --assume are not in force: {names_text(request.assume)}", hint=_ASSUMED_HINT
+            )
         parts = [part.topic_id_partition for part in selected_parts(run, inputs.state)]
         examined = [partition for partition in parts if inputs.topics.why_not_current(partition) is None]
         run.check_plan_fence(plan, examined, [inputs.current[named] for named in inputs.asked])

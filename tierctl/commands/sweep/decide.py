@@ -10,6 +10,7 @@ from tierctl.commands.histories import require_logs_of
 from tierctl.commands.local_logs import missing_log_note
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.running_cluster import SizeLimit, own_limit
+from tierctl.commands.setting_changes import Changes
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import (
     EpochEntry,
@@ -116,6 +117,13 @@ def retention_inputs(
         current=current,
         asked=asked,
     )
+
+
+def changed_configs(run: Mutation, inputs: RetentionInputs, changes: Changes) -> dict[str, TopicConfig]:
+    """Return the settings with `changes` of the selected topics; raises as `Changes`."""
+    topics = {part.topic_id_partition.topic for part in selected_parts(run, inputs.state)}
+    changes.require_topics(topics)
+    return changes.applied(inputs.configs, topics)
 
 
 def explained(run: Mutation, on_kept: Callable[[Sequence[Decision]], None] | None = None) -> Plan:
