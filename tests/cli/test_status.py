@@ -17,6 +17,7 @@ from tierctl.model.times import iso_utc
 
 from tests.cli.shell import tierctl
 from tests.live.commands import killed
+from tests.locallog.made import batch, write_log
 
 Capture = Callable[..., Path]
 OPEN_SINCE_MS = 1795257348120
@@ -58,6 +59,27 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     assert ledger["lag_since_ms"] == OPEN_SINCE_MS
     ran = tierctl(*map(str, ("status", *where)))
     assert re.search(r": 2 topics, .*; no problems .*; next: tierctl explain ledger-0 ", ran.summary)
+
+
+def test_what_brokers_delete_from_their_disks_next_is_what_explain_says(tmp_path: Path) -> None:
+    data, settings = tmp_path / "data", tmp_path / "topics.properties"
+    write_log(data, [[batch(n)] for n in range(4)], snapshots={1: (), 2: (), 3: ()})
+    settings.write_text(
+        "made.remote.storage.enable=true\nmade.retention.ms=-1\nmade.local.retention.bytes=1\n"
+    )
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", data, "--topic-configs", settings)
+    ran = tierctl(*map(str, ("copy", *where, "--remote", tmp_path / "tier", "--apply")))
+    assert ran.code == ExitCode.OK, ran.err
+    local = [row for row in rows("explain", "made-0", *where) if row["next_action"] == "delete_local"]
+    assert len(local) == 3
+    [found] = rows("status", *where)
+    sizes = sum(row["segment_size_in_bytes"] for row in local)
+    assert (found["local_delete_segments"], found["local_delete_bytes"]) == (3, sizes)
+    settings.write_text("made.remote.storage.enable=true\nmade.retention.ms=-1\n")
+    [found] = rows("status", *where)
+    assert (found["local_delete_segments"], found["local_delete_bytes"]) == (0, 0)
+    [found] = rows("status", *where[:2])
+    assert (found["local_delete_segments"], found["local_delete_bytes"]) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import LocalLog, LocalSegment, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.local import TopicFacts
 from tierctl.model.selection import names_text
@@ -247,6 +247,17 @@ def newest_replicas(logs: Collection[LocalLog]) -> dict[tuple[Uuid, int], LocalL
     for log in sorted(logs, key=_recency):
         newest[log.topic_id_partition.key] = log
     return newest
+
+
+def segments_of_newest(
+    logs: Collection[LocalLog],
+) -> dict[tuple[TopicIdPartition, int], tuple[LocalLog, LocalSegment]]:
+    """Return the segments of the `newest_replicas`, from which is decided, by partition and base offset."""
+    return {
+        (log.topic_id_partition, segment.base_offset): (log, segment)
+        for log in newest_replicas(logs).values()
+        for segment in log.segments
+    }
 
 
 def _recency(log: LocalLog) -> tuple[int, int, str]:

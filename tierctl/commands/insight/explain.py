@@ -26,6 +26,7 @@ from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.times import parse_time_ms
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction
 from tierctl.plan.partition_deletes import plan_removal
+from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
@@ -356,11 +357,7 @@ def _explanation(
 
 def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Explanation]:
     """Yield a row per segment of the logs that `plan` copies or keeps."""
-    segments = {
-        (log.topic_id_partition, segment.base_offset): (log, segment)
-        for log in run.logs
-        for segment in log.segments
-    }
+    segments = segments_of_newest(run.logs)
     ended = cache(partial(_with_end, run))
     for decided in plan.decisions(run.resources.now_ms):
         is_open = decided.reason.kind is ReasonKind.OPEN_TRANSACTION

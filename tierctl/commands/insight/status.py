@@ -32,6 +32,7 @@ from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
 from tierctl.plan.decisions import WAITING, NextAction
+from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
@@ -56,8 +57,9 @@ class TopicStatus:
 
     Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
     and of the newest segment; None without a finished segment. The lag counts rolled segments that are not in
-    the tier; None if no log directory has the topic. `problems` counts the findings of verify that are more
-    than information, and the partitions whose copies KIP-917's limit stops.
+    the tier; None if no log directory has the topic. So do the segments that local retention deletes next
+    from the newest replica's disk. `problems` counts the findings of verify that are more than information,
+    and the partitions whose copies KIP-917's limit stops.
     """
 
     topic: Annotated[str, f.TOPIC, Shown(0)]
@@ -89,6 +91,14 @@ class TopicStatus:
         int | None,
         Field(Kind.TIME, "largest timestamp of the oldest of these segments", "behind_since"),
         Shown(3),
+    ]
+    local_delete_segments: Annotated[
+        int | None,
+        Field(Kind.NUMBER, "segments that brokers delete from their disks next", "to_free"),
+        Shown(13),
+    ]
+    local_delete_bytes: Annotated[
+        int | None, Field(Kind.BYTES, "size of these segments", "to_free_size"), Shown(13)
     ]
     failing_copies: Annotated[int, Field(Kind.NUMBER, "partitions whose copies fail", "failing"), Shown(10)]
     dangling_copies: Annotated[
@@ -353,12 +363,13 @@ class _Topic:
     log_bytes: int = 0
     extents: list[tuple[int, int, int, int]] = field(default_factory=list)
     pending: list[LocalSegment] | None = None
+    freed: list[LocalSegment] = field(default_factory=list)
     found: Counter[FindingKind | ReasonKind] = field(default_factory=Counter)
 
     def row(self, topic: str, topic_id: Uuid) -> TopicStatus:
         """Return the sums as a row."""
         starts, ends, first_ms, last_ms = ([each[at] for each in self.extents] for at in range(4))
-        pending = self.pending
+        pending, is_unknown = self.pending, self.pending is None and not self.freed
         return TopicStatus(
             topic=topic,
             topic_id=topic_id,
@@ -372,6 +383,8 @@ class _Topic:
             lag_segments=None if pending is None else len(pending),
             lag_bytes=None if pending is None else sum(s.size_bytes for s in pending),
             lag_since_ms=min((s.max_timestamp_ms for s in pending or ()), default=None),
+            local_delete_segments=None if is_unknown else len(self.freed),
+            local_delete_bytes=None if is_unknown else sum(s.size_bytes for s in self.freed),
             failing_copies=self.found[FindingKind.FAILING_COPIES],
             dangling_copies=self.found[FindingKind.DANGLING_COPY],
             stuck_deletes=self.found[FindingKind.STUCK_DELETE],
@@ -403,11 +416,11 @@ class TopicSums:
             topic.segments, topic.log_bytes = sizes.of(number, _FINISHED)
 
     def add_lag(self, plan: Plan, logs: Sequence[LocalLog]) -> None:
-        """Add the rolled segments that `plan` copies, or that wait, to the topics of `logs`."""
-        segments = {(log.topic_id_partition, s.base_offset): s for log in logs for s in log.segments}
+        """Add the segments of `logs` that `plan` copies, that wait, and that brokers delete from disks."""
+        segments, decisions = segments_of_newest(logs), list(plan.decisions(self._now_ms))
         pending = {
             (each.partition, each.start_offset)
-            for each in plan.decisions(self._now_ms)
+            for each in decisions
             if each.action is NextAction.COPY or each.reason.kind in WAITING
         }
         left_out = {
@@ -420,13 +433,17 @@ class TopicSums:
             topic.pending = topic.pending or []
         oldest_ms = math.inf
         for partition, offset in sorted(pending, key=lambda each: (str(each[0]), each[1])):
-            segment = segments.get((partition, offset))
+            _log, segment = segments.get((partition, offset), (None, None))
             found = self._topics[partition.topic, partition.topic_id].pending
             if segment is None or found is None:
                 continue
             found.append(segment)
             if segment.max_timestamp_ms < oldest_ms:
                 oldest_ms, self.waiting_longest = segment.max_timestamp_ms, partition
+        for each in decisions:
+            if each.action is NextAction.DELETE_LOCAL:
+                topic = self._topics[each.partition.topic, each.partition.topic_id]
+                topic.freed.append(segments[each.partition, each.start_offset][1])
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Count `findings` for their topics."""
