@@ -26,7 +26,8 @@ BEGUN_MS = 1_700_000_100_000
 def withdrawn(number: int, start: int, end: int, *, at: int = 0, **facts: object) -> list[Event]:
     """Return the events of a copy that was begun `at` ms after BEGUN_MS and failed."""
     begun = started(number, start, end, event_timestamp_ms=BEGUN_MS + at, **facts)
-    later = {"broker_id": None, "leader_epoch": 3} if begun.broker_id is None else {}
+    is_kip405 = begun.broker_id is None
+    later = {"broker_id": begun.broker_id, **({"leader_epoch": 3} if is_kip405 else {})}
     states = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
     return [begun, *(updated(number, state, **later) for state in states)]
 
@@ -67,10 +68,15 @@ CASES: dict[str, tuple[list[Event], tuple[object, ...] | None]] = {
         [*withdrawn(1, 100, 199), *withdrawn(2, 100, 180, at=5, **OTHER_LEADER)],
         (2, 100, 0, 5, 2),
     ),
-    "by tierctl": (withdrawn(1, 0, 99, broker_id=-1), (1, 0, 0, 0, -1)),
+    "by tierctl": (withdrawn(1, 0, 99, broker_id=-1), None),
+    "by tierctl, never withdrawn": ([started(n, 0, 99, broker_id=-1) for n in (1, 2, 3)], None),
     "in the KIP's own format": (withdrawn(1, 0, 99, broker_id=None, leader_epoch=3), (1, 0, 0, 0, None)),
     "a dangling copy is cleaned up later": (
         [started(1, 0, 99), *copied(2, 0, 99), *copied(3, 100, 199), *withdrawn(1, 0, 99)[1:]],
+        None,
+    ),
+    "tierctl cleans up what a broker began": (
+        [*copied(1, 0, 99), *withdrawn(2, 100, 199)[:1], updated(2, S.DELETE_SEGMENT_STARTED, broker_id=-1)],
         None,
     ),
     "a dangling copy was the last attempt": ([*copied(1, 0, 99), *withdrawn(2, 100, 199)], (1, 100, 0, 0, 1)),

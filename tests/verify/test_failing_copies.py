@@ -1,7 +1,5 @@
 """When copies that failed are a finding: not below the log start, and not of topics that no longer exist."""
 
-from dataclasses import replace
-
 import pytest
 from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.metadata import KnownTopics, without_gone
@@ -43,7 +41,6 @@ ONCE = FailedCopies(attempts=1, start_offset=0, since_ms=1000, last_ms=1000, bro
             "1 attempt to copy the log from offset 0 on failed: begun at 1970-01-01T00:00:01Z",
             "the broker that",
         ),
-        (replace(ONCE, broker_id=-1), ": begun at 1970-01-01T00:00:01Z by tierctl", "run tierctl copy again"),
     ],
 )
 def test_what_it_says(failed: FailedCopies, says: str, fix: str) -> None:
@@ -56,9 +53,9 @@ def test_what_it_says(failed: FailedCopies, says: str, fix: str) -> None:
 def state_with(*, copied: bool) -> TierState:
     events = finished(1, 0, 99) if copied else []
     events += [
-        started(2, 100, 199),
-        updated(2, S.DELETE_SEGMENT_STARTED),
-        updated(2, S.DELETE_SEGMENT_FINISHED),
+        started(2, 100, 199, broker_id=1),
+        updated(2, S.DELETE_SEGMENT_STARTED, broker_id=1),
+        updated(2, S.DELETE_SEGMENT_FINISHED, broker_id=1),
     ]
     return folded([encode(event) for event in events])
 

@@ -159,8 +159,6 @@ def check_failed_copies(
     fix = FindingKind.FAILING_COPIES.row.fix
     if failed.broker_id is not None:
         fix = fix.replace("the broker that made the last attempt", writer_text(failed.broker_id))
-    if failed.is_by_tierctl:
-        fix = "run tierctl copy again: it reports the error of the store"
     yield replace(found, start_offset=failed.start_offset, own_fix=fix)
 
 

@@ -304,13 +304,14 @@ def add_segment(
 
 
 @plain_kernel
-def note_copy(t: Arrays, row: int, state: int, offset: int) -> None:
-    """Note in the user partition that a copy finished, or failed; `state` is the next state of the segment.
+def note_copy(t: Arrays, row: int, event: Int64s, offset: int) -> None:
+    """Note in the user partition that a copy finished, or failed, by the event that ends it.
 
-    A copy failed if it is withdrawn before a copy that reaches its start offset has finished. So a dangling
-    copy that is deleted after a later attempt succeeded did not fail.
+    A copy failed if the broker that made it withdraws it before a copy that reaches its start offset has
+    finished. So a dangling copy that is deleted after a later attempt succeeded did not fail. What tierctl
+    withdraws is a clean-up: its runs report failures of its own copies.
     """
-    segment = t.segments[row]
+    segment, state = t.segments[row], int64(event[STATE])
     partition = t.partitions[int64(segment["owner"])]
     start, begun_ms = int64(segment["start"]), int64(segment["event_timestamp"])
     if state == FINISHED:
@@ -319,7 +320,8 @@ def note_copy(t: Arrays, row: int, state: int, offset: int) -> None:
             partition["failed_copies"] = 0
         return
     is_obsolete = partition["copied_offset"] > segment["offset"] and partition["copied_end"] >= start
-    if segment["state"] != STARTED or state != DELETE_STARTED or is_obsolete:
+    is_cleaned_up = not event[DIALECT] and (event[WRITER] < 0 or event[WRITER] != segment["writer"])
+    if segment["state"] != STARTED or state != DELETE_STARTED or is_obsolete or is_cleaned_up:
         return
     if partition["failed_copies"] == 0:
         partition["failed_since"], partition["failed_last"] = begun_ms, begun_ms
@@ -346,7 +348,7 @@ def update_segment(
         return IGNORED, row
     if state == STARTED:
         return REFUSED, row
-    note_copy(t, row, state, offset)
+    note_copy(t, row, event, offset)
     if state != DELETE_FINISHED or keep_deleted:
         set_event(t, row, data, event, offset)
     t.segments[row]["state"], t.segments[row]["offset"] = state, offset

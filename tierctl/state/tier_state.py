@@ -88,11 +88,6 @@ class FailedCopies:
     last_ms: int
     broker_id: int | None
 
-    @property
-    def is_by_tierctl(self) -> bool:
-        """Whether tierctl made the last attempt."""
-        return self.broker_id is not None and self.broker_id < 0
-
     def __str__(self) -> str:
         what = f"to copy the log from offset {self.start_offset} on failed"
         first, last = iso_utc(self.since_ms), iso_utc(self.last_ms)
@@ -185,10 +180,9 @@ class PartitionState:
         """
         segments = self.table.segments[self.table.rows_of(self.number)]
         begun = segments[(segments["state"] == STARTED) & (segments["start"] > self._fact("copied_end"))]
-        if not len(begun):
-            return None
+        begun = begun[(begun["writer"] >= 0) | (begun["flags"] & KIP405 != 0)]
         begun = begun[np.argsort(begun["offset"])]
-        failed = begun[begun["start"] == begun["start"][-1]][:-1]
+        failed = begun[begun["start"] == begun["start"][-1]][:-1] if len(begun) else begun
         if not len(failed):
             return None
         last = failed[-1]

@@ -283,14 +283,8 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
 
 def _is_explained(finding: Finding, stopped: Mapping[TopicIdPartition, Reason]) -> bool:
     """Return whether the reason in `stopped` is the cause of a finding: one problem has one next step."""
-    kinds = {
-        reason.kind
-        for partition, reason in stopped.items()
-        if (partition.topic_id, partition.partition) == (finding.topic_id, finding.partition)
-    }
-    if finding.check is FindingKind.FAILING_COPIES:
-        return ReasonKind.CUSTOM_METADATA in kinds
-    return finding.check is FindingKind.LOCAL_NOT_FREED and bool(kinds)
+    keys = {(partition.topic_id, partition.partition) for partition in stopped}
+    return finding.check is FindingKind.LOCAL_NOT_FREED and (finding.topic_id, finding.partition) in keys
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
