@@ -10,7 +10,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.docs.documents import README, Document
 from tests.docs.running import replaced
-from tests.live.commands import assumed, base_offsets, local_start, plan, tierctl
+from tests.live.commands import Ran, assumed, base_offsets, local_start, plan, tierctl
 from tests.live.history import (
     DELETED_BEFORE,
     PARTITIONS,
@@ -131,16 +131,22 @@ _TOOLS = {
 }
 
 
-def run_line(line: str, broker: Broker) -> None:
-    """Run a command line of the README on `broker`, which must succeed."""
+def run_readmes_lines(broker: Broker, *topics: str, replicas: int = 1) -> Ran:
+    """Run the README's lines for brokers that still run, which must succeed; return what tierctl said."""
     names = {"broker1:9092": broker.bootstrap, "s3://archive/tier": str(broker.remote_dir)}
-    names |= {"--partitions 50": f"--partitions {METADATA_PARTITIONS}", "-factor 3": "-factor 1"}
-    program, *words = shlex.split(replaced(line, names))
-    if program in _TOOLS:
-        broker.release.with_tools.run(_TOOLS[program], *words)
-    else:
-        ran = tierctl(*words)
-        assert (program, ran.code) == ("tierctl", 0), ran.err
+    names |= {"--partitions 50": f"--partitions {METADATA_PARTITIONS}", "-factor 3": f"-factor {replicas}"}
+    _, block = Document("README.md", README.section("On a bad day")).blocks("bash")
+    *tools, last = (each.line for each in Document("README.md", f"```bash\n{block}```").commands)
+    assert len(tools) == 2
+    for line in tools:
+        for topic in topics if "--entity-name orders" in line else topics[:1]:
+            own = {**names, "--entity-name orders": f"--entity-name {topic}"}
+            program, *words = shlex.split(replaced(line, own))
+            broker.release.with_tools.run(_TOOLS[program], *words)
+    program, *words = shlex.split(replaced(last, names))
+    ran = tierctl(*words)
+    assert (program, ran.code) == ("tierctl", 0), ran.err
+    return ran
 
 
 @pytest.mark.matrix
@@ -151,13 +157,7 @@ def test_the_readmes_lines_for_brokers_that_still_run(cluster: Cluster, twin: Br
     twin.wait_for("the metadata", lambda: set(twin.offsets("latest-tiered", *TOPICS)) == set(PARTITIONS))
     twin.await_idle()
     twin.delete_topic(METADATA_TOPIC)
-    _, block = Document("README.md", README.section("On a bad day")).blocks("bash")
-    lines = [each.line for each in Document("README.md", f"```bash\n{block}```").commands]
-    assert len(lines) == 3
-    for line in lines:
-        of_topics = "--entity-name orders" in line
-        for topic in TOPICS if of_topics else [""]:
-            run_line(line.replace("--entity-name orders", f"--entity-name {topic}"), twin)
+    run_readmes_lines(twin, *TOPICS)
     check_before_and_after_restart(twin)
     assert tier(twin) == before
     check_new_copies(twin, cluster)
