@@ -50,8 +50,9 @@ def test_settings_in_a_file_that_the_cluster_has_otherwise(compacting: Broker, t
     assert (ran.code, said in ran.raw_err) == (0, True), ran.raw_err
     ran = tierctl("copy", *places, *assumed(PLAIN), "--apply")
     assert (ran.code, said in ran.raw_err) == (0, False), ran.raw_err
-    ran = tierctl("sweep", *places[:6], "--topic-configs", file)
-    assert (ran.code, said in ran.raw_err) == (0, True), ran.raw_err
+    for command in ("sweep", "verify", "status", "report", f"explain {PLAIN}-0"):
+        ran = tierctl(*command.split(), *places, "--topic-configs", file)
+        assert ran.raw_err.count(said) == 1, ran.raw_err
 
 
 def test_settings_of_a_topic_and_their_origins(compacting: Broker, tmp_path: Path) -> None:

@@ -545,7 +545,7 @@ def _findings(
             copy_limit_ms=request.copy_limit_ms,
             logs=logs,
             topics=_known_topics(resources, unreadable),
-            configs=_configs(resources, state, {finding.topic for finding in unreadable if finding.topic}),
+            configs=_configs(resources, state, {each.topic for each in unreadable if each.topic}, cluster),
             cluster=cluster,
             remote=remote,
             deep=deep,
@@ -568,14 +568,19 @@ def _count_known(examined: Examined, state: TierState, selection: Selection, req
     examined.log_dirs = len(request.log_dir)
 
 
-def _configs(resources: Resources, state: TierState, unreadable: set[str]) -> dict[str, TopicConfig]:
+def _configs(
+    resources: Resources, state: TierState, unreadable: set[str], cluster: ClusterCheck | None
+) -> dict[str, TopicConfig]:
     """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped.
 
-    `unreadable` are topics of log directories whose logs can't be read.
+    `unreadable` are topics of log directories whose logs can't be read. With a cluster the settings there
+    count, and those in the file that are others are noted.
     """
     configs = resources.topic_configs()
-    if configs and resources.cluster is None:
-        selected = {p.topic_id_partition.topic for p in state if p.topic_id_partition in resources.selection}
+    selected = {p.topic_id_partition.topic for p in state if p.topic_id_partition in resources.selection}
+    if cluster is not None:
+        resources.note_unused(cluster.configs(selected & configs.keys()))
+    elif configs:
         known = resources.known_topics(state) | unreadable
         note = require_known_names(configs, known, selected - configs.keys())
         if note is not None:
