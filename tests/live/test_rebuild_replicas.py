@@ -16,12 +16,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
 TOPIC = "kept"
 
 
-def start(nodes: list[Broker]) -> None:
+def start(nodes: list[Broker], replicas: int = 3) -> None:
     for node in nodes:
         node.launch()
     for node in nodes:
         node.await_up()
-    nodes[0].wait_for("replicas in sync", lambda: in_sync(nodes[0], TOPIC) == len(nodes), 120)
+    nodes[0].wait_for("replicas in sync", lambda: in_sync(nodes[0], TOPIC) == replicas, 120)
 
 
 def stop(nodes: list[Broker]) -> None:
