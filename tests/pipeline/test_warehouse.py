@@ -22,7 +22,7 @@ from tests.state.folding import encodable
 from tests.state.histories import S, histories
 from tests.support.amounts import examples
 
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 pytestmark = pytest.mark.usefixtures("no_power_cuts")
 
@@ -108,13 +108,14 @@ def test_a_copy_becomes_dangling_although_nothing_is_written(tmp_path: Path) -> 
     begun_ms = event.event_timestamp_ms
     write(tmp_path / "topic", [event])
     severities = []
-    for now_ms in (begun_ms, begun_ms + DAY_MS, begun_ms + DAY_MS + 1, begun_ms + 9 * DAY_MS):
-        number = run(tmp_path / "topic", tmp_path / "warehouse", now_ms=now_ms)
+    for after_ms in (0, HOUR_MS, HOUR_MS + 1, DAY_MS, DAY_MS + 1, 9 * DAY_MS):
+        number = run(tmp_path / "topic", tmp_path / "warehouse", now_ms=begun_ms + after_ms)
         rows = rows_of(tmp_path / "warehouse")
         severities.append(
             (number, rows["anomalies"][0]["severity"], rows["partitions"][0]["dangling_copies"])
         )
-    assert severities == [(1, "info", 0), (1, "info", 0), (2, "warning", 1), (2, "warning", 1)]
+    hanging, dangling = (2, "warning", 0), (3, "warning", 1)
+    assert severities == [(1, "info", 0), (1, "info", 0), hanging, hanging, dangling, dangling]
 
 
 def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None:
