@@ -20,6 +20,7 @@ from tests.support.cluster_metadata import topic_id_in, write_cluster_metadata
 Writable = Callable[[str], Path]
 COUNT, LOST = 4, 2
 """With this number, the captured topics have their events in the partition that is lost."""
+OVERRIDDEN = "rlmm.config.remote.log.metadata.topic.num.partitions=3"
 
 
 @pytest.fixture
@@ -184,3 +185,27 @@ def test_the_number_of_a_new_folder_is_kept(capture: Callable[..., Path], tmp_pa
     ran = tierctl("rebuild", *where[:4], "--apply")
     assert ran.code == 0, ran.err
     assert len(list(new.glob(f"{METADATA_TOPIC}-*"))) == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "50 partitions (Kafka's default)"),
+        (
+            ("--override", "rlmm.config.remote.log.metadata.topic.num.partitions=3"),
+            "3 partitions (--override)",
+        ),
+        (("--broker-config", "{config}"), "4 partitions ({config}, line 1)"),
+        (("--metadata-partitions", 5), "5 partitions (--metadata-partitions)"),
+    ],
+)
+def test_a_new_folder_gets_the_stated_number(
+    options: tuple[object, ...], said: str, writable: Writable, tmp_path: Path
+) -> None:
+    config, metadata = config_of(tmp_path, COUNT), tmp_path / "metadata"
+    told = [str(each).format(config=config) for each in options]
+    logs = ("--log-dir", writable("untiered-broker/local"), "--topic", "*", "--assume-enabled")
+    ran = tierctl("copy", "--metadata", metadata, "--remote", tmp_path / "tier", *logs, *told, "--apply")
+    said = said.format(config=config)
+    assert f"a new {METADATA_TOPIC} has {said}" in ran.raw_err, ran.raw_err
+    assert len(partitions_in(metadata)) == int(said.split()[0])

@@ -11,7 +11,7 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
 from tierctl.files import read_regular
 from tierctl.locallog import list_partitions, read_registration
-from tierctl.metadata.server_properties import ServerSettings
+from tierctl.metadata.server_properties import manager_settings
 from tierctl.metadata.topic import METADATA_TOPIC, topic_location
 from tierctl.metadata.topic.base import translated
 from tierctl.metadata.topic.folder import (
@@ -25,8 +25,8 @@ from tierctl.metadata.topic.folder import (
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement, known_id
 from tierctl.metadata.topic.partition_log import Tail
 from tierctl.model.ids import Uuid
-from tierctl.model.progress import Progress
 from tierctl.model.settings import clients as manager
+from tierctl.model.settings.scopes import StatedSettings, place_of
 from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import read_identity
@@ -73,19 +73,21 @@ def is_of_a_broker(folder: Path) -> bool:
 
 
 def counted(
-    request: MutationRequest, settings: FolderSettings | None, progress: Progress
+    resources: Resources, request: MutationRequest, settings: FolderSettings | None, *, may_be_new: bool
 ) -> FolderSettings | None:
     """Return `settings` with the number of partitions of the topic in the folder of `request`.
 
-    Raise SafetyRefusal if nothing states the number and the folder is a broker's, if two sources differ, if
-    there is a folder beyond the number, if a partition is lost and the command may not make it again, or if
-    the topic has replicas on brokers that the command does not write to.
+    Report the number of a topic that is made, if it `may_be_new`, and who states it. Raise SafetyRefusal if
+    nothing states the number and the folder is a broker's, if two sources differ, if there is a folder beyond
+    the number, if a partition is lost and the command may not make it again, or if the topic has replicas on
+    brokers that the command does not write to.
     """
-    folder = folder_of(request.metadata)
+    folder, progress = folder_of(request.metadata), resources.progress
     if folder is None or folder.is_file():
         return settings
     with translated(f"reading {folder}"):
-        known = _Known.of(request, folder, FolderSettings() if settings is None else settings)
+        base = FolderSettings() if settings is None else settings
+        known = _Known.of(request, folder, base, resources.broker_settings)
         try:
             found = known.settings()
         except SafetyRefusal as e:
@@ -96,6 +98,9 @@ def counted(
             return settings
     for line in () if found.placement is None else _planned(found.placement):
         progress.say(line)
+    if may_be_new and not known.found and found.placement is None:
+        source = known.stated[0].source if known.stated else "Kafka's default"
+        progress.say(f"a new {METADATA_TOPIC} has {found.partition_count} partitions ({source})")
     return found
 
 
@@ -145,7 +150,9 @@ class _Known:
     registration: TopicRegistration | None
 
     @classmethod
-    def of(cls, request: MutationRequest, folder: Path, base: FolderSettings) -> Self:
+    def of(
+        cls, request: MutationRequest, folder: Path, base: FolderSettings, broker_settings: StatedSettings
+    ) -> Self:
         dirs = _distinct([folder, *(each for each in base.replicas if each.is_dir())])
         found: dict[int, list[Path]] = {}
         for each in dirs:
@@ -158,7 +165,7 @@ class _Known:
             base=base,
             dirs=dirs,
             found=dict(sorted(found.items())),
-            stated=_with_record(list(_stated(request, registration)), folder),
+            stated=_with_record(list(_stated(request, registration, broker_settings)), folder),
             registration=registration,
         )
 
@@ -385,15 +392,17 @@ def registered(folders: Iterable[Path]) -> TopicRegistration | None:
     return max(found, key=lambda each: each.next_offset, default=None)
 
 
-def _stated(request: MutationRequest, registration: TopicRegistration | None) -> Iterator[_Stated]:
+def _stated(
+    request: MutationRequest, registration: TopicRegistration | None, broker_settings: StatedSettings
+) -> Iterator[_Stated]:
     if registration is not None and registration.replicas:
         yield _Stated("the cluster's metadata", len(registration.replicas))
     if request.metadata_partitions is not None:
         yield _Stated("--metadata-partitions", request.metadata_partitions)
-    if request.broker_config is not None:
-        stated = ServerSettings.read(request.broker_config).expected_partitions
-        if stated is not None:
-            yield _Stated(str(request.broker_config), stated)
+    given = manager_settings(broker_settings.stripped())
+    stated = manager.TOPIC_PARTITIONS.given(given)
+    if stated is not None:
+        yield _Stated(place_of(given, manager.TOPIC_PARTITIONS.name), stated)
 
 
 def _with_record(stated: list[_Stated], folder: Path) -> list[_Stated]:

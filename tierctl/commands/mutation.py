@@ -269,7 +269,7 @@ def mutation(
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
         running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
-        settings = counted(request, folder(resources), progress)
+        settings = counted(resources, request, folder(resources), may_be_new=may_be_new)
         metadata = reader(resources) or resources.metadata(
             writable=request.apply,
             may_be_new=may_be_new,
