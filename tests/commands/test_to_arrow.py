@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         "fetch --metadata {metadata} --remote {remote} --limit 5",
     ),
     "cache-entries": (
-        lambda w: c.show_cache(c.CacheRequest(state_dir=w.state)),
+        lambda w: c.show_cache(c.ShowCacheRequest(state_dir=w.state)),
         "cache show --state-dir {state}",
     ),
     "cache-checks": (
