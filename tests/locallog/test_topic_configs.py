@@ -1,5 +1,6 @@
 """Topic settings from a .properties file."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,12 @@ def test_settings_by_topic(tmp_path: Path) -> None:
         metrics.compression.type=lz4
         """,
     )
+    of_file = partial(TopicConfig, default_retention_ms=7 * 86_400_000)
     assert read_topic_configs(path) == {
-        "clicks": TopicConfig(retention_bytes=2097152, remote_storage_enable=True),
-        "my.dotted.topic": TopicConfig(),
-        "other.dotted.topic": TopicConfig(retention_ms=1),
-        "metrics": TopicConfig(retention_ms=172800001),
+        "clicks": of_file(retention_bytes=2097152, remote_storage_enable=True),
+        "my.dotted.topic": of_file(),
+        "other.dotted.topic": of_file(retention_ms=1),
+        "metrics": of_file(retention_ms=172800001),
     }
 
 
