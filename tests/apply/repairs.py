@@ -131,10 +131,11 @@ def lost_finished(nth: int) -> Damage:
 
 
 def _objects_of_a_deleted(tier: Spoilt) -> None:
-    """Make a world with the objects of a segment whose deletion has finished."""
+    """Make a world with the objects of a segment whose deletion by tierctl has finished."""
     again = copy_objects(tier)
     begun = replace(again, state=S.COPY_SEGMENT_STARTED)
-    tier.append(begun, update(begun, S.DELETE_SEGMENT_STARTED), update(begun, S.DELETE_SEGMENT_FINISHED))
+    states = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
+    tier.append(begun, *(replace(update(begun, state), broker_id=-1) for state in states))
 
 
 def _partition_delete(tier: Spoilt) -> None:
