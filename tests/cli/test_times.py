@@ -68,6 +68,7 @@ def test_every_option_of_a_time_says_what_it_accepts() -> None:
 
 
 DURATIONS = [
+    ("--copy-limit", "status"),
     ("--election-timeout", "restore check"),
     ("--interval", "delete"),
     ("--interval", "format"),

@@ -84,7 +84,7 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
     ),
     "cache show": (
         lambda where, progress: read(
-            commands.show_cache(commands.CacheRequest(state_dir=where["state_dir"]), progress).rows
+            commands.show_cache(commands.ShowCacheRequest(state_dir=where["state_dir"]), progress).rows
         ),
         {"reading caches": ("files", None, 0)},
     ),

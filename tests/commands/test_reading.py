@@ -65,7 +65,7 @@ def test_format_reports_bad_records_to_its_caller(tmp_path: Path, capfd: pytest.
 
 
 def test_contradicting_fields_are_refused_before_anything_is_read() -> None:
-    with pytest.raises(UsageError, match="--epoch and --offset must be given together"):
+    with pytest.raises(UsageError, match="--epoch needs --offset"):
         commands.segments(commands.SegmentsRequest(epoch=1))
     with pytest.raises(UsageError, match="both state where to begin"):
         commands.fetch(commands.FetchRequest(offset="5", from_time_ms=0))

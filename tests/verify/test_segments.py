@@ -180,7 +180,7 @@ REPLACED = "; a later copy was made instead"
         ([*finished(2, 10, 29), started(1, 20, 39)], 1.1, 1, W, BY_1 + "and never finished"),
         ([started(1, 20, 39), *finished(2, 0, 19)], 1.1, 1, W, BY_1 + "and never finished"),
         (
-            [BEGUN, started(2, 0, 9, event_timestamp_ms=BEGUN.event_timestamp_ms + 1),
+            [BEGUN, started(2, 0, 9, broker_id=2, event_timestamp_ms=BEGUN.event_timestamp_ms + 1),
              updated(2, S.DELETE_SEGMENT_STARTED), updated(2, S.DELETE_SEGMENT_FINISHED)],
             1.1, 1, I, BY_1 + "less than 1d ago" + REPLACED,
         ),
