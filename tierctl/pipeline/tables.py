@@ -303,7 +303,8 @@ class MetadataPartitionTables:
         """Yield a batch of SEGMENTS with the segments of these indexes in the plan of `segment_files`."""
         rows = self._live.rows[chosen]
         order = np.argsort(self._table.segments["owner"][rows], kind="stable")
-        yield batch_of_columns(segment_columns(self._table, rows[order], self._names), SEGMENTS)
+        columns = segment_columns(self._table, rows[order], self._names, SEGMENTS.names)
+        yield batch_of_columns(columns, SEGMENTS)
 
     @cached_property
     def _names(self) -> dict[str, pa.Array]:

@@ -3,8 +3,9 @@
 A task has all events of its user partitions, in order.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -155,7 +156,8 @@ def rows_of_task(
             yield batch_of_columns(_partition_columns(table, names), schema)
         live = table.live_rows() if Rows.SEGMENTS in wanted else np.empty(0, np.int64)
         for at in range(0, len(live), _PIECE_ROWS):
-            yield batch_of_columns(segment_columns(table, live[at : at + _PIECE_ROWS], names), schema)
+            piece = live[at : at + _PIECE_ROWS]
+            yield batch_of_columns(segment_columns(table, piece, names, schema.names), schema)
 
 
 def _chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
@@ -216,27 +218,28 @@ def named_partitions(table: SegmentTable) -> list[TopicIdPartition]:
     return list(map(table.topic_id_partition, range(len(table.partitions))))
 
 
-def segment_columns(table: SegmentTable, rows: Int64s, names: Columns) -> Columns:
-    """Return the columns SEGMENTS of the segments in `rows`; `names` name the user partitions by number."""
+def segment_columns(table: SegmentTable, rows: Int64s, names: Columns, wanted: Collection[str]) -> Columns:
+    """Return the wanted columns of SEGMENTS of the segments in `rows`.
+
+    `names` are the columns that name the user partitions by number.
+    """
     live, owners = LiveSegments(table, rows), pa.array(table.segments["owner"][rows])
-    writers, kip405, customs = live.column("writer"), live.flags(KIP405), live.customs()
-    return {
-        **{name: column.take(owners) for name, column in names.items()},
-        "segment_id": id_text(_ids(live)),
-        "start_offset": pa.array(live.column("start")),
-        "end_offset": pa.array(live.column("end")),
-        "broker_id": pa.array(writers, mask=kip405),
-        "leader_epoch": pa.array(writers, mask=~kip405),
-        "max_timestamp_ms": pa.array(live.column("max_timestamp")),
-        "event_timestamp_ms": pa.array(live.column("event_timestamp")),
-        "segment_leader_epochs": _lists(live.epoch_pairs()),
-        "segment_size_in_bytes": pa.array(live.column("size")),
-        "custom_metadata": pa.nulls(len(live), pa.binary())
-        if customs is None
-        else pa.array(customs, pa.binary()),
-        "state": pa.array(map(str, STATES)).take(pa.array(live.states)),
-        "txn_index_empty": pa.array(live.flags(TXN_INDEX_EMPTY)),
+    columns: dict[str, Callable[[], pa.Array]] = {
+        **{name: partial(column.take, owners) for name, column in names.items()},
+        "segment_id": lambda: id_text(_ids(live)),
+        "start_offset": lambda: pa.array(live.column("start")),
+        "end_offset": lambda: pa.array(live.column("end")),
+        "broker_id": lambda: pa.array(live.column("writer"), mask=live.flags(KIP405)),
+        "leader_epoch": lambda: pa.array(live.column("writer"), mask=~live.flags(KIP405)),
+        "max_timestamp_ms": lambda: pa.array(live.column("max_timestamp")),
+        "event_timestamp_ms": lambda: pa.array(live.column("event_timestamp")),
+        "segment_leader_epochs": lambda: _lists(live.epoch_pairs()),
+        "segment_size_in_bytes": lambda: pa.array(live.column("size")),
+        "custom_metadata": lambda: pa.array(live.customs() or [None] * len(live), pa.binary()),
+        "state": lambda: pa.array(map(str, STATES)).take(pa.array(live.states)),
+        "txn_index_empty": lambda: pa.array(live.flags(TXN_INDEX_EMPTY)),
     }
+    return {name: column() for name, column in columns.items() if name in wanted}
 
 
 def _partition_columns(table: SegmentTable, names: Columns) -> Columns:
@@ -264,5 +267,5 @@ def _lists(pairs: EpochPairs) -> pa.Array:
 def batch_of_columns(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns of `schema`, those that are missing with null in all rows."""
     count = len(next(iter(columns.values())))
-    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    arrays = [columns[each.name] if each.name in columns else pa.nulls(count, each.type) for each in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
