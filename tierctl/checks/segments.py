@@ -37,7 +37,7 @@ from tierctl.read.readable_log import (
     tier_lineage,
 )
 from tierctl.read.segment import IndexFetcher, Report
-from tierctl.report.texts import bytes_text
+from tierctl.report.texts import bytes_text, counted
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.cut_epochs import CutEpochs, cut_epochs, cut_epochs_of
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
@@ -446,9 +446,10 @@ def check_local_retention(
         if held:
             sizes = sum(each.segment.size_bytes for each in held)
             first = held[0]
-            count = "1 segment" if len(held) == 1 else f"{len(held)} segments"
             which = f"the one from offset {first.segment.base_offset} {first.reason}"
-            found = f"{_source(log)} has {count} ({bytes_text(sizes)}) too many: {which}"
+            found = (
+                f"{_source(log)} has {counted(len(held), 'segment')} ({bytes_text(sizes)}) too many: {which}"
+            )
             finding = finding_of(partition, FindingKind.LOCAL_NOT_FREED, Severity.WARNING, found)
             yield replace(finding, start_offset=first.segment.base_offset)
 

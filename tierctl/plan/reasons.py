@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeGuard
 
+from tierctl.model import TopicPartition
 from tierctl.model.events import writer_text
 from tierctl.model.settings import broker, topic
 from tierctl.model.times import iso_utc
@@ -165,6 +166,12 @@ def _copy_may_run(facts: Mapping[str, Any]) -> str:
 def _rolled(facts: Mapping[str, Any]) -> str:
     text = f"rolled, below the last stable offset {facts['last_stable_offset']}"
     return f"{text}; {facts['failed']}" if "failed" in facts else text
+
+
+def abort_words(partition: TopicPartition, reason: Reason) -> list[str]:
+    """Return the words with which kafka-transactions.sh ends the transaction of an OPEN_TRANSACTION."""
+    where = ["--topic", partition.topic, "--partition", str(partition.partition)]
+    return ["abort", *where, "--start-offset", str(reason.facts["last_stable_offset"])]
 
 
 def _open_transaction(facts: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from tierctl.model.times import parse_time_ms
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import segments_of_newest
-from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.reasons import Reason, ReasonKind, abort_words
 from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
@@ -389,9 +389,7 @@ def _with_end(run: Mutation, partition: TopicPartition, reason: Reason) -> Reaso
     if name is not None and run.resources.kafka_version.can_terminate_transactions:
         words = ["forceTerminateTransaction", "--transactionalId", name]
     else:
-        start = str(reason.facts["last_stable_offset"])
-        words = ["abort", "--topic", partition.topic, "--partition", str(partition.partition)]
-        words += ["--start-offset", start]
+        words = abort_words(partition, reason)
     command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *words])
     return Reason(reason.kind, **reason.facts, transactional_id=name, end_command=command)
 

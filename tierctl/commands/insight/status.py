@@ -33,7 +33,7 @@ from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
 from tierctl.plan.decisions import WAITING, NextAction
 from tierctl.plan.preconditions import segments_of_newest
-from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.reasons import Reason, ReasonKind, abort_words
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
@@ -232,7 +232,13 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
             stopped = _stopped(plan, run.resources.now_ms - request.copy_limit_ms)
         findings = _findings(request, run)
-    findings = [each for each in findings if not _is_explained(each, stopped)]
+    # One problem has one next step: what stops the copies also keeps segments on the disk.
+    causes = {partition.key for partition in stopped}
+    findings = [
+        each
+        for each in findings
+        if each.check is not FindingKind.LOCAL_NOT_FREED or (each.topic_id, each.partition) not in causes
+    ]
     topics.add_findings(findings)
     topics.add_stopped(stopped)
     runs = last_successful_runs(request.state_dir) if request.state_dir else {}
@@ -281,12 +287,6 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
         ]
 
 
-def _is_explained(finding: Finding, stopped: Mapping[TopicIdPartition, Reason]) -> bool:
-    """Return whether the reason in `stopped` is the cause of a finding: one problem has one next step."""
-    keys = {(partition.topic_id, partition.partition) for partition in stopped}
-    return finding.check is FindingKind.LOCAL_NOT_FREED and (finding.topic_id, finding.partition) in keys
-
-
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
     by_kind: dict[FindingKind, list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -331,12 +331,8 @@ def _stop_problems(stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Probl
             limit = max(each.facts["size_bytes"] for each in found.values())
             fix = f"tierctl copy --custom-metadata-max-bytes {limit}"
         else:
-            which = f"--topic {shlex.quote(partition.topic)} --partition {partition.partition}"
-            offset = reason.facts["last_stable_offset"]
-            fix = (
-                "end the transaction in its producer, or, if nothing runs there any more: "
-                f"kafka-transactions.sh abort {which} --start-offset {offset}"
-            )
+            abort = shlex.join(["kafka-transactions.sh", *abort_words(partition.topic_partition, reason)])
+            fix = f"end the transaction in its producer, or, if nothing runs there any more: {abort}"
         yield Problem(
             check=kind,
             severity=Severity.WARNING,
