@@ -1,5 +1,6 @@
 """Logs as a running broker leaves them: the indexes of the active segment are preallocated with zeros."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 from tierctl.locallog import read_log_dirs
-from tierctl.model import TopicPartition
+from tierctl.model import TopicPartition, Uuid
+from tierctl.wire.files.checkpoints import write_partition_metadata
 
 from tests.cli.shell import tierctl
 from tests.locallog.made import batch, write_log
@@ -82,3 +84,30 @@ def test_a_status_reads_little_and_each_file_once(tmp_path: Path) -> None:
         in_logs = {p: n for p, n in files.items() if data in p.parents and p.suffix in SUFFIXES}
         assert {path.suffix for path in in_logs} >= {".log", ".timeindex", ".snapshot"}
         assert not {path for path, count in in_logs.items() if count > 1}, command
+
+
+@pytest.mark.parametrize(("settings", "is_read"), [("", False), ("false", False), ("true", True)])
+def test_a_status_reads_no_log_of_an_untiered_topic(tmp_path: Path, settings: str, is_read: bool) -> None:
+    data, other, configs = tmp_path / "data", tmp_path / "other", tmp_path / "topics.properties"
+    write_log(data, [[batch(0)], [batch(1)]], preallocated=True)
+    configs.write_text("made.remote.storage.enable=true\n")
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", data, "--topic-configs", configs)
+    made = tierctl("copy", *where, "--remote", tmp_path / "tier", "--apply")
+    assert made.code == 0, made.err
+    tiered = tierctl("status", *where, "--output", "json")
+    plain = write_log(other, [[batch(0)], [batch(1)]], partition=TopicPartition("plain", 0))
+    (plain / "partition.metadata").write_bytes(write_partition_metadata(Uuid("PL8Mw9uDS32Q2fp63a9ugA")))
+    where = (*where, "--log-dir", other)
+    if settings:
+        configs.write_text(f"{configs.read_text()}plain.remote.storage.enable={settings}\n")
+    with _opened_files() as files:
+        ran = tierctl("status", *where, "--output", "json")
+    assert ran.code == 0, ran.err
+    assert {path.name for path in files if plain in path.parents} >= {"partition.metadata"}
+    assert any(path.suffix in SUFFIXES for path in files if plain in path.parents) is is_read
+    assert ("the copy lag is unknown for plain: no settings state" in ran.err) is (not settings)
+    rows = [row for row in json.loads(ran.out) if row["topic"] == "made"]
+    assert rows == json.loads(tiered.out)
+    mistyped = configs.read_text().replace("plain", "plian") + "plian.retention.ms=1\n"
+    configs.write_text(mistyped)
+    assert 'did you mean "plain"?' in tierctl("status", *where).err

@@ -1,7 +1,7 @@
 """What a command that may change a tier has open, and the fences that keep brokers and other runs out."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,15 +24,15 @@ from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
-from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text, ranges_text
 from tierctl.model.settings import broker
-from tierctl.plan.copy import without_breaches
+from tierctl.plan.copy import why_not_enabled, without_breaches
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
-from tierctl.plan.reasons import is_not_understood
+from tierctl.plan.reasons import Reason, is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers
 from tierctl.plan.saved import PlanPlace
 from tierctl.plan.steps import Plan, Skip, check_not_ahead
@@ -74,6 +74,8 @@ class Mutation:
     """Where the partitions of a metadata topic in log directories are."""
     running_brokers: tuple[RunningBroker, ...] = ()
     """Brokers that run on log directories, if no cluster is named that says whether they tier."""
+    needs_untiered: bool = True
+    """Whether the logs of `untiered` topics are read."""
 
     @property
     def progress(self) -> Progress:
@@ -84,9 +86,30 @@ class Mutation:
     def logs(self) -> list[LocalLog]:
         """The logs of the log directories that have a selected name and number, as they were at first use.
 
-        A log that can't be read is reported and added to `unreadable`; the other logs are still read.
+        Those of `untiered` topics are left out. A log that can't be read is reported and added to
+        `unreadable`; the other logs are still read.
         """
-        return self._read_logs(self.resources.selection_request.may_select)
+        untiered, may_select = self.untiered, self.resources.selection_request.may_select
+        return self._read_logs(lambda p: p.topic not in untiered and may_select(p))
+
+    @cached_property
+    def untiered(self) -> Mapping[str, Reason]:
+        """Topics of the log directories whose logs answer nothing, and why brokers copy nothing of them.
+
+        The metadata, which must have been read, know no partition of these topics. Empty for a run that
+        `needs_untiered`.
+        """
+        if self.needs_untiered:
+            return {}
+        found = {p.topic for p in self.resources.partitions_in_logs if p in self.resources.selection}
+        names = found - self.metadata.state.topics
+        default = TopicConfig.from_settings({}, self.resources.broker_defaults())
+        configs = dict.fromkeys(names, default) | self.resources.topic_configs()
+        in_force = {} if self.cluster is None else self.cluster.configs_of(names)
+        reasons = {name: why_not_enabled(name, configs | in_force) for name in names}
+        untiered = {name: reason for name, reason in reasons.items() if reason}
+        self.resources.note_unused({name: config for name, config in in_force.items() if name in untiered})
+        return untiered
 
     def read_logs(self, partitions: Collection[TopicPartition]) -> list[LocalLog]:
         """Read the present logs of `partitions` in the log directories, as `logs` does."""
@@ -249,6 +272,7 @@ def mutation(
     may_be_new: bool = False,
     make_topic: bool = False,
     changes_tier: bool = True,
+    needs_untiered: bool = True,
     folder: Callable[[Resources], FolderSettings | None] = lambda _resources: None,
     reader: Callable[[Resources], RemoteLogMetadataManager | None] = lambda _resources: None,
 ) -> Iterator[Mutation]:
@@ -257,10 +281,10 @@ def mutation(
     With `may_be_new` the metadata folder need not have a metadata topic yet; otherwise a missing topic is a
     NotFoundError. With `logs_decide`, deletes are decided from the log start and the leader epochs in log
     directories, unless a cluster is named; otherwise only rolled segments are read there, which no broker
-    changes. `reader` opens metadata that is only read. Raise LockedError if another tierctl is running. Raise
-    SafetyRefusal if a broker runs on the metadata folder, on a log directory in which the command
-    `writes_logs`, or, unless `allow_live_brokers`, on one that decides; and with `apply` if `now_ms` is in
-    the future.
+    changes. `reader` opens metadata that is only read, and `needs_untiered` is that of `Mutation`. Raise
+    LockedError if another tierctl is running. Raise SafetyRefusal if a broker runs on the metadata folder, on
+    a log directory in which the command `writes_logs`, or, unless `allow_live_brokers`, on one that decides;
+    and with `apply` if `now_ms` is in the future.
     """
     if request.apply:
         require_not_ahead(request)
@@ -283,6 +307,7 @@ def mutation(
             placement=None if settings is None else settings.placement,
             running_brokers=running,
             changes_tier=changes_tier,
+            needs_untiered=needs_untiered,
         )
 
 

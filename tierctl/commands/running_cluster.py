@@ -73,6 +73,10 @@ class RunningCluster:
         """
         return self.cluster.topics({name for name in names if is_legal_topic_name(name)})
 
+    def configs_of(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        """Return the present settings of the existing topics among `names`; errors as for `topics`."""
+        return self.cluster.topic_configs(self.topics(names))
+
     def current_topics(self, names: Iterable[str]) -> CurrentTopics:
         """Return the topic ids that these topic names have now."""
         return CurrentTopics.of_cluster(self.topics(names))

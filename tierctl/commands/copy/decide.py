@@ -135,7 +135,8 @@ def _inputs(
             refused=refused,
             live_broker_ids=leaders.broker_ids,
         )
-    without_settings = {partition.topic for partition in partitions} - inputs.stated.keys()
+    unread = run.untiered.keys() if run.cluster is None else set[str]()
+    without_settings = ({partition.topic for partition in partitions} | unread) - inputs.stated.keys()
     known = run.resources.known_topics(state) | {partition.topic for partition in run.unreadable}
     note = require_known_names(in_file, known, without_settings)
     if note is not None:

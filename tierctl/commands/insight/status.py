@@ -211,7 +211,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     """
     copying = request_as(CopyRequest, request)
     stopped: dict[TopicIdPartition, Reason] = {}
-    with mutation(copying, progress or SilentProgress(), reader=whole_metadata) as run:
+    with mutation(copying, progress or SilentProgress(), reader=whole_metadata, needs_untiered=False) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         if request.remote is not None:
@@ -225,7 +225,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
             plan = explained(run, state)
             topics.add_lag(plan, run.logs)
             if run.resources.cluster is None:
-                _note_unknown_settings(plan, run.progress)
+                _note_unknown_settings(plan, run)
             if request.meter is not None:
                 scope = Scope.of(run.resources.selection_request)
                 known = topics.with_known_lag()
@@ -253,19 +253,20 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     )
 
 
-def _note_unknown_settings(plan: Plan, progress: Progress) -> None:
+def _note_unknown_settings(plan: Plan, run: Mutation) -> None:
     """Report the topics in log directories whose copy lag is unknown because no file states their settings.
 
     A cluster states the settings of all its topics, so it leaves none unknown.
     """
     configs = plan.basis.configs
+    reasons = {**{skip.topic: skip.reason for skip in plan.skipped}, **run.untiered}
     unknown = {
-        skip.topic
-        for skip in plan.skipped
-        if skip.reason == NOT_ENABLED and configs.get(skip.topic, TopicConfig()).remote_storage_enable is None
+        name
+        for name, reason in reasons.items()
+        if reason == NOT_ENABLED and configs.get(name, TopicConfig()).remote_storage_enable is None
     }
     if unknown:
-        progress.note(
+        run.progress.note(
             f"the copy lag is unknown for {names_text(unknown)}: no settings state "
             f"{REMOTE_STORAGE_ENABLE.name} for these topics; give settings with --topic-configs"
         )
