@@ -4,7 +4,7 @@ with their positions.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -40,6 +40,8 @@ _PREFIXES = (
 _TIERING = "remote.log."
 _SIMILAR = 0.8
 """Names of at least this similarity count as typing errors of each other."""
+_FAR = 0.6
+"""Names of at least this similarity are named, but do not count as typing errors."""
 _OPEN = (clients.KEY_PAIR_PREFIX, "iceberg.catalog.", "structure.provider.")
 """Prefixes below which Aiven's plugin accepts any name."""
 FORMER = {
@@ -92,8 +94,8 @@ def _plugin_names(storage_manager: str) -> frozenset[str]:
     return frozenset(name for plugin, name in pairs if plugin == word)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(get_close_matches(name, known, n=1, cutoff=_SIMILAR)), None)
+def _nearest(name: str, known: Iterable[str], similarity: float = _SIMILAR) -> str | None:
+    return next(iter(get_close_matches(name, known, n=1, cutoff=similarity)), None)
 
 
 def plugin_prefixes(settings: Mapping[str, str]) -> tuple[str, ...]:
@@ -120,29 +122,44 @@ def unknown_names(settings: Mapping[str, str]) -> Iterator[UnknownName]:
     """Yield each name in a broker's `settings` that no Kafka from 3.9 to 4.4 knows, with the nearest known.
 
     Plugins may have any settings: of those with the prefix of one of the two remote plugins only names are
-    yielded that are nearly a known one.
+    yielded that are nearly a known one. A name whose first words are nearly such a prefix is misspelt.
     """
     plugins = plugin_prefixes(settings)
     of_storage = broker.STORAGE_MANAGER_PREFIX.text(settings)
     of_metadata = broker.METADATA_MANAGER_PREFIX.text(settings)
-    manager = broker.METADATA_MANAGER_CLASS
+
+    def nearest_under(prefix: str, rest: str) -> str | None:
+        if prefix == of_storage:
+            return _nearest_of_plugin(rest, settings)
+        manager = broker.METADATA_MANAGER_CLASS
+        return _nearest_of_metadata_manager(rest) if manager.text(settings) == manager.kafka_default else None
+
     for name in settings:
-        nearest, prefix = None, ""
-        if of_storage and name.startswith(of_storage):
-            prefix = of_storage
-            nearest = _nearest_of_plugin(name.removeprefix(prefix), settings)
-        elif of_metadata and name.startswith(of_metadata):
-            prefix = of_metadata
-            if manager.text(settings) == manager.kafka_default:
-                nearest = _nearest_of_metadata_manager(name.removeprefix(prefix))
+        prefix = next((each for each in (of_storage, of_metadata) if each and name.startswith(each)), None)
+        if prefix is not None:
+            nearest = nearest_under(prefix, name.removeprefix(prefix))
+            if nearest is not None:
+                yield UnknownName(name, f"{prefix}{nearest}", is_misspelt=True)
         elif not is_known(name, plugins):
-            is_misspelt = name in FORMER or (
-                name.startswith(_TIERING) and _nearest(name, _names()) is not None
-            )
-            near = FORMER.get(name) or next(iter(get_close_matches(name, _names(), n=1)), None)
-            yield UnknownName(name, near, is_misspelt)
-        if nearest is not None:
-            yield UnknownName(name, f"{prefix}{nearest}", is_misspelt=True)
+            meant = _nearest_prefix(name, (of_storage, of_metadata))
+            if meant is not None:
+                prefix, rest = meant
+                near: str | None = f"{prefix}{nearest_under(prefix, rest) or rest}"
+            else:
+                near = FORMER.get(name) or _nearest(name, _names())
+            is_misspelt = near is not None and (name in FORMER or near.startswith((_TIERING, *plugins)))
+            yield UnknownName(name, near or _nearest(name, _names(), _FAR), is_misspelt)
+
+
+def _nearest_prefix(name: str, prefixes: Iterable[str]) -> tuple[str, str] | None:
+    """Return the one of `prefixes` that was meant by the first words of `name`, and the rest of the name."""
+    found = []
+    for prefix in filter(None, prefixes):
+        words = name.split(".", prefix.count("."))
+        head, rest = ".".join([*words[:-1], ""]), words[-1]
+        found.append((SequenceMatcher(None, head, prefix).ratio(), prefix, rest))
+    similarity, prefix, rest = max(found, default=(0, "", ""))
+    return (prefix, rest) if similarity >= _SIMILAR else None
 
 
 def _nearest_of_plugin(name: str, settings: Mapping[str, str]) -> str | None:
@@ -184,7 +201,7 @@ def unknown_name_text(found: UnknownName) -> str:
     """Return the message about an unknown name in a broker's settings."""
     if found.name in FORMER:
         return f'"{found.name}" is a name in a draft of KIP-405, which no Kafka has'
-    of_plugin = found.is_misspelt and not found.name.startswith(_TIERING)
+    of_plugin = found.is_misspelt and not (found.nearest or "").startswith(_TIERING)
     who = "neither the plugin nor Kafka" if of_plugin else "no Kafka from 3.9 to 4.4"
     return f'{who} has the setting "{found.name}"'
 
