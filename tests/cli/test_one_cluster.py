@@ -24,16 +24,26 @@ def test_a_cluster_has_the_metadata_topic() -> None:
 @pytest.mark.parametrize(
     "command", ["segments", "status", "verify", "offsets check", "cache build", "pipeline run"]
 )
-def test_commands_connect_to_it(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("nowhere", "--bootstrap-server: 'nowhere' is no host:port"),
+        ("a:1/b", "--bootstrap-server: 'a:1/b' is no host:port"),
+        ("me@a:1", "a user"),
+    ],
+)
+def test_commands_connect_to_it(command: str, address: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "_rlmm_committed_offsets").write_text("0\n1\n0 5\n")
     more = {
         "offsets check": ["_rlmm_committed_offsets"],
         "cache build": ["--state-dir", "state"],
         "pipeline run": ["--warehouse", "warehouse", "--engine", "local"],
     }
-    ran = tierctl(*command.split(), "--bootstrap-server", "nowhere", *more.get(command, []), cwd=tmp_path)
+    ran = tierctl(*command.split(), "--bootstrap-server", address, *more.get(command, []), cwd=tmp_path)
     assert (ran.code, ran.out) == (2, ""), ran.err
-    assert "'nowhere' is no host:port" in ran.err
+    assert why in ran.err
+    assert "--bootstrap-server" in ran.err
+    assert "--metadata" not in ran.err
 
 
 def test_every_command_that_reads_metadata_has_both_options() -> None:

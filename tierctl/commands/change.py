@@ -169,7 +169,7 @@ class Change(ABC, Generic[R]):
         with ExitStack() as opened:
             # A command that changes the tier may have stored the id of a new topic there: such a topic stays.
             if cls.may_be_new and not cls.changes_tier and request.apply and request.metadata is not None:
-                location = topic_location("--metadata", request.metadata)
+                location = topic_location(request.metadata_option, request.metadata)
                 if location.is_local:
                     opened.enter_context(removed_if_unused(location.path))
             run = mutation(

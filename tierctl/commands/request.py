@@ -45,7 +45,7 @@ from tierctl.commands.shared_options import (
 from tierctl.errors import NotFoundError
 from tierctl.metadata.topic import topic_location
 from tierctl.model.choices import COPY_LIMIT_MS, EngineName, private_keys_of
-from tierctl.model.location import TopicLocation, TruncatedMetadata
+from tierctl.model.location import BOOTSTRAP_SERVER, METADATA, TopicLocation, TruncatedMetadata
 from tierctl.model.times import system_clock_ms
 from tierctl.storage.throttle import Throttle, Transfers
 
@@ -108,6 +108,12 @@ class Request:
     def reads_metadata_of_cluster(self) -> bool:
         """Whether `metadata` that are not named are those of the cluster of `bootstrap_server`."""
         return True
+
+    @property
+    def metadata_option(self) -> str:
+        """The option that states `metadata`, for messages: --bootstrap-server, or --metadata."""
+        implied = None if self.bootstrap_server is None else f"kafka://{self.bootstrap_server}"
+        return METADATA if self.metadata is None or self.metadata != implied else BOOTSTRAP_SERVER
 
     def validate(self) -> None:
         """Raise UsageError for fields that are missing or contradict each other."""
@@ -201,9 +207,9 @@ def cluster_location(request: Request) -> TopicLocation | None:
     servers = request.cluster_servers
     if servers is None:
         return None
-    option, uri = "--metadata", servers
+    option, uri = METADATA, servers
     if request.bootstrap_server is not None:
-        option, uri = "--bootstrap-server", f"kafka://{servers}"
+        option, uri = BOOTSTRAP_SERVER, f"kafka://{servers}"
     return topic_location(
         option, uri, command_config=request.command_config, broker_config=request.broker_config
     )

@@ -255,7 +255,7 @@ class Resources:
     def metadata_location(self) -> TopicLocation:
         """Return the location of the metadata topic, also for executors; UsageError if it is missing."""
         return topic_location(
-            "--metadata",
+            self.request.metadata_option,
             required("--metadata", self.request.metadata),
             command_config=self.request.command_config,
             broker_config=self.request.broker_config,

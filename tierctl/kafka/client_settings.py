@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.kafka import sdk
+from tierctl.model.location import BOOTSTRAP_SERVER, METADATA
 from tierctl.model.settings import clients
 from tierctl.model.settings.scopes import StatedSettings
 from tierctl.wire.files.properties import read_client_file
@@ -340,14 +341,14 @@ class ClientSettings:
         return ",".join(self.bootstrap_servers)
 
     @classmethod
-    def of(cls, bootstrap: str, command_config: Path | None = None) -> Self:
+    def of(cls, bootstrap: str, command_config: Path | None = None, option: str | None = None) -> Self:
         """Return the settings in `command_config`, a .properties file, for the servers `bootstrap`.
 
-        `bootstrap` is `host:port,…` or kafka://host:port,…; without servers, the file's apply. Raises
-        UsageError.
+        `bootstrap` is `host:port,…` or kafka://host:port,…; without servers, the file's apply. Messages name
+        the `option` that states it, by default that of its form. Raises UsageError.
         """
         given = StatedSettings({}, {}) if command_config is None else read_client_file(command_config)
-        option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
+        option = option or option_of(bootstrap)
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
             given |= {clients.BOOTSTRAP_SERVERS.name: ",".join(split_servers(servers, option))}
@@ -374,6 +375,11 @@ class ClientSettings:
             stall_timeout_ms=clients.DEFAULT_API_TIMEOUT_MS.value(given, source),
             more={key: given[key] for key in clients.PASSED_ON if key in given},
         )
+
+
+def option_of(bootstrap: str) -> str:
+    """Return the option that takes servers in the form of `bootstrap`: kafka://host:port, or host:port."""
+    return METADATA if bootstrap.startswith("kafka://") else BOOTSTRAP_SERVER
 
 
 def split_servers(text: str, source: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tierctl.kafka.client_settings import ClientSettings, split_servers
+from tierctl.kafka.client_settings import ClientSettings, option_of, split_servers
 from tierctl.model.settings import broker, clients
 from tierctl.model.settings import clients as manager
 from tierctl.model.settings.scopes import SettingSource, StatedSettings
@@ -119,8 +119,10 @@ def _below(given: StatedSettings, prefix: str) -> StatedSettings:
     return own.only({name: name for name in own if name not in clients.SERIALIZERS})
 
 
-def metadata_clients(servers: str, command_config: Path | None, server: ServerSettings) -> MetadataClients:
-    """Return the clients of the metadata topic at `servers` (`host:port,…`; "" for those in the files).
+def metadata_clients(
+    servers: str, command_config: Path | None, server: ServerSettings, *, option: str
+) -> MetadataClients:
+    """Return the clients of the metadata topic at `servers` of `option` (`host:port,…`; "": the files').
 
     The settings in `command_config`, a client's .properties file, replace those of `server`. Raise
     UsageError.
@@ -131,20 +133,23 @@ def metadata_clients(servers: str, command_config: Path | None, server: ServerSe
         found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
         source = own.servers_from if own.bootstrap_servers else clients.admin.servers_from
         clients = MetadataClients.same(own).at(found, source)
-    return clients.at(servers, "--metadata") if servers else clients
+    return clients.at(servers, option) if servers else clients
 
 
 def cluster_client(
-    bootstrap: str, *, command_config: Path | None = None, broker_config: Path | None = None
+    bootstrap: str,
+    *,
+    command_config: Path | None = None,
+    broker_config: Path | None = None,
+    option: str | None = None,
 ) -> ClientSettings:
     """Return the client settings of the cluster at `bootstrap`: `host:port,…` or kafka://host:port,….
 
     `command_config` is a client's .properties. Without it, a broker's `broker_config` says how its own
-    metadata clients connect. Raises UsageError.
+    metadata clients connect. `option` as for `ClientSettings.of`. Raises UsageError.
     """
     if command_config is None and broker_config is not None:
         clients = ServerSettings.read(broker_config).clients
         servers = bootstrap.removeprefix("kafka://").rstrip("/")
-        option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
-        return (clients.at(servers, option) if servers else clients).admin
-    return ClientSettings.of(bootstrap, command_config)
+        return (clients.at(servers, option or option_of(bootstrap)) if servers else clients).admin
+    return ClientSettings.of(bootstrap, command_config, option)

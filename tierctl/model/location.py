@@ -12,6 +12,8 @@ from tierctl.errors import UsageError
 #
 # Also: what to do where it has lost its oldest events.
 
+METADATA, BOOTSTRAP_SERVER = "--metadata", "--bootstrap-server"
+"""The options that name a metadata topic."""
 DERIVED = "none"
 """As --metadata: no metadata topic, the metadata are derived from the objects of the tier."""
 
@@ -23,13 +25,15 @@ class TopicLocation:
     `uri` is kafka://host:port[,host:port…], file:///dir, file:///dir/segment.log, or a folder in an object
     store, such as s3://bucket/folder. `command_config` and `broker_config` are paths of Kafka properties
     files: a client's settings and a broker's server.properties. `log_dirs` are other log directories, which
-    are searched for partitions that a broker's folder lacks.
+    are searched for partitions that a broker's folder lacks. Messages name `option`, from whose value `uri`
+    was made.
     """
 
     uri: str
     command_config: str | None = None
     broker_config: str | None = None
     log_dirs: tuple[str, ...] = ()
+    option: str = METADATA
 
     @property
     def is_on_cluster(self) -> bool:
@@ -72,6 +76,8 @@ class TopicLocation:
             raise self._refusal() from None
 
     def _refusal(self) -> UsageError:
+        if self.option == BOOTSTRAP_SERVER:
+            return UsageError(f"{self.option}: {self.uri.removeprefix('kafka://')!r} is no host:port")
         return UsageError(
             f"not a metadata topic: {self.uri!r}",
             hint="expected kafka://host:port, file:///dir, or a folder in a store, such as s3://bucket/folder",

@@ -151,7 +151,7 @@ def open_on_cluster(location: TopicLocation, *, writable: bool, create: bool) ->
     server = ServerSettings.from_properties({}) if config is None else ServerSettings.read(Path(config))
     own_settings = None if command_config is None else Path(command_config)
     return ClusterTopic(
-        metadata_clients(location.servers, own_settings, server),
+        metadata_clients(location.servers, own_settings, server, option=location.option),
         writable=writable,
         create=server.topic if create else None,
         expected_partitions=server.expected_partitions,

@@ -204,6 +204,7 @@ def topic_location(
         command_config=None if command_config is None else str(command_config.absolute()),
         broker_config=None if broker_config is None else str(broker_config.absolute()),
         log_dirs=tuple(str(each.absolute()) for each in log_dirs),
+        option=option,
     )
 
 
@@ -282,7 +283,7 @@ def _in_store(
     location: TopicLocation, *, complete: bool, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
     with ExitStack() as opened:
-        files = StoreFiles(stores.open_store(location.uri, named_by="--metadata"))
+        files = StoreFiles(stores.open_store(location.uri, named_by=location.option))
         opened.callback(files.close)
         topic = FolderTopic(Path(), files=files, complete=complete, on_torn=on_torn)
         opened.pop_all()

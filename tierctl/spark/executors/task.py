@@ -217,8 +217,11 @@ def shared_cluster(location: TopicLocation, job: str) -> Cluster:
     command_config, config = (
         None if path is None else Path(path) for path in (location.command_config, location.broker_config)
     )
-    client = cluster_client(location.uri, command_config=command_config, broker_config=config)
-    return Cluster(client)
+    return Cluster(
+        cluster_client(
+            location.uri, command_config=command_config, broker_config=config, option=location.option
+        )
+    )
 
 
 # The part of the transport that runs on executors: apply a function to each input of a task.

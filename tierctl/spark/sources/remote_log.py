@@ -166,7 +166,7 @@ class LogOptions:
         is_on_cluster = metadata.startswith("kafka:")
         return cls(
             metadata=topic_location(
-                "option metadata",
+                "option metadata" if given.get("metadata") else "option bootstrap_server",
                 metadata,
                 command_config=_path(given, "command_config"),
                 broker_config=_path(given, "broker_config"),
