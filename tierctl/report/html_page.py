@@ -230,8 +230,8 @@ def topics_section(content: PageContent) -> str:
     rows = sorted(content.topics, key=lambda row: -row["log_bytes"])
     columns = (
         *("topic", "log_bytes", "segments", "partitions", "first_record_ms", "last_record_ms"),
-        *("lag_segments", "lag_bytes", "lag_since_ms", "failing_copies", "dangling_copies", "stuck_deletes"),
-        "problems",
+        *("lag_segments", "lag_bytes", "lag_since_ms", "local_delete_segments", "local_delete_bytes"),
+        *("failing_copies", "dangling_copies", "stuck_deletes", "problems"),
     )
     caption = _caption("Topics in the tier", rows)
     return rows_table("topics", caption, content.columns["topics"], rows[:_TOPICS_MAX], *columns)

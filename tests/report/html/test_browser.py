@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.report.html.pages import HOSTILE, Opened, hostile_rows, opened, partition_row, written
+from tests.report.html.pages import HOSTILE, NOW_MS, Opened, hostile_rows, opened, partition_row, written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -200,3 +200,20 @@ def test_without_scripts_the_tables_are_there(browser: "Browser", tmp_path: Path
         for table in ("topics", "ages", "growth-days", "expirations", "finding-kinds"):
             assert found.page.locator(f"#{table}").is_visible()
         assert not found.page.locator("#controls").is_visible()
+
+
+def test_a_window_of_1280_pixels_shows_every_column_of_a_topic(browser: "Browser", tmp_path: Path) -> None:
+    rows = [partition_row("orders-of-customers", 0, segments=3)]
+    counts = ("lag_segments", "local_delete_segments", "failing_copies", "dangling_copies", "stuck_deletes")
+    sizes = ("log_bytes", "lag_bytes", "local_delete_bytes")
+    times = ("first_record_ms", "last_record_ms", "lag_since_ms")
+    topic = {"topic": "orders-of-customers", "segments": 12345, "partitions": 128, "problems": 12}
+    topic |= dict.fromkeys(counts, 1234) | dict.fromkeys(sizes, 10**12) | dict.fromkeys(times, NOW_MS)
+    page = written(tmp_path, rows, topics=[topic | {"topic_id": "AA"}])
+    with opened(browser, page, viewport={"width": 1280, "height": 800}) as found:
+        table = found.page.locator("#topics")
+        assert table.locator("thead th").all_text_contents() == [
+            *("topic", "size", "segments", "partitions", "oldest", "newest", "behind", "behind size"),
+            *("behind since", "to free", "to free size", "failing", "dangling", "stuck", "problems"),
+        ]
+        assert table.evaluate("each => each.offsetWidth <= each.closest('.scroll').clientWidth")
