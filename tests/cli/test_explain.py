@@ -77,7 +77,7 @@ def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: P
     server.write_text("log.cleanup.policy=delete\n")
     where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
     where = (*where, "--topic-configs", configs, "--broker-config", server)
-    found = rows("explain", "ledger", 0, *where)
+    found = rows("explain", "ledger", 0, *where, "--now", "2026-11-21T11:00:00Z")
     waiting = [row for row in found if row["reason_kind"] == "open_transaction"]
     assert [row["start_offset"] for row in waiting] == [2788, 3481, 4081]
     assert (

@@ -99,6 +99,8 @@ def test_a_transaction_that_keeps_segments_from_the_tier(
     text = metrics.read_text()
     age_s = float(re.findall(r'tierctl_copy_lag_oldest_age_seconds\{topic="ledger"\} (\S+)\n', text)[0])
     assert age_s == pytest.approx((now_ms - OPEN_SINCE_MS) / 1000)
+    explained = tierctl(*map(str, ("explain", "ledger-0", *where)))
+    assert (explained.code, explained.err.count("ends it: kafka-transactions.sh")) == (code, code != 0)
     if code == ExitCode.OK:
         assert found == []
         return

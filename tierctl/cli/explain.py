@@ -49,6 +49,7 @@ app = new_app()
     "topic_configs",
     "kafka_version",
     "now_ms",
+    "copy_limit_ms",
     Rows,
     ENGINE,
     rows=(EXPLANATIONS,),
@@ -67,7 +68,9 @@ def explain(
     segment is deleted, or is not subject to retention: it is off the lineage, or its topic was deleted. The
     decisions are those of copy, sweep and delete with the same options. For each reason, json also has
     Kafka's rule and the settings that decide, with their values and origins. Exit 3 if copies of the
-    partition fail: explain then states how many, since when, and which broker's log has the error.
+    partition fail: explain then states how many, since when, and which broker's log has the error. Exit 3
+    also if KIP-917's limit stops its copies, or if a transaction keeps segments from the tier for longer than
+    --copy-limit: explain then prints the command that ends it.
     """
     printer = Printer.of(ctx, EXPLANATIONS)
     request = request_of(commands.ExplainRequest, ctx, **named_partition(topic_name, partition_number))

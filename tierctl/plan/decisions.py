@@ -39,6 +39,17 @@ _KINDS = {kind: number for number, kind in enumerate(ReasonKind)}
 _NO_KIND = -1
 
 
+def needs_operator(reason: Reason, limit_ms: int) -> bool:
+    """Return whether copies that wait for `reason` continue only after an operator acted.
+
+    KIP-917's limit stops them, or a transaction that is open since before `limit_ms`, while a segment that
+    was complete at that time waits for its end.
+    """
+    if reason.kind is _K.OPEN_TRANSACTION:
+        return bool(max(reason.facts["oldest_ms"], reason.facts["since_ms"] or 0) < limit_ms)
+    return reason.kind is _K.CUSTOM_METADATA
+
+
 class NextAction(StrEnum):
     """The next action of brokers for a segment."""
 

@@ -1,7 +1,7 @@
 """`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
@@ -24,7 +24,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.scopes import SettingSource
 from tierctl.model.times import parse_time_ms
-from tierctl.plan.decisions import ON_DISK, Decision, NextAction
+from tierctl.plan.decisions import ON_DISK, Decision, NextAction, needs_operator
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind, abort_words
@@ -193,7 +193,8 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     """Explain the segments of one partition: those of the tier, and those of the log directories.
 
     The decisions are those of `copy`, `sweep` and `delete` for the same request. The exit code is PARTIAL if
-    copies of the partition fail, CORRUPT if something was not understood. Raises NotFoundError for an
+    copies of the partition fail, or continue only after an operator acted, CORRUPT if something was not
+    understood. Raises NotFoundError for an
     unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
@@ -214,15 +215,25 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
             *_remote_rows(run, state, (deletes, removal), _Settings(deletes.basis.configs, run, copying)),
             *_local_rows(run, copies, _Settings(copies.basis.configs, run, copying)),
         ]
-        failing = [found for part in state for found in _failing(run, part, deletes.basis.log_starts)]
-        failing += _not_freed(run, state, copies.basis.configs)
-        for found in failing:
-            run.progress.warn(f"{found.subject}: {found.found}; {found.fix}")
+        findings = [found for part in state for found in _failing(run, part, deletes.basis.log_starts)]
+        stopped = _stopped(rows, run.resources.now_ms - request.copy_limit_ms)
+        # One problem has one next step: what stops the copies also keeps segments on the disk.
+        findings += [] if stopped else _not_freed(run, state, copies.basis.configs)
+        warnings = [*(f"{found.subject}: {found.found}; {found.fix}" for found in findings), *stopped]
+        for warning in warnings:
+            run.progress.warn(warning)
         is_damaged = run.histories.report(state) or bool(run.unreadable)
     chosen = _chosen(sorted(rows, key=_order), request)
     is_damaged = is_damaged or any_not_understood((each.decision for each in chosen), request)
-    exit_code = ExitCode.PARTIAL if failing else ExitCode.OK
+    exit_code = ExitCode.PARTIAL if warnings else ExitCode.OK
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else exit_code)
+
+
+def _stopped(rows: Iterable[Explanation], limit_ms: int) -> list[str]:
+    """Return each reason why copies of the log's segments continue only after an operator acted."""
+    local = (row for row in rows if row.location is Location.LOCAL)
+    stopped = (row for row in local if needs_operator(row.decision, limit_ms))
+    return list(dict.fromkeys(f"{TopicPartition(row.topic, row.partition)}: {row.reason}" for row in stopped))
 
 
 def _failing(
@@ -239,7 +250,9 @@ def _not_freed(run: Mutation, state: TierState, configs: Mapping[str, TopicConfi
     for log in run.logs:
         part, config = state.partition(log.topic_id_partition), configs.get(log.topic_id_partition.topic)
         if part is not None and config is not None and log.topic_id_partition in run.resources.selection:
-            yield from check_local_retention(part.cache, [log], config, run.resources.now_ms)
+            yield from check_local_retention(
+                part.cache, [log], config, run.resources.now_ms, run.request.copy_limit_ms
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
-from tierctl.plan.decisions import WAITING, NextAction
+from tierctl.plan.decisions import WAITING, NextAction, needs_operator
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind, abort_words
 from tierctl.plan.steps import Plan
@@ -230,7 +230,8 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 scope = Scope.of(run.resources.selection_request)
                 known = topics.with_known_lag()
                 measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
-            stopped = _stopped(plan, run.resources.now_ms - request.copy_limit_ms)
+            limit_ms = run.resources.now_ms - request.copy_limit_ms
+            stopped = {d.partition: d.reason for d in plan.kept if needs_operator(d.reason, limit_ms)}
         findings = _findings(request, run)
     # One problem has one next step: what stops the copies also keeps segments on the disk.
     causes = {partition.key for partition in stopped}
@@ -304,21 +305,6 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
             fix=first.fix if first.command is None else f"tierctl {first.command}",
             is_command=first.command is not None,
         )
-
-
-def _stopped(plan: Plan, limit_ms: int) -> dict[TopicIdPartition, Reason]:
-    """Return the partitions whose copies need an operator before they continue, and the reasons.
-
-    KIP-917's limit stops them, or a transaction that is open since before `limit_ms`, while a segment that
-    was complete at that time waits for its end.
-    """
-
-    def is_stopped(reason: Reason) -> bool:
-        if reason.kind is ReasonKind.OPEN_TRANSACTION:
-            return bool(max(reason.facts["oldest_ms"], reason.facts["since_ms"] or 0) < limit_ms)
-        return reason.kind is ReasonKind.CUSTOM_METADATA
-
-    return {each.partition: each.reason for each in plan.kept if is_stopped(each.reason)}
 
 
 def _stop_problems(stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
