@@ -26,6 +26,7 @@ from tests.support.browser import browser
 from tests.support.captures import DATA, unpack
 from tests.support.kafka import kafka
 from tests.support.kernels import both_forms
+from tests.support.killing import forked
 from tests.support.scheduling import pytest_xdist_make_scheduler
 from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
@@ -47,6 +48,7 @@ __all__ = [
     "connect_driver",
     "connect_server",
     "engine",
+    "forked",
     "hdfs",
     "hdfs_session",
     "kafka",

@@ -14,11 +14,10 @@ from tierctl.apply.side_effects import LABELS
 from tierctl.locallog import read_log_dirs
 from tierctl.model import Uuid
 
-from tests.apply.conftest import Zygote, moments
 from tests.apply.worlds import World
+from tests.support.killing import SIGKILLED, Zygote, moments
 from tests.support.signing import signing_key
 
-SIGKILLED = -9
 OWN_LABELS = tuple(label for label in LABELS if label.startswith("materialise."))
 NEW_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
 

@@ -8,10 +8,9 @@ from tierctl.apply.side_effects import LABELS
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.files.checkpoints import read_offset_checkpoint
 
-from tests.apply.conftest import Zygote, moments
 from tests.apply.worlds import World
+from tests.support.killing import SIGKILLED, Zygote, moments
 
-SIGKILLED = -9
 OWN_LABELS = [label for label in LABELS if label.startswith("restore.") and "bootstrap" not in label]
 NEW_ID = Uuid("NewIdNewIdNewIdNewIdNQ")
 TIER = "kafka-tiered-storage"

@@ -3,20 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tierctl.apply.side_effects import LABELS
 from tierctl.locallog.formatted_node import BootstrapFile
-from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.wire.kraft import topic_of
 
-from tests.apply.conftest import Zygote, moments
 from tests.apply.worlds import World
-from tests.metadata.topics import manager_at
-from tests.support.formatted import bootstrap_name, formatted_node
-
-SIGKILLED = -9
-OF_NEW_IDS = {"restore.objects.copy", "restore.old_folder.rename"}
-OWN_LABELS = [label for label in LABELS if label.startswith("restore.") and label not in OF_NEW_IDS]
-LOGS = ("__remote_log_metadata-",)
+from tests.support.formatted import bootstrap_name, files, formatted_node, segments
+from tests.support.killing import RESTORE_LABELS, SIGKILLED, Zygote, moments
 
 
 def command(world: World, node: Path) -> tuple[object, ...]:
@@ -26,30 +18,6 @@ def command(world: World, node: Path) -> tuple[object, ...]:
         *("restore", "into", node, "--log-dir", node, "--remote", world.remote, "--topic-configs", configs),
         *("--topic", "bills", "--deletes-are-denied", "--apply"),
     )
-
-
-def files(node: Path) -> dict[str, bytes]:
-    """Return every file that a broker reads, except events, which contain the time of their run."""
-    found = (path for path in node.rglob("*") if path.is_file() and path.suffix not in {".bak", ".lock"})
-    return {
-        str(path.relative_to(node)): path.read_bytes()
-        for path in found
-        if not path.relative_to(node).parts[0].endswith("-delete")
-        and not (path.parent.name.startswith(LOGS) and path.suffix in {".log", ".index", ".timeindex"})
-    }
-
-
-def segments(node: Path) -> set[tuple[object, ...]]:
-    """Return the segments in the node's metadata topic."""
-    manager = manager_at(node)
-    try:
-        return {_facts(s) for part in manager.refresh() for s in part.cache.list_remote_log_segments()}
-    finally:
-        manager.close()
-
-
-def _facts(s: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    return (s.topic_id_partition, s.segment_id, s.start_offset, s.end_offset, s.state)
 
 
 def has_topic(node: Path) -> bool:
@@ -70,7 +38,7 @@ def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: 
     end, known = files(whole), segments(whole)
     assert known
     assert has_topic(whole)
-    for at, kill in enumerate(moments(ran, OWN_LABELS)):
+    for at, kill in enumerate(moments(ran, RESTORE_LABELS)):
         node = formatted_node(tmp_path / str(at))
         assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED
         # The topic is written last: a broker that starts with it finds its log, checkpoints and segments.

@@ -14,14 +14,13 @@ from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 
 from tests.apply.commands import marking
-from tests.apply.conftest import Zygote
 from tests.apply.worlds import World
 from tests.metadata.topics import manager_at
+from tests.support.killing import SIGKILLED, Zygote
 from tests.support.servers import S3Server
 from tests.support.topic_settings import enabled
 
 pytestmark = pytest.mark.slow
-SIGKILLED = -9
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from tierctl.locallog import read_log_dirs
 from tierctl.model import EpochEntry, TopicPartition
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
 
-from tests.apply.conftest import Zygote
 from tests.apply.worlds import World, check_durable, objects_of
+from tests.support.killing import SIGKILLED, Zygote
 
-SIGKILLED = -9
 KEPT_OF_BOTH = "506"
 KILLS = [
     ["sweep.log_start.write", "after", 1],

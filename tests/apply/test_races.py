@@ -10,11 +10,10 @@ import pytest
 from tierctl.locallog import list_partitions
 from tierctl.model import RemoteLogSegmentState
 
-from tests.apply.conftest import Zygote, met
 from tests.apply.worlds import World, check_deleted, check_durable
 from tests.metadata.topics import topic_in
+from tests.support.killing import SIGKILLED, Zygote, met
 
-SIGKILLED = -9
 LOCKED = 6
 PROCESSES = 50
 KILLED = 46

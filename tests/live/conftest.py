@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.commands import twin_of
-from tests.live.history import Cluster, made_history
+from tests.live.commands import tierctl, twin_of
+from tests.live.history import Cluster, made_history, tier_ends
+from tests.live.restoring import Lost
 from tests.support.broker import Broker, Brokers
 
 
@@ -16,6 +17,21 @@ def cluster(session_brokers: Brokers) -> Cluster:
     found = made_history(session_brokers.own(kept=True))
     found.broker.stop()
     return found
+
+
+@pytest.fixture(scope="session")
+def lost(session_brokers: Brokers) -> Lost:
+    """Return a lost cluster, of which no test may change anything; it has topics without objects, too."""
+    broker = session_brokers.own(kept=True)
+    broker.create_topic("unused", 2, tiered=True)
+    broker.create_topic("local", 1)
+    found = made_history(broker)
+    ends = tier_ends(broker)
+    saved = broker.folder / "topics.yaml"
+    ran = tierctl("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", saved)
+    assert ran.code == 0, ran.err
+    broker.stop()
+    return Lost(found, ends, saved)
 
 
 @pytest.fixture

@@ -37,7 +37,10 @@ def fill(broker: Broker, seed: int) -> None:
 
 
 def served(broker: Broker) -> Records:
-    starts = broker.offsets("earliest", *TOPICS)
+    return served_from(broker, broker.offsets("earliest", *TOPICS))
+
+
+def served_from(broker: Broker, starts: dict[tuple[str, int], int]) -> Records:
     return {
         (topic, number, how): broker.records(topic, number, isolation=how, start=starts[topic, number])
         for topic, number in PARTITIONS

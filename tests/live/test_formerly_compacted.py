@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from tests.live.commands import local_start, plan, tierctl, twin_of
 from tests.live.history import Cluster, batch_ends, lose_metadata, tier
+from tests.live.restoring import Lost, new_node, restore
 from tests.live.test_rebuild import offline
-from tests.live.test_restore import Lost, new_node, restore
 from tests.live.test_restore_check import check
 from tests.support.broker import Broker, Brokers
 

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -16,58 +14,19 @@ from tests.live.history import (
     check_everything,
     disable_copying,
     enable_copying,
-    made_history,
     seeks,
     served,
     set_back,
     tier,
-    tier_ends,
 )
 from tests.live.history import epoch_starts as epoch_starts_of
+from tests.live.restoring import Lost, new_node, restore
 from tests.live.test_materialise import expected
 from tests.live.test_restore_check import check_over_election
 from tests.live.test_several_brokers import in_sync, leader_of
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.matrix]
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A stopped cluster, the end of its tier by partition, and the file of `backup-config`."""
-
-    cluster: Cluster
-    ends: dict[tuple[str, int], int]
-    topics_file: Path
-
-
-@pytest.fixture(scope="module")
-def lost(brokers: Brokers) -> Lost:
-    broker = brokers.own()
-    broker.create_topic("unused", 2, tiered=True)
-    broker.create_topic("local", 1)
-    found = made_history(broker)
-    ends = tier_ends(broker)
-    saved = broker.folder / "topics.yaml"
-    ran = tierctl("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", saved)
-    assert ran.code == 0, ran.err
-    broker.stop()
-    return Lost(found, ends, saved)
-
-
-def new_node(lost: Lost, brokers: Brokers) -> Broker:
-    """Return a formatted node with a copy of the tier."""
-    node = brokers.own(start=False)
-    node.remote = shutil.copytree(lost.cluster.broker.remote_dir, node.folder / "tier")
-    node.format()
-    return node
-
-
-def restore(lost: Lost, node: Broker, *more: object) -> tuple[object, ...]:
-    return (
-        *("restore", "into", node.log_dir, "--log-dir", node.log_dir, "--remote", node.remote_dir),
-        *("--topics-file", lost.topics_file, "--broker-config", node.properties, *more),
-    )
 
 
 def test_b4_the_metadata_are_published_to_the_started_node(lost: Lost, brokers: Brokers) -> None:

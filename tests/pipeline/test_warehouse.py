@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,13 +13,13 @@ from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
 from tierctl.pipeline import partition_groups, tables
 
-from tests.apply.conftest import Zygote
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
 from tests.pipeline.tables import COUNT, Rows, delta, lives, moved, pipeline, read, rows_of, run, write
 from tests.state.folding import encodable
 from tests.state.histories import S, histories
 from tests.support.amounts import examples
+from tests.support.killing import SIGKILLED, Zygote
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -176,18 +175,8 @@ def test_stopped_at_a_change_of_a_file(
             return
 
 
-SIGKILLED = -9
-
-
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    forked = Zygote(tmp_path_factory.mktemp("zygote"))
-    yield forked
-    forked.close()
-
-
 @pytest.mark.matrix
-def test_killed_for_real(topic: Path, tmp_path: Path, zygote: Zygote) -> None:
+def test_killed_for_real(topic: Path, tmp_path: Path, forked: Zygote) -> None:
     """Kill -9 a process on a warehouse with a commit, again and again, each time one change later."""
     expected = tmp_path / "expected"
     run(topic, expected)
@@ -197,7 +186,7 @@ def test_killed_for_real(topic: Path, tmp_path: Path, zygote: Zygote) -> None:
     command = ("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--engine", "local")
     killed = 0
     for nth in range(3, 400, 7):
-        ran = zygote(*command, "--now", 10**13, files=nth)
+        ran = forked(*command, "--now", 10**13, files=nth)
         assert ran.code in {0, SIGKILLED}, ran.err
         killed += ran.code == SIGKILLED
         if ran.code == 0:

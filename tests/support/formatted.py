@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+from tierctl.model import RemoteLogSegmentMetadata
+
+from tests.metadata.topics import manager_at
+
 DATA = Path(__file__).parents[1] / "data" / "bootstrap"
 NODE_ID, DIRECTORY_ID = 7, "pJDu_PV_mDE7nGFxt1-tOw"
+LOGS = "__remote_log_metadata-"
 VERSIONS = {"3.9.1": 21, "4.3.0": 30, "4.4.0": 33}
 """The metadata.version level with which each version formats a node."""
 _PROPERTIES = """#
@@ -44,3 +49,27 @@ def formatted_node(folder: Path, version: str = "4.4.0") -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes((DATA / f"{version}.checkpoint").read_bytes())
     return folder
+
+
+def files(node: Path) -> dict[str, bytes]:
+    """Return every file that a broker reads, except events, which contain the time of their run."""
+    found = (path for path in node.rglob("*") if path.is_file() and path.suffix not in {".bak", ".lock"})
+    return {
+        str(path.relative_to(node)): path.read_bytes()
+        for path in found
+        if not path.relative_to(node).parts[0].endswith("-delete")
+        and not (path.parent.name.startswith(LOGS) and path.suffix in {".log", ".index", ".timeindex"})
+    }
+
+
+def segments(node: Path) -> set[tuple[object, ...]]:
+    """Return the segments in the node's metadata topic; it must exist."""
+    manager = manager_at(node)
+    try:
+        return {_facts(s) for part in manager.refresh() for s in part.cache.list_remote_log_segments()}
+    finally:
+        manager.close()
+
+
+def _facts(s: RemoteLogSegmentMetadata) -> tuple[object, ...]:
+    return (s.topic_id_partition, s.segment_id, s.start_offset, s.end_offset, s.state)

@@ -5,10 +5,11 @@ Python and its libraries are loaded once; a fork costs milliseconds. One JSON ob
  "objects": nth | null, "env": {...}, "out": file, "err": file}
 and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
 A list of such objects runs at the same time, each with "waits" until it gets the lock; the answer is a list.
-`kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended;
-`files` at the nth change of a file, wherever in the program; `parts` before the nth part of a log that goes
-to S3, in small parts then; `objects` once the nth object is in S3, whichever thread stored it. `env` is added
-to the environment. The last line of `err` lists what was met.
+`kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended; with
+"file" as label and "write NAME" (or another operation of tierctl.files.FileSystem) as moment, before the nth
+such change of files of that name. `files` does so at the nth change of a file, wherever in the program;
+`parts` before the nth part of a log that goes to S3, in small parts then; `objects` once the nth object is in
+S3, whichever thread stored it. `env` is added to the environment. The last line of `err` lists what was met.
 """
 
 import collections
@@ -22,6 +23,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 LOCKED = 6
@@ -30,6 +32,9 @@ DELETE_BATCH = 1
 """Segments per deletion call of the tier, so that a wave of few segments needs several calls."""
 SMALL_PART_BYTES = 1 << 17
 
+CHANGES = ("file", "changes")
+"""What is counted at each change of any file."""
+
 _LOCK = threading.Lock()
 
 
@@ -37,30 +42,24 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
+def _watch(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
+    from tierctl import files
     from tierctl.apply import side_effects
 
-    wanted = {(label, moment): nth for label, moment, nth in kills}
+    wanted = {(what, when): nth for what, when, nth in kills}
 
-    def observe(label: str, moment: str) -> None:
+    def meet(what: str, when: str) -> None:
         with _LOCK:
-            met[label, moment] += 1
-            if met[label, moment] == wanted.get((label, moment)):
+            met[what, when] += 1
+            if met[what, when] == wanted.get((what, when)):
                 _die()
 
-    side_effects.observe(observe)
+    def change(operation: str, path: Path) -> None:
+        meet(*CHANGES)
+        meet("file", f"{operation} {path.name}")
 
-
-def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:
-    from tierctl import files
-
-    def observe(operation: str, path: object) -> None:
-        with _LOCK:
-            met["file", "changes"] += 1
-            if met["file", "changes"] == nth:
-                _die()
-
-    files.PLAIN._observe = observe
+    side_effects.observe(meet)
+    files.PLAIN._observe = change
 
 
 def _watch_parts(nth: int | None) -> None:
@@ -104,8 +103,7 @@ def _child(job: dict[str, Any]) -> int:
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", closefd=False)
     met: Counter[tuple[str, str]] = Counter()
-    _watch_effects(job["kills"], met)
-    _watch_files(job["files"], met)
+    _watch([*job["kills"], [*CHANGES, job["files"]]], met)
     _watch_parts(job["parts"])
     _watch_objects(job["objects"])
     os.environ.update(job["env"])

@@ -1,0 +1,99 @@
+"""Kill tierctl around its side effects, by SIGKILL in a forked process."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply.side_effects import LABELS
+
+from tests.cli.shell import Ran
+
+SIGKILLED = -9
+"""The exit code of a run that was killed."""
+_OF_NEW_IDS = {"restore.objects.copy", "restore.old_folder.rename"}
+RESTORE_LABELS = [label for label in LABELS if label.startswith("restore.") and label not in _OF_NEW_IDS]
+"""The side effects of `restore into`."""
+
+
+class Zygote:
+    """The process whose forks run the commands that tests kill."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def __call__(
+        self,
+        *args: object,
+        kills: list[list[Any]] | None = None,
+        files: int | None = None,
+        parts: int | None = None,
+        objects: int | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran:
+        how = {"kills": kills or [], "files": files, "parts": parts, "objects": objects}
+        job = self._job(args, "", **how, env=dict(env or {}))
+        return self._ran(job, self._answer(job))
+
+    def race(self, commands: Sequence[tuple[Sequence[object], int | None]]) -> list[Ran]:
+        """Run several command lines at the same time, and kill some of them at a change of a file.
+
+        Each is (arguments, number of the file change at which the process is killed, or None). A command that
+        finds the tier or its metadata locked tries again until it gets the lock.
+        """
+        jobs = [
+            self._job(args, str(at), kills=[], files=nth, parts=None, objects=None, env={}, waits=True)
+            for at, (args, nth) in enumerate(commands)
+        ]
+        return [self._ran(job, ended) for job, ended in zip(jobs, self._answer(jobs), strict=True)]
+
+    def _job(self, args: Sequence[object], name: str, **more: Any) -> dict[str, Any]:
+        out, err = self._folder / f"out{name}", self._folder / f"err{name}"
+        return {"argv": [str(arg) for arg in args], "out": str(out), "err": str(err), **more}
+
+    def _answer(self, asked: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def _ran(self, job: dict[str, Any], ended: dict[str, int]) -> Ran:
+        return Ran.of(ended["status"], Path(job["out"]).read_text(), Path(job["err"]).read_text())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def met(ran: Ran) -> dict[tuple[str, str], int]:
+    """Return how often an undisturbed run began ("before") and finished ("after") each side effect.
+
+    Changes of files are counted under "file", all and by operation and name.
+    """
+    return {(label, moment): count for label, moment, count in json.loads(ran.err.splitlines()[-1])}
+
+
+def moments(ran: Ran, labels: Iterable[str]) -> Iterator[list[Any]]:
+    """Return every begin and end of the side effects `labels` in an undisturbed run, for `kills`."""
+    counts = met(ran)
+    for label in labels:
+        for moment in ("before", "after"):
+            assert counts.get((label, moment)), f"{label} is never met"
+            yield from ([label, moment, nth + 1] for nth in range(counts[label, moment]))
+
+
+@pytest.fixture(scope="session")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """Return a function that runs a command line in a forked process, which a test may kill."""
+    zygote = Zygote(tmp_path_factory.mktemp("zygote"))
+    yield zygote
+    zygote.close()
