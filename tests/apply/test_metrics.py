@@ -142,18 +142,29 @@ def test_the_age_of_the_oldest_segment_to_copy(empty: World, tierctl: Tierctl, f
         name = "tierctl_copy_lag_oldest_age_seconds"
         return {key[1]: value for key, value in samples(file).items() if key[0] == name}
 
+    # The records are older than the files, as where old data are loaded into a topic.
     oldest_ms: dict[str, int] = {}
     for step in tierctl(*copy(empty)).json["steps"]:
-        oldest_ms.setdefault(step["topic"], step["max_timestamp_ms"])
+        at_ms = step["max_timestamp_ms"] + 3_000_000
+        os.utime(step["log"], ns=(at_ms * 1_000_000,) * 2)
+        oldest_ms.setdefault(step["topic"], at_ms)
     now_ms = max(oldest_ms.values()) + 3_600_000
     late = ("--metrics-file", file, "--now", now_ms)
     assert tierctl(*copy(empty, *late)).code == 0
     expected = {topic: (now_ms - at_ms) / 1000 for topic, at_ms in oldest_ms.items()}
     assert ages() == pytest.approx(expected)
     file.unlink()
-    status = ("status", *empty.where, "--log-dir", empty.logs, *enabled(empty.logs), *late)
-    assert tierctl(*status).code == 0
+    status = ("status", *empty.where, "--log-dir", empty.logs, *late)
+    option, configs = enabled(empty.logs)
+    assert tierctl(*status, option, configs).code == 0
     assert ages() == pytest.approx(expected)
+    # Brokers count the copy lag from the timestamps: only a long one ends after the last write.
+    lagging = file.with_suffix(".properties")
+    for lag_ms, later_s in ((1_000_000, 0), (3_300_000, 300)):
+        lags = (f"{topic}.remote.copy.lag.ms={lag_ms}\n" for topic in expected)
+        lagging.write_text("".join([configs.read_text(), *lags]))
+        assert tierctl(*status, option, lagging).code == 0
+        assert ages() == pytest.approx({topic: age_s - later_s for topic, age_s in expected.items()})
     assert tierctl(*copy(empty, "--apply", "--metrics-file", file)).code == 0
     assert ages() == dict.fromkeys(expected, 0)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.model import TopicConfig
+from tierctl.plan.copy import written_ms
 from tierctl.plan.reasons import Reason
 from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus
@@ -69,13 +70,17 @@ def _copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, now
 def _uncopied(plan: Plan) -> Iterator[tuple[str, int]]:
     """Yield the topic of segments that should be in the tier, and the time since when.
 
-    That is the largest timestamp of a segment and the topic's copy lag. A segment that still waits for this
-    lag should not be in the tier yet; one that waits for anything else should.
+    That is the last write to a segment, because old records may be written today, or the end of the topic's
+    copy lag, which counts from the largest timestamp. A segment that still waits for this lag should not be
+    in the tier yet; one that waits for anything else should. A segment of another tier has its timestamp
+    only.
     """
     for step in plan.steps:
         if step.action is Action.COPY_SEGMENT:
-            lag = plan.basis.configs.get(step.topic, TopicConfig()).copy_lag
-            yield step.topic, step.details["max_timestamp_ms"] + (lag.ms or 0)
+            lag_ms = plan.basis.configs.get(step.topic, TopicConfig()).copy_lag.ms or 0
+            last_write_ms = written_ms(step)
+            newest_ms = min(step.details["max_timestamp_ms"], last_write_ms)
+            yield step.topic, max(last_write_ms, newest_ms + lag_ms)
     for skip in plan.skipped:
         oldest_ms = Reason.of(skip.reason).facts.get("oldest_ms")
         if oldest_ms is not None:

@@ -39,6 +39,11 @@ class LocalSegment:
     modified_ms: int = 0
     """The modification time of the log file; 0 if it is unknown."""
 
+    @property
+    def written_ms(self) -> int:
+        """The time of the last write (LogSegment.lastModified); if unknown, the largest timestamp."""
+        return self.modified_ms or self.max_timestamp_ms
+
     def age_from_ms(self, now_ms: int) -> int:
         """Return the largest timestamp; for one after `now_ms`, the time of the last write."""
         return self.max_timestamp_ms if self.max_timestamp_ms <= now_ms else min(self.modified_ms, now_ms)

@@ -405,7 +405,7 @@ def _copies(log: LocalLog, from_offset: int, *, lag: CopyLag, now_ms: int | None
             return
         reason = _why_not_copied(log, segment, following, from_offset)
         if reason:
-            facts = {"from_offset": segment.base_offset, "oldest_ms": segment.max_timestamp_ms}
+            facts = {"from_offset": segment.base_offset, "oldest_ms": segment.written_ms}
             yield Reason(ReasonKind.NOT_COPYABLE, detail=reason, **facts)
             return
         yield _step(log, segment, following.base_offset)
@@ -415,7 +415,7 @@ def _copies(log: LocalLog, from_offset: int, *, lag: CopyLag, now_ms: int | None
 def _why_unstable(log: LocalLog, first: LocalSegment) -> Reason:
     """Return why `first` and the later rolled segments are not copied yet: their records are not stable."""
     count = sum(s.base_offset >= first.base_offset for s in log.segments[:-1])
-    facts = {"segments": count, "from_offset": first.base_offset, "oldest_ms": first.max_timestamp_ms}
+    facts = {"segments": count, "from_offset": first.base_offset, "oldest_ms": first.written_ms}
     if log.last_stable_offset >= log.high_watermark:
         return Reason(ReasonKind.NOT_REPLICATED, **facts, high_watermark=log.high_watermark)
     opened = log.open_transaction
@@ -489,6 +489,7 @@ def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
             LINEAGE_EPOCH: lineage.entries[-1].epoch,
             "next_base_offset": next_base_offset,
             "max_timestamp_ms": segment.max_timestamp_ms,
+            "written_ms": segment.written_ms,
             "segment_size_in_bytes": segment.size_bytes,
             "segment_leader_epochs": [list(entry) for entry in epochs],
             "leader_epoch_checkpoint": [list(entry) for entry in checkpoint],
@@ -629,6 +630,11 @@ def _step_from_tier(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> Step
     )
 
 
+def written_ms(step: Step) -> int:
+    """Return when the segment of a copy was last written; from another tier, its largest timestamp."""
+    return int(step.details.get("written_ms", step.details["max_timestamp_ms"]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetadataBreach:
     """A segment that was uploaded and then deleted because its custom metadata exceeded the limit.
@@ -644,7 +650,7 @@ class CustomMetadataBreach:
     layout: str
 
     def reason_since(self, oldest_ms: int) -> Reason:
-        """Return why the segment, with the largest timestamp `oldest_ms`, and later ones are not copied."""
+        """Return why the segment, last written at `oldest_ms`, and later ones are not copied."""
         return Reason(
             ReasonKind.CUSTOM_METADATA,
             from_offset=self.start_offset,
@@ -675,8 +681,7 @@ def without_breaches(
 
     refused = [(step, breach) for step in plan.steps if (breach := breach_of(step))]
     reasons = {
-        step.topic_id_partition: breach.reason_since(step.details["max_timestamp_ms"])
-        for step, breach in reversed(refused)
+        step.topic_id_partition: breach.reason_since(written_ms(step)) for step, breach in reversed(refused)
     }
     skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
     kept = [

@@ -87,8 +87,8 @@ COPY_LAG_SEGMENTS = _kafka_gauge("RemoteCopyLagSegments", "Segments to copy that
 COPY_LAG_AGE = Family(
     "tierctl_copy_lag_oldest_age_seconds",
     Kind.GAUGE,
-    "Age of the oldest segment that should be in the tier and is not: the time since its largest timestamp, "
-    "less the topic's copy lag; 0 if there is none",
+    "Age of the oldest segment that should be in the tier and is not: the time since the last write to its "
+    "file, or since the end of the topic's copy lag if that is later; 0 if there is none",
     _TOPIC,
 )
 DELETE_LAG_BYTES = _kafka_gauge("RemoteDeleteLagBytes", "Bytes of segments to delete that are in the tier")

@@ -341,6 +341,7 @@ def test_details_carry_what_a_started_event_says() -> None:
         "lineage_epoch": 1,
         "next_base_offset": 100,
         "max_timestamp_ms": NOW_MS,
+        "written_ms": NOW_MS,
         "segment_size_in_bytes": 100,
         "segment_leader_epochs": [[0, 0], [1, 60]],
         "leader_epoch_checkpoint": [[0, 0], [1, 60]],

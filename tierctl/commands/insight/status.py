@@ -89,7 +89,7 @@ class TopicStatus:
     lag_bytes: Annotated[int | None, Field(Kind.BYTES, "size of these segments", "behind_size"), Shown(6)]
     lag_since_ms: Annotated[
         int | None,
-        Field(Kind.TIME, "largest timestamp of the oldest of these segments", "behind_since"),
+        Field(Kind.TIME, "time of the last write to the oldest of these segments", "behind_since"),
         Shown(3),
     ]
     local_delete_segments: Annotated[
@@ -359,7 +359,7 @@ class _Topic:
             last_record_ms=max(last_ms, default=None),
             lag_segments=None if pending is None else len(pending),
             lag_bytes=None if pending is None else sum(s.size_bytes for s in pending),
-            lag_since_ms=min((s.max_timestamp_ms for s in pending or ()), default=None),
+            lag_since_ms=min((s.written_ms for s in pending or ()), default=None),
             local_delete_segments=None if is_unknown else len(self.freed),
             local_delete_bytes=None if is_unknown else sum(s.size_bytes for s in self.freed),
             failing_copies=self.found[FindingKind.FAILING_COPIES],
@@ -415,8 +415,8 @@ class TopicSums:
             if segment is None or found is None:
                 continue
             found.append(segment)
-            if segment.max_timestamp_ms < oldest_ms:
-                oldest_ms, self.waiting_longest = segment.max_timestamp_ms, partition
+            if segment.written_ms < oldest_ms:
+                oldest_ms, self.waiting_longest = segment.written_ms, partition
         for each in decisions:
             if each.action is NextAction.DELETE_LOCAL:
                 topic = self._topics[each.partition.topic, each.partition.topic_id]
