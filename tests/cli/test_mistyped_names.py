@@ -101,6 +101,8 @@ NOT_KNOWABLE = {
     # A rebuild makes the metadata; settings alone state no topics.
     ("rebuild", "metadata", "{root}/befor"),
     ("config show", "topic_configs", "{tmp}/unknown-topic"),
+    # It prints the value itself, and with another one the cluster is asked.
+    ("config show", "metadata", "{root}/befor"),
     # The file in --state-dir is read.
     *((f"offsets {name}", "log_dir", "{tmp}") for name in ("show", "check", "repair")),
 }

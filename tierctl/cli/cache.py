@@ -53,8 +53,9 @@ def build(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
     Existing files are kept as .bak. The entries of flat files have no fields for broker ids, custom metadata
-    and transaction indexes. With --engine spark, executors read the metadata topic, and this process writes
-    the files.
+    and transaction indexes. A topic of more than 40,000 events becomes flat files in parts, which take about
+    1.5 times its size in the folder for temporary files (TMPDIR). With --engine spark, executors read the
+    metadata topic, and this process writes the files.
     """
     printer = Printer.of(ctx, CACHE_FILES)
     result = commands.build_cache(request, console_of(ctx))

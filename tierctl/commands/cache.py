@@ -1,6 +1,7 @@
 """`cache`: show, verify, build and compact the cache files of tierctl and of brokers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,7 +16,15 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
 from tierctl.commands.shared_options import WHERE, Apply
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.metadata.cache_files.compact import Rewrite, flat_files, plan_compaction, rewrite, state_caches
+from tierctl.metadata.cache_files.build import (
+    FoldInShares,
+    SortedRuns,
+    UnusableRecordError,
+    run_of,
+    shares_of,
+    state_caches,
+)
+from tierctl.metadata.cache_files.compact import Rewrite, plan_compaction, rewrite
 from tierctl.metadata.cache_files.lookup import found_rows
 from tierctl.metadata.cache_files.reading import (
     FileRows,
@@ -27,6 +36,7 @@ from tierctl.metadata.cache_files.reading import (
     missing,
     remote_index_files,
 )
+from tierctl.metadata.parallel_fold import partition_ranges
 from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.stored import HeaderForm
@@ -35,6 +45,7 @@ from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
 from tierctl.report.render import SHOW
 from tierctl.report.results import TableResult, TableRows
 from tierctl.spark import fold as spark_files
+from tierctl.state.tier_state import TierState
 from tierctl.wire.files import remote_index
 
 T = TypeVar("T")
@@ -386,18 +397,68 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     """
     request.validate()
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        state = resources.metadata(stores_state=True).refresh()
-        selection = resources.resolve_selection(part.topic_id_partition for part in state)
-        histories = Histories(resources, remote=lambda: resources.remote)
-        histories.examine(state)
-        is_complete = not histories.report(state)
         if request.out is not None:
-            selected = [part for part in state if part.topic_id_partition in selection]
-            rows = flat_files(selected, request.out, named=request.header is HeaderForm.NAMED)
-            return CacheBuild(rows=rows, is_complete=is_complete)
+            return _build_flat_files(request, request.out, resources)
+        _, is_complete = _examined(resources)
     # Closing the resources writes the state directory.
     assert request.state_dir is not None
     return CacheBuild(rows=list(state_caches(request.state_dir)), is_complete=is_complete)
+
+
+def _examined(resources: Resources) -> tuple[TierState, bool]:
+    """Return the whole state, and whether it is complete; report what is missing or can't be used."""
+    state = resources.metadata(stores_state=True).refresh()
+    resources.resolve_selection(part.topic_id_partition for part in state)
+    histories = Histories(resources, remote=lambda: resources.remote)
+    histories.examine(state)
+    return state, not histories.report(state)
+
+
+def _build_flat_files(request: BuildCacheRequest, folder: Path, resources: Resources) -> CacheBuild:
+    """Write flat files, from parts of the state if the metadata topic is large."""
+    is_complete = True
+    with closing(SortedRuns()) as runs:
+        try:
+            is_whole = not _add_in_shares(runs, resources)
+        except UnusableRecordError:
+            runs.clear()
+            is_whole = True
+        if is_whole:
+            state, is_complete = _examined(resources)
+            for piece in run_of(state):
+                runs.add(0, piece)
+        selection = resources.resolve_selection(runs.partitions)
+        with resources.progress.bar("writing flat files", unit="segments", total=runs.segments) as advance:
+            rows = runs.write(selection, folder, named=request.header is HeaderForm.NAMED, advance=advance)
+    return CacheBuild(rows=rows, is_complete=is_complete)
+
+
+def _add_in_shares(runs: SortedRuns, resources: Resources) -> bool:
+    """Fold the metadata topic in shares; return False if it is small, or lost its oldest events.
+
+    Raise UnusableRecordError for a record that a broker can't use.
+    """
+    topic = resources.metadata_topic(quiet=True)
+    ranges = partition_ranges(topic.beginning_offsets(), topic.end_offsets())
+    shares = shares_of(sum(each.end - each.begin for each in ranges))
+    if shares == 1 or any(each.begin for each in ranges):
+        return False
+    if resources.is_on_spark:
+        ends = {each.metadata_partition: each.end for each in ranges}
+        location, count = resources.metadata_location, topic.partition_count
+        for share, piece in spark_files.fold_in_shares(resources.executors, location, ends, shares, count):
+            runs.add(share, piece)
+        return True
+    events = sum(each.end - each.begin for each in ranges)
+    with closing(FoldInShares(shares, topic.partition_count)) as fold:
+        with resources.progress.bar("reading metadata", unit="events", total=events) as advance:
+            fold.read(topic, ranges, advance)
+        with resources.progress.bar("folding", unit="segments") as advance:
+            for share in range(shares):
+                for piece in fold.fold(share):
+                    runs.add(share, piece)
+                    advance(len(piece[1]))
+    return True
 
 
 def compact_cache(request: CompactCacheRequest, progress: Progress | None = None) -> CacheCompaction:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.in_order import in_order
@@ -21,6 +23,7 @@ from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
 from tierctl.state.sizes import keep_sizes
 from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
+from tierctl.wire.arrays import numbers
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents, decode_values
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -147,6 +150,20 @@ class PartitionFold:
                 is_misplaced=True,
             )
         return folded
+
+
+def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
+    """Yield the records of each metadata partition in a batch, which is ordered by these and by offset.
+
+    Its columns are `metadata_partition`, `metadata_offset` and `record`, the bytes of each record.
+    """
+    partitions, offsets = (numbers(batch.column(name)) for name in ("metadata_partition", "metadata_offset"))
+    edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    values = batch.column("record")
+    for first, end in pairwise(edges):
+        if first < end:
+            own = offsets[first:end].astype(np.int64)
+            yield RecordChunk(int(partitions[first]), own, own, values[first:end], int(own[-1]) + 1)
 
 
 # Folds many metadata partitions in parallel: as tasks that share no state, whose results are merged.

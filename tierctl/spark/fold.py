@@ -12,21 +12,23 @@ from uuid import uuid4
 
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
+from tierctl.metadata.cache_files.build import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model import Selection
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.task import keep_freed_memory, shared_topic
+from tierctl.spark.executors.task import decoded_result, keep_freed_memory, shared_topic
 from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, collect, grouped, progress
 from tierctl.spark.fold_rows import FOLDED
+from tierctl.spark.session.jvm import failures
 from tierctl.state.sizes import add_sizes
 from tierctl.state.tier_state import TierState
 from tierctl.wire.primitives import limits
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TASK_EVENTS_MAX = 2_000_000
 """The events of a larger metadata partition are distributed by user partition, if only sizes are wanted."""
@@ -56,17 +58,11 @@ class SparkFold:
         describes it.
         """
         # It imports PySpark, which the local engine works without.
-        from tierctl.spark.frames import fold_segments, metadata_events, user_partition_sums
+        from tierctl.spark.frames import fold_segments, user_partition_sums
 
         ends = {each.metadata_partition: each.end for task in tasks for each in task.ranges}
-        location = self._location
-        files = {"command_config": location.command_config, "broker_config": location.broker_config}
-        given = {name: path for name, path in files.items() if path}
-        spark, factor = self._executors.session, str(limits().factor)
-        events = metadata_events(spark, location.uri, columns=FOLDED, limit_factor=factor, **given)
-        # The topic may have grown since its ends were read.
-        known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
-        events = events.where(f"CASE metadata_partition {known} ELSE false END")
+        spark = self._executors.session
+        events = _events_before(spark, self._location, ends, FOLDED)
         folded = fold_segments(events, partition_count=tasks[0].partition_count)
         with progress(spark, "reading"):
             rows = collect(user_partition_sums(folded), stopped=lambda: False).to_pylist()
@@ -76,6 +72,42 @@ class SparkFold:
         for row in rows:
             by_number[row["metadata_partition"]].append(row)
         return [_summed(task, by_number) for task in tasks]
+
+
+def _events_before(
+    spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
+) -> DataFrame:
+    """Return the events before `ends`, which were read before: the topic may have grown since."""
+    from tierctl.spark.frames import metadata_events
+
+    files = {"command_config": location.command_config, "broker_config": location.broker_config}
+    given = {name: path for name, path in files.items() if path}
+    events = metadata_events(spark, location.uri, columns=columns, limit_factor=str(limits().factor), **given)
+    known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
+    return events.where(f"CASE metadata_partition {known} ELSE false END")
+
+
+def fold_in_shares(
+    executors: Executors,
+    location: TopicLocation,
+    ends: Mapping[int, int],
+    shares: int,
+    partition_count: int,
+) -> Iterator[tuple[int, Piece]]:
+    """Yield the runs of `shares` of the segment ids, each piece with its share: Spark distributes the events.
+
+    Raise UnusableRecordError for a record that a broker can't use, and EngineError if Spark fails.
+    """
+    from tierctl.spark.frames import folded_shares
+
+    spark = executors.session
+    events = _events_before(spark, location, ends, (*FOLDED, "segment_id"))
+    with failures(None), progress(spark, "reading"):
+        for row in folded_shares(events, shares, partition_count).toLocalIterator(prefetchPartitions=True):
+            piece = decoded_result(bytes(row["data"]))
+            if piece is None:
+                raise UnusableRecordError
+            yield row["share"], piece
 
 
 def _fold(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.kernel import prepare
-from tierctl.metadata.parallel_fold import PartitionFold
+from tierctl.metadata.cache_files.build import Piece, run_of
+from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.templates import id_text
+from tierctl.spark.executors.task import dumps
 from tierctl.spark.sources.metadata_splits import EPOCH, plain_column
 from tierctl.state.fold_kernels import ACCEPTED, IGNORED, REFUSED
 from tierctl.state.queries import EpochPairs, LiveSegments
@@ -85,6 +87,8 @@ not_understood   the record can't be read or decoded; `error` says why. Nothing 
 Tombstones have no outcome. An error of a whole metadata partition has a row that is not_understood.
 """
 
+SHARE_ROWS: Final = pa.schema([("share", pa.int32()), ("data", pa.binary())])
+
 _OUTCOMES: Final = {ACCEPTED: "accepted", IGNORED: "ignored", REFUSED: "refused"}
 NOT_UNDERSTOOD: Final = "not_understood"
 FOLDED: Final = (*("metadata_partition", "metadata_offset", "topic_id", "partition", "error", "record"),)
@@ -139,7 +143,7 @@ def rows_of_task(
         if codes and bad.num_rows:
             found = (bad.column(name) for name in ("metadata_partition", "metadata_offset", "error"))
             yield batch_of_columns(_not_understood(*found), schema)
-        for chunk in _chunks(batch.filter(pc.invert(is_bad))):
+        for chunk in record_chunks(batch.filter(pc.invert(is_bad))):
             outcomes = fold.fold(chunk).outcomes
             chosen = np.flatnonzero(np.isin(outcomes, codes))
             astray = [each for each in state.quarantined if each.is_misplaced]
@@ -160,15 +164,39 @@ def rows_of_task(
             yield batch_of_columns(segment_columns(table, piece, names, schema.names), schema)
 
 
-def _chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
-    """Yield the records of each metadata partition in a batch, which is ordered by these and by offset."""
-    partitions, offsets = (numbers(batch.column(name)) for name in ("metadata_partition", "metadata_offset"))
-    edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
-    values = batch.column("record")
-    for first, end in pairwise(edges):
-        if first < end:
-            own = offsets[first:end].astype(np.int64)
-            yield RecordChunk(int(partitions[first]), own, own, values[first:end], int(own[-1]) + 1)
+def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fold batches with the columns FOLDED and `share`, ordered by it; yield SHARE_ROWS.
+
+    Their data are the encoded pieces of the shares' runs, None for a record that a broker can't use.
+    """
+    current, state = -1, TierState()
+    for batch in batches:
+        prepare(batch.num_rows)
+        shares = numbers(batch.column("share"))
+        edges = [0, *(np.flatnonzero(np.diff(shares)) + 1).tolist(), len(shares)]
+        for first, end in pairwise(edges):
+            if first == end:
+                continue
+            if shares[first] != current:
+                yield from _share_rows(current, run_of(state))
+                current, state = int(shares[first]), TierState()
+                fold = PartitionFold(state, partition_count)
+            own = batch.slice(first, end - first)
+            if own.column("error").null_count < own.num_rows:
+                yield from _share_rows(current, [None])
+                return
+            for chunk in record_chunks(own):
+                fold.fold(chunk)
+            if state.quarantined:
+                yield from _share_rows(current, [None])
+                return
+    yield from _share_rows(current, run_of(state))
+
+
+def _share_rows(share: int, pieces: Iterable[Piece | None]) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        found = {"share": share, "data": dumps(piece)}
+        yield pa.RecordBatch.from_pylist([found], schema=SHARE_ROWS)
 
 
 def _outcomes(

@@ -24,7 +24,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tierctl.errors import UsageError
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS
 from tierctl.model import RemoteLogSegmentState
-from tierctl.spark.fold_rows import FOLDED, OUTCOMES, PARTITIONS, SEGMENTS, Rows, rows_of_task
+from tierctl.spark.fold_rows import (
+    FOLDED,
+    OUTCOMES,
+    PARTITIONS,
+    SEGMENTS,
+    SHARE_ROWS,
+    Rows,
+    rows_of_shares,
+    rows_of_task,
+)
 from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.registration import register_sources
@@ -97,6 +106,22 @@ def fold_segments(events: DataFrame, *, partition_count: int | None = None) -> F
         )
     spread = events.select(*FOLDED).repartition("topic_id", "partition")
     return Folded(spread.sortWithinPartitions("metadata_partition", "metadata_offset"), partition_count)
+
+
+def folded_shares(events: DataFrame, shares: int, partition_count: int) -> DataFrame:
+    """Fold `events`, with the columns FOLDED and `segment_id`, in `shares` of the segment ids.
+
+    The columns are those of SHARE_ROWS. So the work of one user partition is that of many tasks.
+    """
+    share = f.pmod(f.xxhash64("segment_id"), f.lit(shares)).cast("int")
+    # What is about a whole user partition belongs to all shares.
+    own = f.when(f.col("segment_id").isNotNull(), f.array(share))
+    every = f.sequence(f.lit(0), f.lit(shares - 1))
+    spread = events.select(*FOLDED, f.explode(f.coalesce(own, every)).alias("share"))
+    ordered = spread.repartition(shares, "share").sortWithinPartitions(
+        "share", "metadata_partition", "metadata_offset"
+    )
+    return ordered.mapInArrow(partial(rows_of_shares, partition_count), from_arrow_schema(SHARE_ROWS))
 
 
 def partition_sizes(segments: DataFrame) -> DataFrame:

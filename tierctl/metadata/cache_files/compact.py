@@ -1,7 +1,7 @@
-"""Build cache files from the metadata topic, and replace them by what queries' answers depend on."""
+"""Replace cache files by what queries' answers depend on."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -9,10 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
-from tierctl.files import PLAIN, broker_kept_out, exclusive, read_regular, replace_durably
+from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
+from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.metadata.cache_files.reading import (
     CacheFile,
     Form,
@@ -21,9 +19,8 @@ from tierctl.metadata.cache_files.reading import (
     manifest_of,
     read_cache,
 )
-from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
 from tierctl.metadata.state_dir.directory import LOCK
-from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
+from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -34,7 +31,7 @@ from tierctl.model import (
 )
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.state.fold import fold_event
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.metadata.values import decode
@@ -317,92 +314,3 @@ def _replace(folder: Path, plans: Iterable[Rewrite]) -> None:
             # reads this partition from the metadata topic again.
             manifest.caches[each.path.name] = replace(entry, events=new.kept, crc=crc32c(new.body))
             replace_durably(folder / MANIFEST, manifest.dumps())
-
-
-_NO_EPOCH = -1
-
-
-def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield one row for each cache file that the manifest of the state directory `folder` lists.
-
-    Raise LockedError if another run, which makes the directory, has not yet written the manifest.
-    """
-    try:
-        manifest = Manifest.loads(read_regular(folder / MANIFEST))
-    except FileNotFoundError:
-        raise LockedError(f"another tierctl is writing {folder}", hint="wait for it to end") from None
-    for name, entry in sorted(manifest.caches.items()):
-        partition = partition_of(name)
-        if partition is not None:
-            yield {
-                "file": str(folder / name),
-                "topic": partition.topic,
-                "topic_id": partition.topic_id,
-                "partition": partition.partition,
-                "metadata_partition": entry.metadata_partition,
-                "last_offset": entry.last_offset,
-                "entries": entry.events,
-                "size_bytes": (folder / name).stat().st_size,
-            }
-
-
-def flat_files(parts: Iterable[PartitionState], folder: Path, *, named: bool) -> list[dict[str, Any]]:
-    """Write KIP-405's flat file of each user partition to `folder`; return one row for each.
-
-    `named` chooses the header with the topic's name. Raise CorruptInputError for a topic whose name can't
-    be part of a path, LockedError if another run writes there, or OSError.
-    """
-    PLAIN.make_folder(folder.absolute())
-    with exclusive(folder, LOCK):
-        return [_flat_file(part, folder, named=named) for part in parts]
-
-
-def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, Any]:
-    partition = part.topic_id_partition
-    name = cache_name(partition)
-    if name is None:
-        raise CorruptInputError("topic name", expected="[a-zA-Z0-9._-]", found=repr(partition.topic))
-    header = flatfile.FlatFileHeader(
-        topic=partition.topic if named else None,
-        topic_id=partition.topic_id,
-        metadata_topic_offset=part.last_event_offset,
-    )
-    path = folder.absolute() / name
-    replace_durably(path, flatfile.written(header, _records(part)), backup=True)
-    return {
-        "file": str(folder / name),
-        "topic": partition.topic,
-        "topic_id": partition.topic_id,
-        "partition": partition.partition,
-        "metadata_partition": part.metadata_partition,
-        "last_offset": part.last_event_offset,
-        "entries": part.segment_count + (part.delete_state is not None),
-        "size_bytes": path.stat().st_size,
-    }
-
-
-def _records(part: PartitionState) -> Iterator[StoredRecord]:
-    """Yield the segments of a user partition by start offset and id, then the state of its deletion."""
-    table, rows = part.cache.table, part.cache.rows
-    keys = (table.segments[name][rows] for name in ("id_low", "id_high", "start"))
-    for row in rows[np.lexsort(tuple(keys))].tolist():
-        yield _stored_events(table.metadata(row))
-    if part.delete_state is not None:
-        yield StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=part.delete_state)
-
-
-def _stored_events(segment: RemoteLogSegmentMetadata) -> StoredSegment:
-    # KIP-405's record has the leader's epoch where Kafka's events have a broker id: the nearest value is the
-    # epoch of the segment's last record.
-    last_epoch = max((epoch for epoch, _ in segment.segment_leader_epochs), default=_NO_EPOCH)
-    return StoredSegment(
-        segment_id=segment.segment_id,
-        start_offset=segment.start_offset,
-        end_offset=segment.end_offset,
-        leader_epoch=last_epoch if segment.leader_epoch is None else segment.leader_epoch,
-        max_timestamp_ms=segment.max_timestamp_ms,
-        event_timestamp_ms=segment.event_timestamp_ms,
-        segment_leader_epochs=segment.segment_leader_epochs,
-        segment_size_in_bytes=segment.segment_size_in_bytes,
-        state=segment.state,
-    )

@@ -1,0 +1,378 @@
+"""Build cache files from the metadata topic: KIP-405's flat files, also those that do not fit into memory.
+
+    events --by segment id--> shares --fold--> one sorted run for each share --merge--> one file per partition
+
+A state that fits into memory is one run. Only metadata partitions without lost events and without records
+that a broker can't use are folded in shares: what is to be said about others depends on their whole state.
+"""
+
+import os
+import pickle
+import tempfile
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, LockedError
+from tierctl.files import PLAIN, exclusive, read_regular, replace_durably
+from tierctl.kernel import prepare
+from tierctl.metadata.parallel_fold import PartitionFold, PartitionRange, record_chunks
+from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
+from tierctl.metadata.state_dir.directory import LOCK
+from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
+from tierctl.metadata.topic.base import ReadableTopic
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteState,
+    Selection,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.model.progress import Advance, no_op
+from tierctl.model.stored import StoredPartitionState, StoredSegment
+from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.wire.arrays import Int64s, array_of, take_rows
+from tierctl.wire.files import flatfile
+from tierctl.wire.metadata.decode import (
+    ADD,
+    KIND,
+    ODD,
+    SEGMENT_ID_LOW,
+    SNAPSHOT,
+    TOMBSTONE,
+    UPDATE,
+    decode_values,
+)
+
+SHARE_EVENTS: Final = 40_000
+"""The events of a share: about 15 MB are needed to fold them."""
+_SHARES_MAX: Final = 256
+_ROWS_AT_ONCE: Final = 64
+"""The rows of each run that are in memory while runs are merged."""
+_EVENTS_BYTES_AT_ONCE: Final = 2 << 20
+
+EVENTS: Final = pa.schema(
+    [("metadata_partition", pa.int32()), ("metadata_offset", pa.int64()), ("record", pa.binary())]
+)
+"""The columns of the events of a share, ordered by metadata partition and offset."""
+
+Facts = tuple[bytes, int, str, int, int, str | None]
+"""A user partition: topic id, number, topic, metadata partition, offset of its last event, delete state."""
+Entry = tuple[int, int, int, bytes]
+"""A segment: its start offset, its id as two signed words, and its entry in a flat file."""
+Piece = tuple[Facts, list[Entry]]
+"""Some segments of a user partition. The pieces of a run are in the order of files, and so are its segments.
+
+Pieces consist of plain values, because executors send them.
+"""
+_NO_EPOCH: Final = -1
+
+
+class UnusableRecordError(Exception):
+    """A record of the metadata topic can't be used, or can't be read: fold whole metadata partitions."""
+
+
+def shares_of(events: int) -> int:
+    """Return in how many shares so many events are folded."""
+    return min(max(-(-events // SHARE_EVENTS), 1), _SHARES_MAX)
+
+
+class _Spool:
+    """Blocks of bytes by group, in a file without a name in the folder for temporary files."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._end = 0
+        # The position and the length of each block, one after the other.
+        self._places: dict[int, array[int]] = defaultdict(lambda: array("q"))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def append(self, group: int, block: bytes) -> None:
+        self._places[group].extend((self._end, len(block)))
+        self._end += self._file.write(block)
+
+    @property
+    def groups(self) -> list[int]:
+        return sorted(self._places)
+
+    def blocks(self, group: int) -> Iterator[bytes]:
+        places = iter(self._places[group])
+        for at, size in zip(places, places, strict=True):
+            yield os.pread(self._file.fileno(), size, at)
+
+
+class FoldInShares:
+    """Read events, and fold those of one share of the segment ids after the other."""
+
+    def __init__(self, shares: int, partition_count: int) -> None:
+        self.shares = shares
+        self._partition_count = partition_count
+        self._events = _Spool()
+
+    def close(self) -> None:
+        """Remove the events that were read."""
+        self._events.close()
+
+    def read(self, topic: ReadableTopic, ranges: Sequence[PartitionRange], advance: Advance = no_op) -> None:
+        """Read metadata partitions, ascending; raise UnusableRecordError, and the errors of `topic`.
+
+        `advance` receives the numbers of offsets that were read.
+        """
+        prepare(sum(each.end - each.begin for each in ranges))
+        for each in ranges:
+            position = each.begin
+            for chunk in topic.read(each.metadata_partition, each.begin, each.end):
+                events = decode_values(chunk.values).rows
+                kinds = events[:, KIND]
+                if chunk.damage or bool(np.isin(kinds, (ODD, SNAPSHOT)).any()):
+                    raise UnusableRecordError
+                own = (kinds == ADD) | (kinds == UPDATE)
+                shares = events[:, SEGMENT_ID_LOW].view(np.uint64) % np.uint64(self.shares)
+                numbers = np.full(len(kinds), each.metadata_partition, np.int32)
+                columns = [array_of(pa.int32(), numbers), array_of(pa.int64(), chunk.offsets), chunk.values]
+                batch = pa.RecordBatch.from_arrays(columns, schema=EVENTS)
+                # What is about a whole user partition belongs to all shares.
+                chosen: Int64s = np.where(own, shares.astype(np.int64), -1)
+                self._add(batch, chosen, np.flatnonzero(kinds != TOMBSTONE))
+                advance(chunk.next_offset - position)
+                position = chunk.next_offset
+
+    def _add(self, batch: pa.RecordBatch, shares: Int64s, rows: Int64s) -> None:
+        """Append rows of `batch` to their shares, those with share -1 to each share."""
+        own, wide = rows[shares[rows] >= 0], rows[shares[rows] < 0]
+        rows = np.concatenate([own, np.tile(wide, self.shares)])
+        shares = np.concatenate([shares[own], np.repeat(np.arange(self.shares), len(wide))])
+        order = np.lexsort((rows, shares))
+        ordered = take_rows(batch, rows[order])
+        edges = np.searchsorted(shares[order], np.arange(self.shares + 1)).tolist()
+        for share, (first, end) in enumerate(pairwise(edges)):
+            if first < end:
+                self._events.append(share, ordered.slice(first, end - first).serialize().to_pybytes())
+
+    def fold(self, share: int) -> Iterator[Piece]:
+        """Yield the run of a share; raise UnusableRecordError."""
+        state = TierState()
+        fold = PartitionFold(state, self._partition_count)
+        for batch in _joined(self._events.blocks(share)):
+            for chunk in record_chunks(batch):
+                fold.fold(chunk)
+        if state.quarantined:
+            raise UnusableRecordError
+        yield from run_of(state)
+
+
+def _joined(blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the events in blocks in larger batches."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for block in blocks:
+        waiting.append(pa.ipc.read_record_batch(pa.py_buffer(block), EVENTS))
+        size += len(block)
+        if size >= _EVENTS_BYTES_AT_ONCE:
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def run_of(state: TierState) -> Iterator[Piece]:
+    """Yield the user partitions of a state, and their segments, in the order of files."""
+    for part in sorted(state.partitions.values(), key=lambda part: _facts(part)[:2]):
+        facts, rows = _facts(part), _ordered_rows(part)
+        for at in range(0, max(len(rows), 1), _ROWS_AT_ONCE):
+            yield facts, list(_entries(part, rows[at : at + _ROWS_AT_ONCE]))
+
+
+def _facts(part: PartitionState) -> Facts:
+    partition, deletion = part.topic_id_partition, part.delete_state
+    place = part.metadata_partition, part.last_event_offset, None if deletion is None else str(deletion)
+    return partition.topic_id.bytes, partition.partition, partition.topic, *place
+
+
+def _ordered_rows(part: PartitionState) -> Int64s:
+    """Return the rows of the segments of a user partition by start offset and id."""
+    rows = part.cache.rows
+    keys = (part.table.segments[name][rows] for name in ("id_low", "id_high", "start"))
+    ordered: Int64s = rows[np.lexsort(tuple(keys))]
+    return ordered
+
+
+def _entries(part: PartitionState, rows: Int64s) -> Iterator[Entry]:
+    table = part.table
+    keys = (table.segments[name][rows].tolist() for name in ("start", "id_high", "id_low"))
+    for row, start, high, low in zip(rows.tolist(), *keys, strict=True):
+        yield start, high, low, flatfile.encode_entry(_stored_segment(table.metadata(row)))
+
+
+def _stored_segment(segment: RemoteLogSegmentMetadata) -> StoredSegment:
+    # KIP-405's record has the leader's epoch where Kafka's events have a broker id: the nearest value is the
+    # epoch of the segment's last record.
+    last_epoch = max((epoch for epoch, _ in segment.segment_leader_epochs), default=_NO_EPOCH)
+    return StoredSegment(
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        leader_epoch=last_epoch if segment.leader_epoch is None else segment.leader_epoch,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        event_timestamp_ms=segment.event_timestamp_ms,
+        segment_leader_epochs=segment.segment_leader_epochs,
+        segment_size_in_bytes=segment.segment_size_in_bytes,
+        state=segment.state,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """A user partition, as far as the runs that were added know it."""
+
+    topic_id_partition: TopicIdPartition
+    metadata_partition: int
+    last_event_offset: int
+    delete_state: RemotePartitionDeleteState | None
+    segments: int = 0
+
+
+class SortedRuns:
+    """Runs, from which flat files are written by a merge."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[bytes, int], _Part] = {}
+        self._pieces = _Spool()
+
+    def close(self) -> None:
+        """Remove the runs."""
+        self._pieces.close()
+
+    def clear(self) -> None:
+        """Forget all runs."""
+        self.close()
+        self.__init__()  # type: ignore[misc]
+
+    def add(self, run: int, piece: Piece) -> None:
+        """Add the next piece of a run."""
+        (topic_id, number, topic, metadata_partition, last_event_offset, deletion), entries = piece
+        part = self._parts.setdefault(
+            (topic_id, number),
+            _Part(
+                topic_id_partition=TopicIdPartition(Uuid.from_bytes(topic_id), topic, number),
+                metadata_partition=metadata_partition,
+                last_event_offset=last_event_offset,
+                delete_state=None if deletion is None else RemotePartitionDeleteState(deletion),
+            ),
+        )
+        part.last_event_offset = max(part.last_event_offset, last_event_offset)
+        part.segments += len(entries)
+        self._pieces.append(run, pickle.dumps(piece))
+
+    @property
+    def partitions(self) -> list[TopicIdPartition]:
+        """Return the user partitions of all runs."""
+        return [part.topic_id_partition for part in self._parts.values()]
+
+    @property
+    def segments(self) -> int:
+        """Return the number of segments of all runs."""
+        return sum(part.segments for part in self._parts.values())
+
+    def write(
+        self, selection: Selection, folder: Path, *, named: bool, advance: Advance = no_op
+    ) -> list[dict[str, Any]]:
+        """Write the flat file of each selected user partition to `folder`; return a row for each.
+
+        `named` chooses the header with the topic's name; `advance` receives the number of entries of each
+        file. Raise CorruptInputError for a topic whose name can't be part of a path, LockedError if another
+        run writes there, or OSError.
+        """
+        PLAIN.make_folder(folder.absolute())
+        found = []
+        by_partition = groupby(merge(*map(self._run, self._pieces.groups)), itemgetter(0, 1))
+        with exclusive(folder, LOCK):
+            following = next(by_partition, None)
+            for key, part in sorted(self._parts.items()):
+                own: Iterator[bytes] = iter(())
+                if following is not None and following[0] == key:
+                    own = (row[-1] for row in following[1])
+                if part.topic_id_partition in selection:
+                    found.append(_flat_file(part, own, folder, named=named))
+                    advance(part.segments)
+                if following is not None and following[0] == key:
+                    following = next(by_partition, None)
+        return sorted(found, key=itemgetter("topic", "topic_id", "partition"))
+
+    def _run(self, run: int) -> Iterator[tuple[bytes, int, int, int, int, bytes]]:
+        for block in self._pieces.blocks(run):
+            piece: Piece = pickle.loads(block)
+            facts, entries = piece
+            yield from ((*facts[:2], *entry) for entry in entries)
+
+
+def _flat_file(part: _Part, entries: Iterator[bytes], folder: Path, *, named: bool) -> dict[str, Any]:
+    partition = part.topic_id_partition
+    name = cache_name(partition)
+    if name is None:
+        raise CorruptInputError("topic name", expected="[a-zA-Z0-9._-]", found=repr(partition.topic))
+    header = flatfile.FlatFileHeader(
+        topic=partition.topic if named else None,
+        topic_id=partition.topic_id,
+        metadata_topic_offset=part.last_event_offset,
+    )
+    path = folder.absolute() / name
+    replace_durably(path, _contents(header, entries, part.delete_state), backup=True)
+    return {
+        "file": str(folder / name),
+        "topic": partition.topic,
+        "topic_id": partition.topic_id,
+        "partition": partition.partition,
+        "metadata_partition": part.metadata_partition,
+        "last_offset": part.last_event_offset,
+        "entries": part.segments + (part.delete_state is not None),
+        "size_bytes": path.stat().st_size,
+    }
+
+
+def _contents(
+    header: flatfile.FlatFileHeader, entries: Iterator[bytes], deletion: RemotePartitionDeleteState | None
+) -> Iterator[bytes]:
+    """Yield the bytes of a file in chunks: its header, the entries, then the state of a deletion."""
+    yield flatfile.encode_header(header)
+    while chunk := b"".join(islice(entries, _ROWS_AT_ONCE)):
+        yield chunk
+    if deletion is not None:
+        yield flatfile.encode_entry(
+            StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=deletion)
+        )
+
+
+def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield one row for each cache file that the manifest of the state directory `folder` lists.
+
+    Raise LockedError if another run, which makes the directory, has not yet written the manifest.
+    """
+    try:
+        manifest = Manifest.loads(read_regular(folder / MANIFEST))
+    except FileNotFoundError:
+        raise LockedError(f"another tierctl is writing {folder}", hint="wait for it to end") from None
+    for name, entry in sorted(manifest.caches.items()):
+        partition = partition_of(name)
+        if partition is not None:
+            yield {
+                "file": str(folder / name),
+                "topic": partition.topic,
+                "topic_id": partition.topic_id,
+                "partition": partition.partition,
+                "metadata_partition": entry.metadata_partition,
+                "last_offset": entry.last_offset,
+                "entries": entry.events,
+                "size_bytes": (folder / name).stat().st_size,
+            }
