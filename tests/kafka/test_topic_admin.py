@@ -5,19 +5,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tierctl.errors import MetadataError
+from confluent_kafka import KafkaError, KafkaException
+from tierctl.errors import MetadataError, NotFoundError
 from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.topic_client import TopicAdmin
 from tierctl.model import TopicPartition
 
-SILENT = -1001
+SILENT, UNHEARD_OF = -1001, -3
 PARTITIONS = [TopicPartition("t", number) for number in range(2)]
 
 
 def done(value: Any) -> "Future[Any]":
     future: Future[Any] = Future()
     future.set_result(value)
+    return future
+
+
+def answer(offset: int) -> "Future[Any]":
+    if offset != UNHEARD_OF:
+        return done(SimpleNamespace(offset=offset))
+    future: Future[Any] = Future()
+    future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     return future
 
 
@@ -33,7 +42,7 @@ class Client:
         assert isolation_level is not None
         self.timeouts_s.append(request_timeout)
         offsets = self.offsets.pop(0) if len(self.offsets) > 1 else self.offsets[0]
-        return {key: done(SimpleNamespace(offset=at)) for key, at in zip(asked, offsets, strict=True)}
+        return {key: answer(at) for key, at in zip(asked, offsets, strict=True)}
 
     def describe_topics(self, names: Any, *, request_timeout: float) -> Any:
         assert (len(names.topic_names), request_timeout > 0) == (1, True)
@@ -67,6 +76,17 @@ def test_a_silent_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None
     found = admin_of(client, monkeypatch).list_offsets(PARTITIONS, latest=True)
     assert list(found.values()) == [7, 8]
     assert client.timeouts_s == [2, 4, 8]
+
+
+def test_a_broker_that_has_not_heard_of_a_new_topic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = admin_of(Client([7, UNHEARD_OF], [7, 8]), monkeypatch).list_offsets(PARTITIONS, latest=True)
+    assert list(found.values()) == [7, 8]
+    admin = admin_of(Client([UNHEARD_OF, 8]), monkeypatch, request_timeout_ms=50)
+    with pytest.raises(NotFoundError, match="asking for the offsets of t-0"):
+        admin.list_offsets(PARTITIONS, latest=True)
+    missing = [TopicPartition("t", 2)]
+    with pytest.raises(NotFoundError, match="topic t has no partition 2"):
+        admin_of(Client([UNHEARD_OF]), monkeypatch).list_offsets(missing, latest=True)
 
 
 def test_one_that_stays_silent_is_no_offset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,7 @@ class TopicAdmin:
         *,
         may_be_none: bool,
     ) -> dict[TopicPartition, int]:
-        """Return the offsets that `asked` names; retry while a leader does not answer."""
+        """Return the offsets that `asked` names; retry while a leader does not answer or know them."""
         deadline = time.monotonic() + self.request_timeout_s
         attempt_s = _ATTEMPT_S
         while True:
@@ -177,7 +177,8 @@ class TopicAdmin:
             try:
                 found = self._offsets_in(futures, may_be_none=may_be_none)
                 return {partition: offset for partition, offset in found.items() if offset >= 0}
-            except MetadataError:
+            except (MetadataError, NotFoundError):
+                # A broker may hear of a new topic later than the one that described it.
                 if time.monotonic() > deadline:
                     raise
                 self._check_exist(partitions)

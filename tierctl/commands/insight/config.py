@@ -138,8 +138,11 @@ def show_config(
             *_of_table(clients.CLIENTS, of_client.stripped()),
         ]
         for name, config in sorted(_topic_configs(resources).items()):
+            has = config.kafka_version.includes
             values = (
-                config.setting(row.name) for row in topic.TABLE if row.acted_on or row.name in config.stated
+                config.setting(row.name)
+                for row in topic.TABLE
+                if (row.acted_on and has(row.since)) or row.name in config.stated
             )
             rows += [
                 _row(topic.TABLE, each.name, each.value, each.origin or Origin(source=each.source), name)
