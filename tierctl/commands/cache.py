@@ -428,6 +428,8 @@ def _build_flat_files(request: BuildCacheRequest, folder: Path, resources: Resou
             for piece in run_of(state):
                 runs.add(0, piece)
         selection = resources.resolve_selection(runs.partitions)
+        if request.on_topics is not None:
+            request.on_topics({partition.topic for partition in runs.partitions})
         with resources.progress.bar("writing flat files", unit="segments", total=runs.segments) as advance:
             rows = runs.write(selection, folder, named=request.header is HeaderForm.NAMED, advance=advance)
     return CacheBuild(rows=rows, is_complete=is_complete)
