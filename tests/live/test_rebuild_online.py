@@ -131,6 +131,12 @@ _TOOLS = {
 }
 
 
+def _replicas_of_new_topic(broker: Broker) -> int:
+    """Return the smallest number of in-sync replicas that a partition of the metadata topic has."""
+    found = broker.admin.list_topics(METADATA_TOPIC, timeout=10).topics[METADATA_TOPIC]
+    return min((len(part.isrs) for part in found.partitions.values()), default=0)
+
+
 def run_readmes_lines(broker: Broker, *topics: str, replicas: int = 1) -> Ran:
     """Run the README's lines for brokers that still run, which must succeed; return what tierctl said."""
     names = {"broker1:9092": broker.bootstrap, "s3://archive/tier": str(broker.remote_dir)}
@@ -143,6 +149,8 @@ def run_readmes_lines(broker: Broker, *topics: str, replicas: int = 1) -> Ran:
             own = {**names, "--entity-name orders": f"--entity-name {topic}"}
             program, *words = shlex.split(replaced(line, own))
             broker.release.with_tools.run(_TOOLS[program], *words)
+    # The brokers hear of the new topic one after the other, and an operator types more slowly.
+    broker.wait_for("the new topic", lambda: _replicas_of_new_topic(broker) == replicas)
     program, *words = shlex.split(replaced(last, names))
     ran = tierctl(*words)
     assert (program, ran.code) == ("tierctl", 0), ran.err
