@@ -1,5 +1,6 @@
 """A broker with tiered topics of three leader epochs, and checks that it serves the same records again."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
@@ -103,7 +104,12 @@ def batch_ends(log: bytes) -> list[int]:
 def tier(broker: Broker) -> dict[str, int]:
     """Return names and sizes of all objects in the tier, including those of tierctl."""
     files = (path for path in broker.remote_dir.rglob("*") if path.is_file())
-    return {str(path.relative_to(broker.remote_dir)): path.stat().st_size for path in files}
+    found = {}
+    for path in files:
+        # A broker may be deleting files.
+        with suppress(FileNotFoundError):
+            found[str(path.relative_to(broker.remote_dir))] = path.stat().st_size
+    return found
 
 
 def offset_for_time(consumer: Consumer, asked: TopicPartition) -> TopicPartition:
