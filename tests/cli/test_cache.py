@@ -229,7 +229,7 @@ def test_show_does_not_find_a_segment_that_is_deleted_later(tmp_path: Path) -> N
     entries = [(1, finished, 0), (2, finished, 5), (3, finished, 0), (2, deleting, 5), (4, started, 7)]
     file = tmp_path / "some.flat"
     records = [stored(number, state, start) for number, state, start in entries]
-    file.write_bytes(b"".join(flatfile.written(HEADER, records)))
+    file.write_bytes(b"".join(flatfile.written(HEADER, map(flatfile.encode_entry, records))))
     rows = {row["position"]: row for row in cache("show", file)}
     assert [row.get("start_offset") for row in rows.values()] == [None, 0, 5, 0, 5, 7]
     found = shown_alone(file, "--epoch", 3, "--offset", 8)

@@ -109,7 +109,9 @@ def shows_parts(run: Run, _capture: Capture, folder: Path) -> Any:
     )
     state = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
     records = [StoredPartitionState(epoch=at, event_timestamp_ms=1, state=state) for at in range(33_000)]
-    (folder / "orders.flat").write_bytes(b"".join(flatfile.written(header, records))[:-1])
+    (folder / "orders.flat").write_bytes(
+        b"".join(flatfile.written(header, map(flatfile.encode_entry, records)))[:-1]
+    )
     ran = run("cache", "show", "orders.flat", "-o", "jsonl", cwd=folder)
     assert len(ran.lines) == 33_001
     # Not what stderr has: only one of the processes may have to compile kernels.

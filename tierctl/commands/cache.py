@@ -442,7 +442,8 @@ def _add_in_shares(runs: SortedRuns, resources: Resources) -> bool:
     """
     topic = resources.metadata_topic(quiet=True)
     ranges = partition_ranges(topic.beginning_offsets(), topic.end_offsets())
-    shares = shares_of(sum(each.end - each.begin for each in ranges))
+    events = sum(each.end - each.begin for each in ranges)
+    shares = shares_of(events)
     if shares == 1 or any(each.begin for each in ranges):
         return False
     if resources.is_on_spark:
@@ -451,7 +452,6 @@ def _add_in_shares(runs: SortedRuns, resources: Resources) -> bool:
         for share, piece in spark_files.fold_in_shares(resources.executors, location, ends, shares, count):
             runs.add(share, piece)
         return True
-    events = sum(each.end - each.begin for each in ranges)
     with closing(FoldInShares(shares, topic.partition_count)) as fold:
         with resources.progress.bar("reading metadata", unit="events", total=events) as advance:
             fold.read(topic, ranges, advance)

@@ -41,7 +41,7 @@ class EventSink(Protocol):
         ...
 
 
-def _counted(chunks: Iterable[RecordChunk], start: int, advance: Advance) -> Iterator[RecordChunk]:
+def counted(chunks: Iterable[RecordChunk], start: int, advance: Advance) -> Iterator[RecordChunk]:
     """Yield the chunks of a partition from offset `start` on, and give the length of each to `advance`."""
     position = start
     for chunk in chunks:
@@ -82,7 +82,7 @@ class PartitionFold:
         """
         start = self._start(partition, begin, end)
         self._state.read[partition] = start
-        for chunk in _counted(topic.read(partition, start, end), start, advance):
+        for chunk in counted(topic.read(partition, start, end), start, advance):
             self.fold(chunk)
 
     def _start(self, partition: int, begin: int, end: int) -> int:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby, islice, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError, LockedError
 from tierctl.files import PLAIN, exclusive, read_regular, replace_durably
 from tierctl.kernel import prepare
-from tierctl.metadata.parallel_fold import PartitionFold, PartitionRange, record_chunks
+from tierctl.metadata.parallel_fold import PartitionFold, PartitionRange, counted, record_chunks
 from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
@@ -131,8 +131,8 @@ class FoldInShares:
         """
         prepare(sum(each.end - each.begin for each in ranges))
         for each in ranges:
-            position = each.begin
-            for chunk in topic.read(each.metadata_partition, each.begin, each.end):
+            chunks = topic.read(each.metadata_partition, each.begin, each.end)
+            for chunk in counted(chunks, each.begin, advance):
                 events = decode_values(chunk.values).rows
                 kinds = events[:, KIND]
                 if chunk.damage or bool(np.isin(kinds, (ODD, SNAPSHOT)).any()):
@@ -145,8 +145,6 @@ class FoldInShares:
                 # What is about a whole user partition belongs to all shares.
                 chosen: Int64s = np.where(own, shares.astype(np.int64), -1)
                 self._add(batch, chosen, np.flatnonzero(kinds != TOMBSTONE))
-                advance(chunk.next_offset - position)
-                position = chunk.next_offset
 
     def _add(self, batch: pa.RecordBatch, shares: Int64s, rows: Int64s) -> None:
         """Append rows of `batch` to their shares, those with share -1 to each share."""
@@ -188,8 +186,9 @@ def _joined(blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 def run_of(state: TierState) -> Iterator[Piece]:
     """Yield the user partitions of a state, and their segments, in the order of files."""
-    for part in sorted(state.partitions.values(), key=lambda part: _facts(part)[:2]):
-        facts, rows = _facts(part), _ordered_rows(part)
+    parts = {_facts(part): part for part in state.partitions.values()}
+    for facts, part in sorted(parts.items()):
+        rows = _ordered_rows(part)
         for at in range(0, max(len(rows), 1), _ROWS_AT_ONCE):
             yield facts, list(_entries(part, rows[at : at + _ROWS_AT_ONCE]))
 
@@ -257,7 +256,7 @@ class SortedRuns:
     def clear(self) -> None:
         """Forget all runs."""
         self.close()
-        self.__init__()  # type: ignore[misc]
+        self._parts, self._pieces = {}, _Spool()
 
     def add(self, run: int, piece: Piece) -> None:
         """Add the next piece of a run."""
@@ -298,16 +297,12 @@ class SortedRuns:
         found = []
         by_partition = groupby(merge(*map(self._run, self._pieces.groups)), itemgetter(0, 1))
         with exclusive(folder, LOCK):
-            following = next(by_partition, None)
-            for key, part in sorted(self._parts.items()):
-                own: Iterator[bytes] = iter(())
-                if following is not None and following[0] == key:
-                    own = (row[-1] for row in following[1])
+            for _, part in sorted(self._parts.items()):
+                # Both are in the order of files; only partitions with segments have a group.
+                rows = next(by_partition)[1] if part.segments else ()
                 if part.topic_id_partition in selection:
-                    found.append(_flat_file(part, own, folder, named=named))
+                    found.append(_flat_file(part, (row[-1] for row in rows), folder, named=named))
                     advance(part.segments)
-                if following is not None and following[0] == key:
-                    following = next(by_partition, None)
         return sorted(found, key=itemgetter("topic", "topic_id", "partition"))
 
     def _run(self, run: int) -> Iterator[tuple[bytes, int, int, int, int, bytes]]:
@@ -327,31 +322,34 @@ def _flat_file(part: _Part, entries: Iterator[bytes], folder: Path, *, named: bo
         topic_id=partition.topic_id,
         metadata_topic_offset=part.last_event_offset,
     )
-    path = folder.absolute() / name
-    replace_durably(path, _contents(header, entries, part.delete_state), backup=True)
+    deletion = []
+    if part.delete_state is not None:
+        state = StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=part.delete_state)
+        deletion = [flatfile.encode_entry(state)]
+    written = flatfile.written(header, chain(entries, deletion))
+    replace_durably(folder.absolute() / name, written, backup=True)
+    count = part.segments + len(deletion)
+    return _row(folder / name, partition, part.metadata_partition, part.last_event_offset, count)
+
+
+def _row(
+    path: Path,
+    partition: TopicIdPartition,
+    metadata_partition: int,
+    last_offset: int | None,
+    entries: int,
+) -> dict[str, Any]:
+    """Return the row of a cache file that was written."""
     return {
-        "file": str(folder / name),
+        "file": str(path),
         "topic": partition.topic,
         "topic_id": partition.topic_id,
         "partition": partition.partition,
-        "metadata_partition": part.metadata_partition,
-        "last_offset": part.last_event_offset,
-        "entries": part.segments + (part.delete_state is not None),
+        "metadata_partition": metadata_partition,
+        "last_offset": last_offset,
+        "entries": entries,
         "size_bytes": path.stat().st_size,
     }
-
-
-def _contents(
-    header: flatfile.FlatFileHeader, entries: Iterator[bytes], deletion: RemotePartitionDeleteState | None
-) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks: its header, the entries, then the state of a deletion."""
-    yield flatfile.encode_header(header)
-    while chunk := b"".join(islice(entries, _ROWS_AT_ONCE)):
-        yield chunk
-    if deletion is not None:
-        yield flatfile.encode_entry(
-            StoredPartitionState(epoch=_NO_EPOCH, event_timestamp_ms=_NO_EPOCH, state=deletion)
-        )
 
 
 def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
@@ -366,13 +364,4 @@ def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
     for name, entry in sorted(manifest.caches.items()):
         partition = partition_of(name)
         if partition is not None:
-            yield {
-                "file": str(folder / name),
-                "topic": partition.topic,
-                "topic_id": partition.topic_id,
-                "partition": partition.partition,
-                "metadata_partition": entry.metadata_partition,
-                "last_offset": entry.last_offset,
-                "entries": entry.events,
-                "size_bytes": (folder / name).stat().st_size,
-            }
+            yield _row(folder / name, partition, entry.metadata_partition, entry.last_offset, entry.events)

@@ -390,11 +390,11 @@ def encode_entry(record: StoredRecord) -> bytes:
 _ENTRIES_JOINED = 1 << 12
 
 
-def written(header: FlatFileHeader, records: Iterable[StoredRecord]) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks, so that few of its entries are in memory."""
+def written(header: FlatFileHeader, entries: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a file with encoded entries in chunks, so that few of these are in memory."""
     yield encode_header(header)
-    entries = map(encode_entry, records)
-    while chunk := b"".join(islice(entries, _ENTRIES_JOINED)):
+    left = iter(entries)
+    while chunk := b"".join(islice(left, _ENTRIES_JOINED)):
         yield chunk
 
 
