@@ -103,6 +103,8 @@ def test_a_transaction_that_keeps_segments_from_the_tier(
     assert age_s == pytest.approx(now_ms / 1000 - first.stat().st_mtime, abs=0.001)
     explained = tierctl(*map(str, ("explain", "ledger-0", *where)))
     assert (explained.code, explained.err.count("ends it: kafka-transactions.sh")) == (code, code != 0)
+    reported = tierctl(*map(str, ("report", *where)))
+    assert (reported.code, reported.err.count("ledger-0: ")) == (code, code != 0)
     if code == ExitCode.OK:
         assert found == []
         return

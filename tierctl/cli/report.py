@@ -85,8 +85,9 @@ def report(ctx: typer.Context, request: commands.ReportRequest, show: ShowOption
     The page of --html also shows the segments of each partition in the tier beside those of its log, by
     offset and by time, with their states, their lineage and the findings of verify, and the copy lag of each
     topic. The decisions are those of copy, sweep and delete, as in explain. With --remote, report lists all
-    objects of the tier, as verify does. The exit codes are those of verify: 0 if there are no findings except
-    information, 3 with other findings, 7 if data is corrupt; the page is written in every case.
+    objects of the tier, as verify does. Exit 0 if there are no findings of verify except information, 3 with
+    other findings, or if copies continue only after an operator acted, as status says it, and 7 if data is
+    corrupt; the page is written in every case.
 
     With --what-if, the command calculates a change of retention instead. For each topic it prints the bytes,
     segments, objects, requests and costs now, right after the change, and in 90 days at the observed growth;

@@ -90,6 +90,11 @@ class Decision:
         )
 
 
+def stopped_copies(decisions: Iterable[Decision], limit_ms: int) -> dict[TopicIdPartition, Reason]:
+    """Return the partitions whose copies continue only after an operator acted, with the last reason."""
+    return {each.partition: each.reason for each in decisions if needs_operator(each.reason, limit_ms)}
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionColumns:
     """The decisions about the segments of one partition, in the order of its columns.

@@ -39,7 +39,8 @@ class PageContent:
 
     `sources` are names and values of the sources; `examined` describes the objects that `verify` compared.
     `findings` are the listed ones, and `finding_counts` has the number of all of them by kind and severity.
-    `undecided` has one line per reason for undecided partitions. `unknown_segments` is the number of events
+    `undecided` has one line per reason for undecided partitions, and `stopped` one for each partition whose
+    copies continue only after an operator acted. `unknown_segments` is the number of events
     whose segment has an unknown size, so that they are missing in the growth by day. `lane_findings` are the
     columns for the marks in lanes.
     """
@@ -58,6 +59,7 @@ class PageContent:
     findings: Sequence[Row]
     finding_counts: Mapping[tuple[str, str], int]
     undecided: Sequence[str]
+    stopped: Sequence[str]
     unknown_segments: int
     lanes: Lanes
     lane_findings: Mapping[str, Any]
@@ -192,8 +194,9 @@ def limits_section(content: PageContent) -> str:
 
 def findings_section(content: PageContent) -> str:
     """Return the findings by kind, and a list of the most serious ones."""
+    stopped = "".join(f"<p>Copies wait for an operator: {text(line)}</p>\n" for line in content.stopped)
     if not content.finding_counts:
-        return f"<p>No problems: {text(content.examined)}.</p>\n"
+        return stopped or f"<p>No problems: {text(content.examined)}.</p>\n"
     order = {level: at for at, level in enumerate(_SEVERITIES)}
     counts = sorted(content.finding_counts.items(), key=lambda item: (order[item[0][1]], item[0][0]))
     by_kind = (

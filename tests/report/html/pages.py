@@ -114,6 +114,7 @@ def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
         "are_all_expirations": True,
         "findings": found,
         "finding_counts": {("gap", str(each["severity"])): 1 for each in found},
+        "stopped": [f"{name}-0: a transaction is open" for name, _ in topics],
         "undecided": [f"skipped {name}: no settings" for name, _ in topics],
         "unknown_segments": 0,
         "lanes": lanes,

@@ -23,7 +23,7 @@ from tierctl.commands.request import Request, request_as
 from tierctl.commands.resources import required
 from tierctl.commands.sweep.decide import decide_all
 from tierctl.commands.verify.command import FINDINGS, ReadLogs, VerifyRequest, verify
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS, DailyChanges, Day, DayChanges, read_daily_changes
 from tierctl.model import (
     LocalLog,
@@ -49,6 +49,7 @@ from tierctl.plan.decisions import (
     Decision,
     DecisionColumns,
     TierDecisions,
+    stopped_copies,
 )
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import newest_replicas
@@ -145,11 +146,7 @@ class DayGrowth:
 
 
 REPORT_GROWTH = Columns(
-    DayGrowth,
-    name="report-growth",
-    title="Growth by day",
-    commands="report --show growth",
-    noun="row",
+    DayGrowth, name="report-growth", title="Growth by day", commands="report --show growth", noun="row"
 )
 
 
@@ -178,15 +175,8 @@ REPORT_EXPIRATIONS = Columns(
     noun="segment to expire/segments to expire",
     size="segment_size_in_bytes",
     terminal=(
-        "due_ms",
-        "topic",
-        "partition",
-        "start_offset",
-        "end_offset",
-        "segment_size_in_bytes",
-        "max_timestamp_ms",
-        "segment_id",
-        "topic_id",
+        *("due_ms", "topic", "partition", "start_offset", "end_offset", "segment_size_in_bytes"),
+        *("max_timestamp_ms", "segment_id", "topic_id"),
     ),
 )
 
@@ -195,14 +185,14 @@ REPORT_EXPIRATIONS = Columns(
 class Report(TableResult):
     """The report of a tier; `page` is the file that was written, with `page_bytes` bytes.
 
-    The exit code is that of `verify`: PARTIAL if an operator must act, CORRUPT for damaged bytes or records.
+    The exit code is PARTIAL if an operator must act, CORRUPT for damaged bytes or records.
     """
 
     sizes: tuple[AgeSize, ...]
     growth: tuple[DayGrowth, ...]
     expirations: tuple[Expiration, ...]
     problems: int
-    """Findings of `verify` that are more than information."""
+    """Findings of `verify` that are more than information, and partitions whose copies stopped."""
     examined: str
     partitions: int
     page: Path | None
@@ -367,10 +357,7 @@ def growth_rows(changes: DailyChanges, expirations: Expirations) -> Iterator[Day
             day=datetime.fromtimestamp(day * 86400, UTC).date().isoformat(),
             topic=topic,
             topic_id=topic_id,
-            copied_segments=changed.copied_segments,
-            copied_bytes=changed.copied_bytes,
-            deleted_segments=changed.deleted_segments,
-            deleted_bytes=changed.deleted_bytes,
+            **asdict(changed),
             expiring_segments=expiring[0],
             expiring_bytes=expiring[1],
         )
@@ -389,7 +376,10 @@ _NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """The content of the report without findings; `undecided` has one line per reason for no decision."""
+    """The content of the report without findings.
+
+    `undecided` has one line per reason for no decision, `stopped` one per partition whose copies stopped.
+    """
 
     lanes: Lanes
     topics: TopicSums
@@ -398,6 +388,7 @@ class Gathered:
     expirations: tuple[Expiration, ...]
     unknown_segments: int
     undecided: tuple[str, ...]
+    stopped: tuple[str, ...]
     now_ms: int
     is_damaged: bool
 
@@ -451,6 +442,11 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
     if copying.log_dir:
         copies, logs = explained(run, state), run.logs
         topics.add_lag(copies, logs)
+    stopped = stopped_copies(copies.kept, now_ms - run.request.copy_limit_ms)
+    topics.add_stopped(stopped)
+    lines = [f"{partition.topic_partition}: {reason}" for partition, reason in sorted(stopped.items())]
+    for line in lines:
+        run.progress.warn(line)
     selection = run.resources.selection
     own_logs = (log for log in logs if log.topic_id_partition in selection)
     local = _LocalLogs.of(own_logs, copies.decisions(now_ms))
@@ -470,6 +466,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         expirations=tuple(sums.expirations.rows(state)),
         unknown_segments=changes.unknown_segments,
         undecided=tuple(skip_lines(run.histories.unreported(undecided))),
+        stopped=tuple(lines),
         now_ms=now_ms,
         is_damaged=is_damaged,
     )
@@ -639,16 +636,18 @@ def report(request: ReportRequest, progress: Progress | None = None) -> Report:
     findings = ReportFindings(gathered.lanes)
     with verify(request_as(VerifyRequest, request), progress, logs=logs) as found:
         gathered.topics.add_findings(findings.add(found))
+    codes = [ExitCode.PARTIAL for _ in gathered.stopped] + [found.exit_code]
+    codes += [ExitCode.CORRUPT] if gathered.is_damaged else []
     result = Report(
         sizes=gathered.sizes,
         growth=gathered.growth,
         expirations=gathered.expirations,
-        problems=findings.problems,
+        problems=findings.problems + len(gathered.stopped),
         examined=str(found.examined),
         partitions=len(gathered.lanes),
         page=request.html,
         page_bytes=0,
-        exit_code=ExitCode.CORRUPT if gathered.is_damaged else found.exit_code,
+        exit_code=combined_exit_code(codes, is_partly_done=True),
     )
     if request.html is None:
         return result
@@ -675,6 +674,7 @@ def _content(
         findings=[row_of(finding, FINDINGS) for finding in findings.shown()],
         finding_counts={(str(kind), str(level)): n for (kind, level), n in findings.counts.items()},
         undecided=gathered.undecided,
+        stopped=gathered.stopped,
         unknown_segments=gathered.unknown_segments,
         lanes=gathered.lanes,
         lane_findings=findings.to_json(),

@@ -31,7 +31,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
-from tierctl.plan.decisions import WAITING, NextAction, needs_operator
+from tierctl.plan.decisions import WAITING, NextAction, stopped_copies
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind, abort_words
 from tierctl.plan.steps import Plan
@@ -231,7 +231,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 known = topics.with_known_lag()
                 measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
             limit_ms = run.resources.now_ms - request.copy_limit_ms
-            stopped = {d.partition: d.reason for d in plan.kept if needs_operator(d.reason, limit_ms)}
+            stopped = stopped_copies(plan.kept, limit_ms)
         findings = _findings(request, run)
     # One problem has one next step: what stops the copies also keeps segments on the disk.
     causes = {partition.key for partition in stopped}
