@@ -12,6 +12,7 @@ raise IndexError, but they are for our mistakes, not for bad input. Constants of
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from functools import update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from tierctl.files import why_folder_distrusted
 
@@ -52,6 +53,36 @@ _forms = _Forms()
 _compiling = Lock()
 
 
+class _Place:
+    """Where Numba keeps the compiled form of a function; the package may be a folder or in an archive.
+
+    It has the methods of a cache locator of Numba. The folder is another one when the sources change.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> Self:
+        """Return the place of a function."""
+        return cls(function)
+
+    def get_cache_path(self) -> str:
+        """Return the folder."""
+        return str(_forms.folder)
+
+    def ensure_cache_path(self) -> None:
+        """Do nothing: the folder was made and checked before kernels are compiled."""
+
+    def get_source_stamp(self) -> str:
+        """Return what is stored with compiled code, and must be the same when it is loaded."""
+        return str(_forms.folder and _forms.folder.name)
+
+    def get_disambiguator(self) -> str:
+        """Return the part of the file name that tells functions of one name apart."""
+        return f"{self._function.__module__}-{self._function.__code__.co_firstlineno}"
+
+
 class Kernel(Generic[F]):
     """A function with two forms, callable; other compiled kernels call its compiled form."""
 
@@ -79,14 +110,14 @@ class Kernel(Generic[F]):
 
         # The settings are attributes that Numba makes when it is imported.
         config: Any = module
-        before, config.CACHE_DIR = config.CACHE_DIR, str(_forms.folder or "")
+        before, config.CACHE_LOCATOR_CLASSES = config.CACHE_LOCATOR_CLASSES, f"{__name__}.{_Place.__name__}"
         try:
             options: dict[str, Any] = {"boundscheck": True, "error_model": "numpy", "nogil": True}
             # Numba's runtime (NRT) makes arrays and counts references to them.
             options |= {"cache": _forms.folder is not None, "_nrt": self._makes_arrays}
             return njit(**options)(self.interpreted)
         finally:
-            config.CACHE_DIR = before
+            config.CACHE_LOCATOR_CLASSES = before
 
     @property
     def _numba_type_(self) -> Any:
@@ -175,13 +206,10 @@ def _cache_folder() -> Path | None:
     """Return a folder for compiled code that only this user and root may write; None if there is none.
 
     A file of compiled code is a pickle: who writes it runs code as this user. The name has a digest of the
-    sources, because Numba does not notice that a kernel in another module changed.
+    sources, because Numba does not notice that a kernel in another module changed. Executors of Spark have
+    the package in an archive, and use the folder of their user.
     """
-    try:
-        name = _PREFIX + _digest()
-    except OSError:
-        # The package is in an archive: Numba can't tell whether the code has changed.
-        return None
+    name = _PREFIX + _digest()
     for parent in (_PACKAGE / "__pycache__", _user_cache()):
         if parent is None:
             continue
@@ -203,14 +231,29 @@ def _user_cache() -> Path | None:
 
 
 def _digest() -> str:
-    """Return a digest of the modules that may have kernels; raise OSError if they are in no folder."""
-    sources = [Path(__file__)]
-    sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
+    """Return a digest of the modules that may have kernels."""
     digest = hashlib.sha256()
-    for path in sorted(sources):
-        found = path.stat()
-        digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    for facts in sorted(_sources()):
+        digest.update(f"{' '.join(map(str, facts))}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def _sources() -> Iterator[tuple[str, int, int]]:
+    """Yield the name and size of each module that may have kernels, and what differs if its content does."""
+    archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
+    if archive is not None:
+        # Small commands, whose package is in a folder, start without this module.
+        from zipfile import ZipFile
+
+        kernels = re.compile(rf"{_PACKAGE.name}/(kernel|wire/.*|state/.*)\.py")
+        with ZipFile(archive) as packed:
+            for info in packed.infolist():
+                if kernels.fullmatch(info.filename):
+                    yield info.filename, info.file_size, info.CRC
+        return
+    for path in (Path(__file__), *(p for name in ("wire", "state") for p in (_PACKAGE / name).rglob("*.py"))):
+        found = path.stat()
+        yield path.name, found.st_size, found.st_mtime_ns
 
 
 def _remove_others(folder: Path) -> None:

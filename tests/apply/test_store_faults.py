@@ -1,8 +1,10 @@
 """Faults between tierctl and an S3 server: a second run finishes the work."""
 
+import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,26 @@ class TestCopy:
         away.proxy.faults = [Fault("reset after", "PUT", ".log", 1)]
         assert tierctl(*away.copy("kafka")).code == 0
         assert [s.state for s in away.segments()] == [_S.COPY_SEGMENT_FINISHED] * 3
+
+    @pytest.mark.parametrize(
+        ("path", "wave_size", "expected"),
+        [(".log", 1, {"failed": 1, "dropped": 17}), ("bills-1", 6, {"done": 15, "failed": 1, "dropped": 2})],
+    )
+    def test_rights(
+        self, away: Away, tierctl: Tierctl, path: str, wave_size: int, expected: dict[str, int]
+    ) -> None:
+        """A wave of which everything is refused is the last one; one that only in part is refused is not."""
+        several = replace(away, logs=away.folder / "logs")
+        for number in range(6):
+            shutil.copytree(away.logs / LOG, several.logs / f"bills-{number}")
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+            lines = (f"bills {number} 2400\n" for number in range(6))
+            (several.logs / name).write_text(f"0\n6\n{''.join(lines)}")
+        away.proxy.faults = [Fault("403", "PUT", path, 0)]
+        ran = tierctl(*several.copy("kafka"), "--wave-size", wave_size, "-o", "json")
+        assert ran.code == (ExitCode.PARTIAL if "done" in expected else ExitCode.AUTHENTICATION), ran.err
+        assert Counter(row["status"] for row in json.loads(ran.out)["outcomes"]) == expected
+        away.check("kafka")
 
     @pytest.mark.parametrize("kind", ["reset before", "403", "404"])
     def test_verification(self, away: Away, tierctl: Tierctl, kind: Kind) -> None:

@@ -93,6 +93,11 @@ class DeleteInput:
 
     segments: Sequence[RemoteLogSegmentMetadata]
 
+    @property
+    def topics(self) -> set[str]:
+        """Return the topics of the segments."""
+        return {segment.topic for segment in self.segments}
+
 
 def delete_objects(label: Label, context: SideEffectContext, work: DeleteInput) -> SideEffectResult:
     """Delete the objects of `work.segments`; the result has an error per segment.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier
-from tierctl.errors import MetadataError, TierctlError
+from tierctl.errors import AuthenticationError, MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.recheck import Dropped, recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
@@ -98,9 +98,18 @@ class Run:
         return not self.is_halted and not self.context.stop.asked()
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
-        """Record the outcomes of steps that have none yet."""
-        for outcome in outcomes:
+        """Record the outcomes of steps that have none yet, those of one wave at a time.
+
+        If each step of a wave that did not end well was refused for lack of rights, and none ended well, the
+        run begins nothing more: the next wave would be refused as well.
+        """
+        wave = list(outcomes)
+        for outcome in wave:
             self._outcomes.setdefault(id(outcome.step), outcome)
+        errors = [outcome.error for outcome in wave if outcome.status is Status.FAILED]
+        is_refused = all(isinstance(error, AuthenticationError) for error in errors)
+        if self._halted is None and errors and is_refused and all(o.status is not Status.DONE for o in wave):
+            self._halted = errors[0]
 
     def end(self, steps: Sequence[Step]) -> None:
         """Record an outcome for each of `steps` that has none, because the run ended before it."""

@@ -131,6 +131,11 @@ class SideEffectInput:
 
     metadata: RemoteLogSegmentMetadata
 
+    @property
+    def topics(self) -> set[str]:
+        """Return the topic of the segment."""
+        return {self.metadata.topic}
+
 
 Label = Literal[
     "tier.identity.write",

@@ -95,6 +95,8 @@ class Request:
     spark_conf: SparkConf = ()
     verbose: bool = False
     """Whether Spark's own log is shown."""
+    command_name: str = field(default="", compare=False)
+    """The words of the command, without `tierctl`, for Spark's user interface."""
     meter: "Meter | None" = None
     """Receives the metrics of the run; None if no metrics are needed."""
     on_topics: Callable[[set[str]], None] | None = None
@@ -103,6 +105,9 @@ class Request:
     def __post_init__(self) -> None:
         if self.metadata is None and self.bootstrap_server is not None and self.reads_metadata_of_cluster:
             object.__setattr__(self, "metadata", f"kafka://{self.bootstrap_server}")
+        if self.engine is EngineName.SPARK:
+            # Executors have other working directories.
+            object.__setattr__(self, "log_dir", tuple(each.absolute() for each in self.log_dir))
 
     @property
     def reads_metadata_of_cluster(self) -> bool:

@@ -488,6 +488,7 @@ class Resources:
             request.spark_conf,
             changes_things=request.is_mutating,
             verbose=request.verbose,
+            command=request.command_name,
         )
         return self._open.enter_context(opened_session(settings))
 
@@ -497,7 +498,12 @@ class Resources:
         from tierctl.spark.executors.transport import Executors
 
         measures = self.request.meter is not None
-        return Executors(self.spark, measures=measures, on_transfers=self.request.add_transfers)
+        return Executors(
+            self.spark,
+            command=self.request.command_name,
+            measures=measures,
+            on_transfers=self.request.add_transfers,
+        )
 
     @cached_property
     def selection_request(self) -> SelectionRequest:

@@ -26,6 +26,22 @@ ENVIRONMENT = "environment"
 UPLOADS = "spark.kubernetes.file.upload.path"
 IMAGE = "spark.kubernetes.container.image"
 _ARCHIVED_PYTHON = f"./{ENVIRONMENT}/bin/python"
+_SCHEME = re.compile(r"[a-z0-9]+:")
+_NO_IMAGE = {"container-image": "leave it out: only Kubernetes runs containers"}
+_ONE_PROCESS = "leave it out: tasks run in the driver; local[N] sets their number, --driver-memory its memory"
+_IGNORED = {
+    "spark://": {
+        "num-executors": "limit the cores of all executors: --spark-conf spark.cores.max=N, "
+        "and those of each with --executor-cores",
+        **_NO_IMAGE,
+    },
+    "local": {
+        **dict.fromkeys(("num-executors", "executor-cores", "executor-memory"), _ONE_PROCESS),
+        **_NO_IMAGE,
+    },
+    "yarn": _NO_IMAGE,
+}
+"""By the beginning of a master: the options that Spark ignores there, with what to do instead."""
 
 
 class DeployMode(StrEnum):
@@ -60,6 +76,10 @@ class Submission:
                 "spark-submit can't use a Spark Connect server",
                 hint="run the command with --master sc://... itself",
             )
+        _require_used(self, master)
+        archive = self.python_archive
+        if archive is not None and not _SCHEME.match(archive) and not Path(archive).is_file():
+            raise UsageError(f"--python-archive {archive}: no such file")
         if self.deploy_mode is DeployMode.CLUSTER:
             _require_cluster_mode(self, master)
         if master.startswith("k8s://") and self.container_image is None and IMAGE not in self.settings.conf:
@@ -114,6 +134,16 @@ class Submission:
             yield "spark.pyspark.python", _ARCHIVED_PYTHON
 
 
+def _require_used(submission: Submission, master: str) -> None:
+    """Raise UsageError for an option that spark-submit ignores with this master."""
+    given = [*submission.resources, *(["container-image"] if submission.container_image else ())]
+    for name in given:
+        scheme = next((each for each in _IGNORED if master.startswith(each)), None)
+        hint = None if scheme is None else _IGNORED[scheme].get(name)
+        if hint is not None:
+            raise UsageError(f"--{name}: Spark ignores it with --master {master}", hint=hint)
+
+
 def _require_cluster_mode(submission: Submission, master: str) -> None:
     """Raise UsageError if the master runs no Python drivers, or if its pods cannot read the files."""
     if not master.startswith(("yarn", "k8s://")):
@@ -123,7 +153,7 @@ def _require_cluster_mode(submission: Submission, master: str) -> None:
     local = [
         path
         for path in (submission.main, submission.package, submission.python_archive)
-        if path and not re.match(r"[a-z0-9]+:", path)
+        if path and not _SCHEME.match(path)
     ]
     if master.startswith("k8s://") and local and UPLOADS not in submission.settings.conf:
         raise UsageError(
@@ -327,8 +357,10 @@ def _write_files(folder: Path) -> None:
 def _become(words: Sequence[str], log_settings: Path | None) -> Never:
     """Replace this process by spark-submit, which then receives signals and sets output and exit code."""
     env = dict(os.environ)
+    # A driver without memory must not hang. The last of two options that contradict each other counts.
+    options = ["-XX:+ExitOnOutOfMemoryError"]
     if log_settings is not None:
-        option = f"-Dlog4j2.configurationFile={log_settings.absolute().as_uri()}"
-        env["SPARK_SUBMIT_OPTS"] = f"{option} {env.get('SPARK_SUBMIT_OPTS', '')}".strip()
+        options.append(f"-Dlog4j2.configurationFile={log_settings.absolute().as_uri()}")
+    env["SPARK_SUBMIT_OPTS"] = " ".join([*options, env.get("SPARK_SUBMIT_OPTS", "")]).strip()
     sys.stdout.flush()
     os.execve(words[0], list(words), env)

@@ -48,10 +48,12 @@ def __getattr__(name: str) -> Any:
 def register(spark: SparkSession) -> None:
     """Register the formats `remote_log_metadata` and `remote_log` with a session, of Spark Connect as well.
 
-    The Python workers need tierctl: installed there, or sent before this call. The call sets
-    spark.sql.python.filterPushdown.enabled.
+    This tierctl is sent to the Python workers, as the commands do; the packages that it needs must be there
+    (tierctl-spark(7) says how to send them). The call sets spark.sql.python.filterPushdown.enabled.
     """
     # Imported here, because the sources need PySpark, and `tierctl --help` must work without it.
+    from tierctl.spark.session.jvm import ship
     from tierctl.spark.sources.registration import register_sources
 
+    ship(spark)
     register_sources(spark)

@@ -20,7 +20,14 @@ from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model import Selection
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import decoded_result, keep_freed_memory, shared_topic
-from tierctl.spark.executors.transport import LEAST_EVENTS, Executors, collect, grouped, progress
+from tierctl.spark.executors.transport import (
+    LEAST_EVENTS,
+    Executors,
+    collect,
+    describe_jobs,
+    grouped,
+    progress,
+)
 from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
 from tierctl.state.sizes import add_sizes
@@ -65,7 +72,9 @@ class SparkFold:
         events = _events_before(spark, self._location, ends, FOLDED)
         folded = fold_segments(events, partition_count=tasks[0].partition_count)
         with progress(spark, "reading"):
-            rows = collect(user_partition_sums(folded), stopped=lambda: False).to_pylist()
+            title = self._executors.titled("folding the metadata topic")
+            sums = user_partition_sums(folded)
+            rows = collect(sums, stopped=lambda: False, title=title).to_pylist()
         if any(row["unusable"] for row in rows):
             return None
         by_number: dict[int, list[Mapping[str, Any]]] = {number: [] for number in ends}
@@ -102,6 +111,7 @@ def fold_in_shares(
 
     spark = executors.session
     events = _events_before(spark, location, ends, (*FOLDED, "segment_id"))
+    describe_jobs(spark, executors.titled("folding the metadata topic"))
     with failures(None), progress(spark, "reading"):
         for row in folded_shares(events, shares, partition_count).toLocalIterator(prefetchPartitions=True):
             piece = decoded_result(bytes(row["data"]))

@@ -115,7 +115,9 @@ class TierSpec:
         calls are repeated as `settings` says, but not on local disk, where a repeated call fails again.
         """
         aiven = AivenSettings.from_settings(settings)
-        aiven = replace(aiven, private_keys={**aiven.private_keys, **(private_keys or {})})
+        # Executors have other working directories.
+        given = {name: path.absolute() for name, path in (private_keys or {}).items()}
+        aiven = replace(aiven, private_keys={**aiven.private_keys, **given})
         if retry is None and urlsplit(uri).scheme != FILE:
             retry = RetrySettings.from_settings(settings)
         throttle = ThrottleSettings.from_settings(settings)

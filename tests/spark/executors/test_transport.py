@@ -1,7 +1,9 @@
 """Work is sent to executors in one way, and results and errors are returned completely."""
 
 import io
+import os
 import pickle
+import threading
 import tokenize
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +14,14 @@ import pytest
 import tierctl
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.errors import CorruptInputError, EngineError, StoreWriteFailed, UsageError
+from tierctl.errors import CorruptInputError, EngineError, ExitCode, StoreWriteFailed, UsageError
 from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
 from tierctl.spark.executors.transport import (
     PROBES_DDL,
     Executors,
     ProbeExecutor,
     balanced,
+    describe_jobs,
     grouped,
     input_results,
     probed,
@@ -52,6 +55,41 @@ def test_large_results_come_whole(spark: "SparkSession", monkeypatch: pytest.Mon
 
 def zeros(size: int) -> bytes:
     return bytes(size)
+
+
+def test_results_that_sparks_setting_does_not_allow(spark: "SparkSession") -> None:
+    conf, name = spark.sparkContext._jsc.sc().conf(), "spark.driver.maxResultSize"
+    conf.set(name, "1m")
+    try:
+        with pytest.raises(EngineError, match=f"bigger than {name}") as e:
+            list(Executors(spark).run(noise, [2 << 20, 2 << 20]))
+    finally:
+        conf.remove(name)
+    assert (e.value.exit_code, f"--spark-conf {name}=" in str(e.value.hint)) == (ExitCode.USAGE, True)
+
+
+def noise(size: int) -> bytes:
+    return os.urandom(size)
+
+
+def test_jobs_are_shown_with_the_command(spark: "SparkSession") -> None:
+    tracker = spark.sparkContext.statusTracker()
+    # Another test may have used the name.
+    before = len(tracker.getJobIdsForGroup("tierctl fetch"))
+    assert list(Executors(spark, command="fetch").run(zeros, [1])) == [b"\0"]
+    assert len(tracker.getJobIdsForGroup("tierctl fetch")) > before
+    shown: list[str | None] = []
+
+    def describe() -> None:
+        describe_jobs(spark, Executors(spark, command="copy").titled("wave 3, orders"))
+        shown.extend(
+            spark.sparkContext.getLocalProperty(f"spark.job{each}") for each in (".description", "Group.id")
+        )
+
+    thread = threading.Thread(target=describe)
+    thread.start()
+    thread.join()
+    assert shown == ["tierctl copy: wave 3, orders", "tierctl copy"]
 
 
 def test_no_result_is_an_error(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,14 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tierctl.spark.session.jvm import archive, pack
 
 from tests.cli.shell import environment
-from tests.spark.clusters import Driver, python_without_tierctl
+from tests.spark.clusters import ROOT, Driver, python_without_tierctl, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +54,43 @@ def test_everything_works_from_the_archive(tmp_path: "Path") -> None:
     assert data == "package"
     hidden = subprocess.run([python, "-c", "import tierctl"], capture_output=True, cwd=tmp_path, check=False)
     assert b"No module named 'tierctl'" in hidden.stderr
+
+
+COMPILED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from tierctl.kernel import use_compiled
+from tierctl.state.table_kernels import custom_length
+use_compiled()
+blob = np.frombuffer(bytes([7, 0, 0, 0, 1]), np.uint8)
+print(custom_length(blob, 0), sum(custom_length.compiled.stats.cache_hits.values()))
+"""
+
+
+def test_compiled_loops_are_kept_for_the_archive(tmp_path: "Path") -> None:
+    """Each worker would compile them for half a minute. Another copy of the archive has the same ones."""
+    pytest.importorskip("numba")
+    python = python_without_tierctl(tmp_path)
+    shown = []
+    for name in ("first", "second"):
+        copy = tmp_path / name / archive().name
+        copy.parent.mkdir()
+        copy.write_bytes(archive().read_bytes())
+        words = [python, "-c", COMPILED, copy]
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            cwd=tmp_path,
+            env=environment(HOME=str(tmp_path)),
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        shown.append(done.stdout.split())
+    assert shown == [["7", "0"], ["7", "1"]]
+    (kept,) = (tmp_path / ".cache" / "tierctl").iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o700
 
 
 def test_the_archive_is_the_same_every_time() -> None:
@@ -102,3 +139,37 @@ def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureReques
     for row in found:
         assert re.search(r"/tierctl-[0-9.]+-[0-9a-f]{12}\.zip/tierctl/__init__\.py$", row["file"])
         assert row["styles"] == "json,kafka,kip"
+
+
+PLAIN = """
+import sys
+from pyspark.sql import SparkSession
+from tests.spark.clusters import SMALL
+import tierctl.spark
+
+builder = SparkSession.builder.master("local-cluster[1,1,1024]")
+for name, value in SMALL.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+tierctl.spark.register(spark)
+tierctl.spark.register(spark)
+events = spark.read.format("remote_log_metadata").option("metadata", sys.argv[1]).load()
+print(events.where("segment_id is not null").count())
+"""
+
+
+@pytest.mark.matrix
+def test_a_plain_session_needs_only_register(capture: "Callable[[str], Path]", tmp_path: "Path") -> None:
+    """The interpreter of the workers has no tierctl; the session was not opened by tierctl."""
+    spark_home()
+    python = python_without_tierctl(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN, capture("tiered-cluster") / "after"],
+        capture_output=True,
+        cwd=ROOT,
+        env=environment(PYSPARK_PYTHON=str(python), SPARK_HOME=str(spark_home()), SPARK_LOCAL_IP="127.0.0.1"),
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout.split()[-1]) > 100

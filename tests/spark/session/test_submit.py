@@ -99,7 +99,11 @@ def test_a_line_for_yarn(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], tmp_path: Path) -> None:
+def test_interpreters_and_settings(
+    args: tuple[str, ...], conf: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "env.tar.gz").touch()
+    monkeypatch.chdir(tmp_path)
     assert conf_of(line_of(tmp_path, *args, "segments", "--metadata", "x")) == conf
 
 
@@ -116,6 +120,12 @@ def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], 
         (("--master", "spark://h", "--deploy-mode", "cluster", "segments"), "runs no Python drivers"),
         (("--master", "k8s://https://h", "segments"), "--container-image is missing"),
         ((*K8S, "--deploy-mode", "cluster", "segments"), "pods don't see"),
+        (("--master", "spark://h", "--num-executors", "3", "segments"), "--spark-conf spark.cores.max=N"),
+        (("--master", "spark://h", "--container-image", "me/spark", "segments"), "only Kubernetes"),
+        (("--master", "yarn", "--container-image", "me/spark", "segments"), "only Kubernetes"),
+        (("--master", "local[2]", "--executor-memory", "3g", "segments"), "--driver-memory its memory"),
+        (("--master", "local[2]", "--executor-cores", "3", "segments"), "local[N] sets their number"),
+        (("--master", "yarn", "--python-archive", "env.tar.gz", "segments"), "env.tar.gz: no such file"),
         (("--master", "yarn", "--spark-conf", "spark.speculation=true", "sweep"), "stored or deleted twice"),
         (("--master", "yarn", "--spark-conf", "spark.hadoop.fs.s3a.secret.key=k", "sweep"), "credentials"),
         (
@@ -150,6 +160,19 @@ def test_files_are_written_once(tmp_path: Path) -> None:
     line_of(tmp_path, "--master", "yarn", "segments")
     assert {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == times
     assert len(times) == 3
+
+
+def test_a_driver_without_memory_ends(tmp_path: Path) -> None:
+    """As the sessions of commands do; what the operator set comes last, and so it counts."""
+    program = tmp_path / "home" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$SPARK_SUBMIT_OPTS"\n')
+    program.chmod(0o755)
+    env = environment(SPARK_HOME=str(tmp_path / "home"), SPARK_SUBMIT_OPTS="-XX:-ExitOnOutOfMemoryError")
+    words = ("submit", "--submit-dir", tmp_path / "kept", "--master", "yarn", "--run", "--", "segments")
+    ran = tierctl_process(*words, cwd=tmp_path, env=env)
+    first, *_, last = ran.out.split()
+    assert (first, last) == ("-XX:+ExitOnOutOfMemoryError", "-XX:-ExitOnOutOfMemoryError"), ran.err
 
 
 @pytest.mark.slow

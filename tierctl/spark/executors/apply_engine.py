@@ -29,6 +29,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
+from tierctl.model.selection import names_text
 from tierctl.spark.executors.task import Advance, shared_tier, with_host
 from tierctl.spark.executors.transport import Executors, InputResult, JobFailedError, JobStoppedError, Tasks
 from tierctl.spark.session.jvm import is_connect
@@ -119,6 +120,7 @@ class SparkEngine:
         self._title = title
         self._stop = Stop() if stop is None else stop
         self._is_ready = False
+        self._waves = 0
         # Spark's settings belong to the session, so that only one job may run at a time.
         self._jobs = ThreadPoolExecutor(1, thread_name_prefix="tierctl-jobs")
         _refuse_speculation(executors)
@@ -190,6 +192,7 @@ class SparkEngine:
 
         Nothing is cleaned up by guess: a lost task may still be running.
         """
+        self._waves += 1
         numbered = list(enumerate(inputs))
         task = SideEffectTask(side_effect=side_effect, spec=self._spec.shared(self._probed_slots))
         try:
@@ -211,8 +214,10 @@ class SparkEngine:
         is_retried: bool = False,
         title: str | None = None,
     ) -> dict[int, SideEffectResult]:
+        topics = {topic for part in tasks for _, each in part for topic in getattr(each, "topics", ())}
+        what = f"wave {self._waves}" + (f", {names_text(topics)}" if topics else "")
         found = self._executors.run_tasks(
-            task, tasks, stopped=context.stop.asked, is_retried=is_retried, title=title
+            task, tasks, stopped=context.stop.asked, is_retried=is_retried, title=title, what=what
         )
         for result in found.values():
             context.advance(result.processed_bytes)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 import pyarrow as pa
 
 import tierctl
-from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.errors import EngineError, ExitCode, TierctlError, UsageError
 from tierctl.report.bars import task_bar
 from tierctl.spark.executors.task import (
     RESULTS_DDL,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 LEAST_EVENTS = 20_000
 """The number of events that are folded in the time that a task takes to start."""
 POLL_S = 0.05
+_RESULTS_MAX = "spark.driver.maxResultSize"
 _PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 CANCELLED_WAIT_S = 30.0
 """How long to wait for the end of a cancelled job."""
@@ -58,12 +59,18 @@ class JobStoppedError(JobFailedError):
     """The job was cancelled, because the run was told to stop."""
 
 
-def collect(frame: DataFrame, *, stopped: Callable[[], bool]) -> pa.Table:
+class ResultsTooLargeError(JobFailedError):
+    """The results of a job are larger than Spark's setting for its driver allows."""
+
+    exit_code = ExitCode.USAGE
+
+
+def collect(frame: DataFrame, *, stopped: Callable[[], bool], title: str = "tierctl") -> pa.Table:
     """Return the rows of `frame`; cancel the job as soon as `stopped()` is True. Raise JobFailedError.
 
-    The job runs on another thread, so that this thread receives signals.
+    The job runs on another thread, so that this thread receives signals. Spark shows it with `title`.
     """
-    job = _started(frame)
+    job = _started(frame, title)
     try:
         return _awaited(job, partial(_cancel, frame.sparkSession), stopped)
     finally:
@@ -91,7 +98,8 @@ def _awaited(job: Future[pa.Table], cancel: Callable[[], None], stopped: Callabl
     if stopped():
         raise JobStoppedError("the job was cancelled, because the run was told to stop")
     found = engine_error(error, None)
-    raise JobFailedError(found.message, hint=found.hint)
+    kind = ResultsTooLargeError if _RESULTS_MAX in str(error) else JobFailedError
+    raise kind(found.message, hint=found.hint)
 
 
 @contextmanager
@@ -114,17 +122,30 @@ def parallelism(session: SparkSession, tasks: int) -> Iterator[None]:
             session.conf.set(_PARALLELISM, before)
 
 
-def _started(frame: DataFrame) -> Future[pa.Table]:
+def _started(frame: DataFrame, title: str) -> Future[pa.Table]:
     job: Future[pa.Table] = Future()
 
     def run() -> None:
         try:
+            describe_jobs(frame.sparkSession, title)
             job.set_result(frame.toArrow())
         except BaseException as e:
             job.set_exception(e)
 
     threading.Thread(target=run, name="spark-job", daemon=True).start()
     return job
+
+
+def describe_jobs(session: SparkSession, title: str) -> None:
+    """Let Spark show `title` with the jobs of this thread; their group is the title up to its first colon.
+
+    SparkContext.cancelJobGroup ends the jobs of a group. On Spark Connect the group is a tag, with hyphens.
+    """
+    group = title.partition(":")[0]
+    if is_connect(session):
+        session.addTag(group.replace(" ", "-"))
+    else:
+        session.sparkContext.setJobGroup(group, title)
 
 
 def _cancel(session: SparkSession) -> None:
@@ -341,11 +362,12 @@ class Executors:
 
     `tasks_max` limits the tasks of one `run`; the default is twice the number that run at a time.
     `on_transfers` receives the transfers of each task: its waits for limits and, with `measures`, its reads
-    of tiers. Attempts that returned no result do not count.
+    of tiers. Attempts that returned no result do not count. Spark shows jobs with the name of `command`.
     """
 
     session: SparkSession
     tasks_max: int | None = None
+    command: str = ""
     measures: bool = False
     on_transfers: Callable[[Transfers], None] = _no_transfers
     _slots: int = field(default=0, init=False)
@@ -374,9 +396,14 @@ class Executors:
         cancelled because `stopped` returned True.
         """
         frame = self.session.range(_PROBE_ROWS).mapInArrow(ProbeExecutor(check), PROBES_DDL)
-        probes = [probed(row) for row in collect(frame, stopped=stopped).to_pylist()]
+        found = collect(frame, stopped=stopped, title=self.titled("checking executors"))
+        probes = [probed(row) for row in found.to_pylist()]
         self._slots = max(1, len(probes))
         return probes
+
+    def titled(self, what: str) -> str:
+        """Return the title of a job: the command, and what it does."""
+        return f"{f'tierctl {self.command}'.strip()}: {what}"
 
     def run(
         self,
@@ -399,7 +426,7 @@ class Executors:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
         runner = SparkTask(function=PlainFunction(function), measures=self.measures)
-        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title="reading")
+        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title="reading", what="reading")
         yield from _values(results, len(inputs))
 
     def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
@@ -419,25 +446,28 @@ class Executors:
         stopped: Callable[[], bool] = _never,
         is_retried: bool = False,
         title: str | None = None,
+        what: str = "working",
     ) -> dict[int, InputResult[Result]]:
         """Run one Spark job with the given tasks, and return the results by the number of their input.
 
         An input without an entry has no known outcome. `is_retried` states that an earlier job may have
-        processed the inputs. With `title` a terminal shows the progress of the tasks. Raise JobFailedError if
-        the job fails, and JobStoppedError if it is cancelled because `stopped` returned True.
+        processed the inputs. With `title` a terminal shows the progress of the tasks; Spark shows the job as
+        `what`. Raise JobFailedError if the job fails, and JobStoppedError if it is cancelled because
+        `stopped` returned True.
         """
         runner = SparkTask(function=function, is_retried=is_retried, measures=self.measures)
-        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title=title)
+        results = self._collect(_one_stage(runner), tasks, stopped=stopped, title=title, what=what)
         return input_results(results)
 
     def _collect(
-        self, work: Stages, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None
+        self, work: Stages, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None, what: str
     ) -> pa.Table:
         """Return the rows of RESULTS of one Spark job."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
         bar = nullcontext() if title is None else progress(self.session, title)
         with parallelism(self.session, len(tasks)), bar:
-            results = collect(work(self.session.createDataFrame(rows)), stopped=stopped)
+            frame = work(self.session.createDataFrame(rows))
+            results = collect(frame, stopped=stopped, title=self.titled(what))
         for transfers in results.column("transfers").drop_null().to_pylist():
             self.on_transfers(decoded_transfers(transfers))
         return results

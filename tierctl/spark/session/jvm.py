@@ -190,6 +190,8 @@ def _read(descriptor: int, lines: deque[str]) -> None:
 
 _TRACEBACK = "Traceback (most recent call last):"
 _HINTS = {
+    "spark.driver.maxResultSize": "increase it, and the memory of the driver: --spark-conf "
+    "spark.driver.maxResultSize=4g --spark-conf spark.driver.memory=6g",
     "PYTHON_VERSION_MISMATCH": "executors need the Python version of the driver: see PYSPARK_PYTHON",
     "Cannot run program": "name an interpreter that the executors have, as PYSPARK_PYTHON or with "
     "--spark-conf spark.pyspark.python=...",
@@ -308,7 +310,12 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def ship(session: SparkSession) -> None:
-    """Let the Python workers of a session import this tierctl; a repeated call changes nothing."""
+    """Let the Python workers of a session import this tierctl; a repeated call changes nothing.
+
+    Nothing is sent if spark-submit sent it: Spark refuses a second file of that name.
+    """
+    if archive().name in (session.conf.get("spark.submit.pyFiles", None) or ""):
+        return
     file = str(archive())
     if is_connect(session):
         session.addArtifacts(file, pyfile=True)

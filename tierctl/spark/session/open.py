@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
-from tierctl.spark.session.jvm import archive, failures, ship
+from tierctl.spark.session.jvm import failures, ship
 from tierctl.spark.session.spark_settings import SPECULATION, SparkSettings
 from tierctl.storage.stores.base import why_refused
 
@@ -109,7 +109,6 @@ _EVERYWHERE = {
 _SAFE_PATH = "PYTHONSAFEPATH"
 """Python does not import modules from the current folder, in which other users may put some."""
 _CLASSIC = {
-    "spark.app.name": "tierctl",
     f"spark.executorEnv.{_SAFE_PATH}": "1",
     # tierctl shows its own progress.
     "spark.ui.showConsoleProgress": "false",
@@ -164,14 +163,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
         require_reachable(settings.master)
         session = _connected(settings) if settings.is_connect else _classic(settings)
         _usable(session, settings)
-        if not _was_sent(session):
-            ship(session)
+        ship(session)
     return session
-
-
-def _was_sent(session: SparkSession) -> bool:
-    """Return True if spark-submit has sent this package already: Spark refuses a second file of that name."""
-    return archive().name in (session.conf.get("spark.submit.pyFiles", None) or "")
 
 
 def _active_session() -> SparkSession | None:
@@ -226,7 +219,8 @@ def _classic(settings: SparkSettings) -> SparkSession:
         virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
     master = settings.master or virtual_machine.gateway.jvm.SparkConf().get("spark.master", "local[*]")
     conf = SparkConf()
-    for name, value in (own_settings(master) | given | {"spark.master": master}).items():
+    named = {"spark.app.name": f"tierctl {settings.command}".strip()}
+    for name, value in (named | own_settings(master) | given | {"spark.master": master}).items():
         conf.set(name, value)
     waiting = WAITS.waiting(f"starting Spark at {master}")
     with waiting, _bounded(master, give_up=virtual_machine.kill), _own_interrupts():

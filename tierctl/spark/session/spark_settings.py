@@ -38,13 +38,15 @@ class SparkSettings:
     """The master and the settings of a session.
 
     Without `master`, Spark's configuration decides, and its default is local[*]. `changes_things` refuses
-    speculation, because no side effect may run twice at a time. `verbose` prints Spark's logs.
+    speculation, because no side effect may run twice at a time. `verbose` prints Spark's logs. The
+    application has the name of `command`.
     """
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     changes_things: bool = False
     verbose: bool = False
+    command: str = ""
 
     @classmethod
     def of(
@@ -54,6 +56,7 @@ class SparkSettings:
         *,
         changes_things: bool = False,
         verbose: bool = False,
+        command: str = "",
     ) -> Self:
         """Return the settings of `--master` and `--spark-conf` texts; raise UsageError for malformed ones."""
         pairs = [text.partition("=") for text in texts]
@@ -64,7 +67,7 @@ class SparkSettings:
                     f"--spark-conf {shown}: expected spark.KEY=VALUE", hint="as spark.executor.memory=4g"
                 )
         conf = {name.strip(): value.strip() for name, _, value in pairs}
-        return cls(master=master, conf=conf, changes_things=changes_things, verbose=verbose)
+        return cls(master=master, conf=conf, changes_things=changes_things, verbose=verbose, command=command)
 
     def __post_init__(self) -> None:
         for name, value in self.conf.items():
