@@ -251,9 +251,9 @@ def _can_be_sent(error: Exception) -> bool:
     return False
 
 
-def run_command(_session: "SparkSession", args: Sequence[str]) -> Ran:
+def run_command(_session: "SparkSession", args: Sequence[str], folder: Path | None = None) -> Ran:
     """Run one command line of tierctl in a process with an open Spark session."""
-    return tierctl(*args)
+    return tierctl(*args, cwd=folder)
 
 
 @dataclass(frozen=True, slots=True)

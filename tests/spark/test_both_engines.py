@@ -1,9 +1,12 @@
 """Every cell of the table of engines: output and files are the same on both engines."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,9 @@ from tierctl.spark import fold
 from tierctl.spark import fold as spark_files
 from tierctl.spark.executors import checked_segments
 
-from tests.cli.shell import environment, tierctl
+from tests.cli.shell import Ran, environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers
-from tests.spark.clusters import ROOT
+from tests.spark.clusters import ROOT, Driver, run_command
 from tests.spark.on_engines import Run, require_same_on_both_engines
 from tests.spark.scenes import CODES, SCENES, STATE, files_in, state_directory
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
@@ -56,6 +59,43 @@ def test_both_engines_print_and_write_the_same(
     if command in recovery.SCENES:
         assert checked_segments._list_folder in functions, "executors did not list the tier"
         assert checked_segments._read_group in functions, "executors read no object"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("command", SCENES)
+def test_relative_paths_mean_the_same_to_executors(
+    command: str, local_cluster_driver: Driver, capture: Capture, tmp_path: Path
+) -> None:
+    """Each executor is a process with another working directory than the driver has."""
+    spark = ("--engine", "spark", "--master", local_cluster_driver.master)
+
+    def here(words: list[str], folder: Path) -> Ran:
+        return tierctl(*words, "--engine", "local", cwd=folder)
+
+    def there(words: list[str], folder: Path) -> Ran:
+        ran: Ran = local_cluster_driver.call(run_command, [*words, *spark], folder)
+        return ran
+
+    found = []
+    for run in (here, there):
+        # The same folder, because its path is printed.
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        found.append(SCENES[command](partial(_with_relative_paths, run, folder), capture, folder))
+        shutil.rmtree(folder)
+    assert found[0] == found[1]
+
+
+def _with_relative_paths(
+    run: Callable[[list[str], Path], Ran], folder: Path, *words: object, cwd: Path | None = None
+) -> Ran:
+    where = cwd or folder
+    return run([_relative(str(word), where) for word in words], where)
+
+
+def _relative(word: str, folder: Path) -> str:
+    option, equals, path = word.rpartition("=")
+    return option + equals + (os.path.relpath(path, folder) if path.startswith("/") else path)
 
 
 def test_the_local_engine_needs_no_spark(tmp_path: Path) -> None:

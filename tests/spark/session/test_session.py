@@ -60,6 +60,26 @@ def python_of(session: "SparkSession", seconds: float = 0) -> str:
     return str(collect(frame, stopped=lambda: False)["python"][0])
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("copy", "--log-dir", "local"), "no source of topic settings is named"),
+        (("copy",), "--log-dir is missing"),
+        (("sweep", "--log-start-offset", "bills-0=x"), "--log-start-offset bills-0=x: expected"),
+        (("sweep", "--assume", "bills.retention.ms=1h", "--apply"), "--assume only shows a plan"),
+        (("delete", "--find", "--apply"), "--find without --mark"),
+        (("report", "--html", "missing/report.html"), "the folder missing does not exist"),
+    ],
+)
+def test_what_needs_no_reading_is_refused_before_a_session_starts(
+    words: tuple[str, ...], expected: str, capture: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(capture("untiered-broker"))
+    where = ("--metadata", "tiered-metadata", "--remote", "tiered-remote")
+    ran = tierctl(*words, *where, "--engine", "spark", "--master", f"spark://127.0.0.1:{free_port()}")
+    assert (ran.code, expected in ran.err) == (2, True), ran.err
+
+
 @contextmanager
 def started(how: str) -> "Iterator[subprocess.Popen[str]]":
     spark_home()

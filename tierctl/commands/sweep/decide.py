@@ -91,6 +91,7 @@ def retention_inputs(
     `asked_log_starts` are the texts of --log-start-offset.
     Reports partitions without a readable lineage, and examines the histories of the selected partitions.
     """
+    asked = dict(map(_log_start, asked_log_starts))
     state = run.metadata.refresh()
     logs = run.logs
     run.resolve_selection(part.topic_id_partition for part in state)
@@ -98,7 +99,6 @@ def retention_inputs(
     run.inspect_tier()
     views = _views(run, state, size_limit)
     topics = CurrentTopics.of(logs) if views is None else views.topics
-    asked = dict(map(_log_start, asked_log_starts))
     current = {name: meant[0] for name, meant in topics.named(state, logs).items() if len(meant) == 1}
     log_starts = asked | _kept_log_starts(run, current, logs, asked)
     raised = {current[named]: start for named, start in log_starts.items() if named in current}
