@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.metadata import daily_changes
-from tierctl.metadata.daily_changes import DAY_MS, DayChanges, read_daily_changes
+from tierctl.metadata.daily_changes import DAY_MS, DailyChanges, DayChanges, read_daily_changes
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentState
 from tierctl.wire.batches.segment_file import RecordChunk
@@ -43,5 +43,5 @@ def test_each_state_of_a_segment_counts_once(
     day = DayChanges(copied_segments=2, copied_bytes=1001 + 1002, deleted_segments=1, deleted_bytes=1001)
     assert dict(found.days) == {("orders", TOPIC_ID, TODAY): day}
     assert found.unknown_segments == 1
-    assert not read_daily_changes(topic, topic.end_offsets(), lambda _: False).days
+    assert read_daily_changes(topic, topic.end_offsets(), lambda _: False) == DailyChanges()
     topic.close()

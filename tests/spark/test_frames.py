@@ -6,22 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.metadata.daily_changes import read_daily_changes
+from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
 from tierctl.metadata.topic import open_topic
+from tierctl.model import RemoteLogSegmentState, Selection, TopicPartition
 from tierctl.model.location import TopicLocation
 from tierctl.spark import (
     FOLDED,
     anomalies,
     daily_changes,
+    fold,
     fold_segments,
     metadata_events,
     partition_sizes,
 )
+from tierctl.spark.executors.transport import Executors
 from tierctl.spark.frames import Folded
 from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier_state import TierState
+from tierctl.wire.metadata.values import encode
 
-from tests.metadata.topics import manager_at
+from tests.metadata.events import started, update
+from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
 from tests.support.amounts import rest_in_matrix
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 __all__ = ["absurd", "small_pieces"]
+
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 def folded_at(folder: Path, spark: "SparkSession", *, partition_count: int | None = None) -> Folded:
@@ -121,22 +128,56 @@ def test_segments_sizes_with_records_that_brokers_cannot_use(
         assert said.code == 7
 
 
-def test_days(capture: Capture, spark: "SparkSession") -> None:
-    folder = within(capture, "tiered-cluster/after")
+@pytest.fixture
+def lost_beginnings(tmp_path: Path) -> Path:
+    """Return a topic with segments whose first events are missing, and with repeated events."""
+    topic = topic_in(tmp_path / "topic", writable=True)
+    events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, DELETED)]
+    events += [update(1, DELETED), started(3), update(9), update(9, DELETED)]
+    events += [started(4), update(4, RemoteLogSegmentState.DELETE_SEGMENT_STARTED), update(4, DELETED)]
+    topic.append([(4, encode(event)) for event in events])
+    topic.close()
+    return tmp_path / "topic"
+
+
+def days_in(folder: Path, spark: "SparkSession", selection: Selection) -> DailyChanges:
+    """Return the sums of executors, which must be those of one reader."""
+    location = TopicLocation(uri=folder.as_uri())
+    with closing(open_topic(location)) as topic:
+        ends = topic.end_offsets()
+        known = read_daily_changes(topic, ends, selection.__contains__)
+    assert fold.daily_changes(Executors(spark), location, ends, selection) == known
+    return known
+
+
+@pytest.mark.parametrize("place", rest_in_matrix(METADATA))
+def test_days(place: str, capture: Capture, spark: "SparkSession") -> None:
+    folder = within(capture, place)
+    known = days_in(folder, spark, Selection())
     found = rows(daily_changes(metadata_events(spark, str(folder))), "topic", "topic_id", "day")
-    with closing(open_topic(TopicLocation(uri=folder.as_uri()))) as topic:
-        known = read_daily_changes(topic, topic.end_offsets(), lambda _: True).days
-    assert {(topic, topic_id, day.toordinal() - 719_163) for topic, topic_id, day in found} == {
-        (topic, str(topic_id), day) for topic, topic_id, day in known
-    }
-    for (topic_name, topic_id, day), row in found.items():
-        changes = next(
-            each
-            for (name, known_id, number), each in known.items()
-            if (name, str(known_id), number) == (topic_name, topic_id, day.toordinal() - 719_163)
-        )
-        kinds = ("copied_segments", "copied_bytes", "deleted_segments", "deleted_bytes")
-        assert [row[kind] for kind in kinds] == [getattr(changes, kind) for kind in kinds]
+    assert len([day for _, _, day in found if day is not None]) == len(known.days)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(topics=frozenset({"orders", "clicks"})),
+        Selection(partitions=frozenset({1})),
+        Selection(topics=frozenset({"orders"}), named_partitions=frozenset({TopicPartition("orders", 2)})),
+        Selection(partitions=frozenset({0}), named_partitions=frozenset({TopicPartition("orders", 2)})),
+    ],
+)
+def test_days_of_some_partitions(selection: Selection, capture: Capture, spark: "SparkSession") -> None:
+    folder = within(capture, "tiered-cluster/after")
+    whole, known = days_in(folder, spark, Selection()), days_in(folder, spark, selection)
+    assert sum(each.copied_segments for each in known.days.values()) > 0
+    assert known != whole
+
+
+def test_days_of_segments_whose_beginning_is_lost(lost_beginnings: Path, spark: "SparkSession") -> None:
+    known = days_in(lost_beginnings, spark, Selection())
+    assert known.unknown_segments == 2
+    assert [each.copied_segments for each in known.days.values()] == [2]
 
 
 def test_spark_distributes_the_events(

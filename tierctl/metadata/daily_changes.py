@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 
@@ -106,13 +105,6 @@ class DailyChanges:
     days: dict[Day, DayChanges] = field(default_factory=lambda: defaultdict(DayChanges))
     unknown_segments: int = 0
 
-    def absorb(self, other: Self) -> None:
-        """Add the changes of other metadata partitions."""
-        for day, changes in other.days.items():
-            _count(self.days[day], _COPIED, changes.copied_segments, changes.copied_bytes)
-            _count(self.days[day], _DELETED, changes.deleted_segments, changes.deleted_bytes)
-        self.unknown_segments += other.unknown_segments
-
 
 def read_daily_changes(
     topic: MetadataTopic,
@@ -155,17 +147,16 @@ class _Segments:
         for code, counted in self.counted.items():
             self.counted[code] = np.concatenate([counted, np.zeros(len(self.ids) - known, np.bool_)])
 
-    def first_in(self, code: int, events: Int64s) -> tuple[Int64s, Int64s, int]:
+    def first_in(self, code: int, events: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Return the rows of events that first bring a segment to state `code`, and the segments' sizes.
 
         Only segments that were copied can be deleted: call it for the copies of the same events first.
 
-        The third value is the number of events whose segment is not known.
+        The third value are the rows of events whose segment is not known.
         """
         rows = np.flatnonzero((events[:, KIND] == UPDATE) & (events[:, STATE] == code))
         at = self.ids.find_many(_ids_of(events[rows]))
-        unknown = int(np.count_nonzero(at < 0))
-        rows, at = rows[at >= 0], at[at >= 0]
+        unknown, rows, at = rows[at < 0], rows[at >= 0], at[at >= 0]
         new = ~self.counted[code][at]
         if code == _DELETED:
             new &= self.counted[_COPIED][at]
@@ -185,11 +176,12 @@ def _add(
     groups = rows_by_user_partition(events)
     named = [groups.user_partition(at) for at in range(len(groups))]
     topics = [(whose.topic, whose.topic_id) if selects(whose) else None for whose in named]
+    is_selected = np.array([topic is not None for topic in topics], np.bool_)
     owners = np.zeros(len(events), np.int64)
     owners[groups.rows] = np.repeat(np.arange(len(groups)), np.diff(groups.bounds))
     for code in (_COPIED, _DELETED):
         rows, sizes, unknown = segments.first_in(code, events.rows)
-        found.unknown_segments += unknown
+        found.unknown_segments += int(np.count_nonzero(is_selected[owners[unknown]]))
         days = np.clip(events.rows[rows, EVENT_TIMESTAMP] // DAY_MS, 0, DAY_MAX)
         keys, which = np.unique((owners[rows] << 32) + days, return_inverse=True)
         counts, sums = np.bincount(which, minlength=len(keys)), np.zeros(len(keys), np.int64)

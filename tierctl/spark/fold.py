@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, closing
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -13,11 +14,11 @@ from uuid import uuid4
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
 from tierctl.metadata.cache_files.build import Piece, UnusableRecordError
-from tierctl.metadata.daily_changes import DailyChanges, read_daily_changes
+from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
 from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.topic.open_topic import require_read
-from tierctl.model import Selection
+from tierctl.model import Selection, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.task import decoded_result, keep_freed_memory, shared_topic
 from tierctl.spark.executors.transport import (
@@ -37,6 +38,7 @@ from tierctl.wire.primitives import limits
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_FIRST_DAY = date(1970, 1, 1)
 TASK_EVENTS_MAX = 2_000_000
 """The events of a larger metadata partition are distributed by user partition, if only sizes are wanted."""
 
@@ -155,26 +157,23 @@ def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int |
 def daily_changes(
     executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int], selection: Selection
 ) -> DailyChanges:
-    """Return the result of `read_daily_changes`, read with one input per metadata partition."""
+    """Return the result of `read_daily_changes`, which Spark sums up: only the sums come to the driver."""
+    from tierctl.spark.frames import OF_CHANGES, selected
+    from tierctl.spark.frames import daily_changes as changes_of
+
+    spark = executors.session
+    events = _events_before(spark, location, end_offsets, ("metadata_partition", *OF_CHANGES))
+    sums = changes_of(selected(events, selection))
+    with progress(spark, "reading copies and deletions"):
+        title = executors.titled("reading copies and deletions")
+        rows = collect(sums, stopped=lambda: False, title=title).to_pylist()
     found = DailyChanges()
-    inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
-    function = partial(_changes_in, location, uuid4().hex, selection)
-    for part in executors.run(function, inputs, cost=_events_of_days, min_task_cost=LEAST_EVENTS):
-        found.absorb(part)
+    for row in rows:
+        found.unknown_segments += row.pop("unknown_events")
+        topic, day = (row.pop("topic"), Uuid(row.pop("topic_id"))), row.pop("day")
+        if day is not None:
+            found.days[*topic, (day - _FIRST_DAY).days] = DayChanges(**row)
     return found
-
-
-def _changes_in(
-    location: TopicLocation, job: str, selection: Selection, span: tuple[int, int]
-) -> DailyChanges:
-    number, end = span
-    found = read_daily_changes(shared_topic(location, job), {number: end}, selection.__contains__)
-    # The result is sent to the driver as a plain dictionary, without the class of `found.days`.
-    return DailyChanges(days=dict(found.days), unknown_segments=found.unknown_segments)
-
-
-def _events_of_days(span: tuple[int, int]) -> int:
-    return span[1]
 
 
 BYTES_PER_JOB = 64 << 20

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierctl.errors import UsageError
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS
-from tierctl.model import RemoteLogSegmentState
+from tierctl.model import RemoteLogSegmentState, Selection
 from tierctl.spark.fold_rows import (
     FOLDED,
     OUTCOMES,
@@ -41,6 +41,17 @@ from tierctl.spark.sources.registration import register_sources
 _LIVE: Final = tuple(
     state for state in RemoteLogSegmentState if state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 )
+
+OF_CHANGES: Final = (
+    *("metadata_offset", "topic", "topic_id", "partition", "segment_id", "state"),
+    *("event_timestamp_ms", "segment_size_in_bytes"),
+)
+"""The columns of events from which `daily_changes` is computed."""
+
+_ENDS: Final = {
+    "copied": RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    "deleted": RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+}
 
 _SUMMED: Final = (
     *("topic", "topic_id", "partition", "metadata_partition", "state", "segment_size_in_bytes"),
@@ -161,13 +172,28 @@ def anomalies(outcomes: DataFrame) -> DataFrame:
     return outcomes.where("outcome <> 'accepted'")
 
 
+def selected(events: DataFrame, selection: Selection) -> DataFrame:
+    """Return the events of the user partitions in `selection`."""
+    wanted = f.lit(True)
+    if selection.topics:
+        wanted &= f.col("topic").isin(*selection.topics)
+    if selection.topic_ids:
+        wanted &= f.col("topic_id").isin(*map(str, selection.topic_ids))
+    if selection.narrows_partitions:
+        is_admitted = f.col("partition").isin(*selection.partitions)
+        for topic, number in selection.named_partitions:
+            is_admitted |= (f.col("topic") == topic) & (f.col("partition") == number)
+        wanted &= is_admitted
+    return events.where(wanted)
+
+
 def daily_changes(events: DataFrame) -> DataFrame:
     """Return how many segments, and bytes, were copied and deleted by topic id and day in UTC.
 
-    `events` has `topic`, `topic_id`, `partition`, `segment_id`, `state`, `event_timestamp_ms` and
-    `segment_size_in_bytes`. The columns are `topic`, `topic_id`, `day` (a date), `copied_segments`,
-    `copied_bytes`, `deleted_segments` and `deleted_bytes`. Of a state that several events of a segment have,
-    the earliest counts; segments whose first event is missing have no size and count as 0 bytes.
+    `events` has the columns OF_CHANGES. The columns are `topic`, `topic_id`, `day` (a date),
+    `copied_segments`, `copied_bytes`, `deleted_segments`, `deleted_bytes` and `unknown_events`. Of a state
+    that several events of a segment have, the earliest counts. Segments whose first event is missing have no
+    size: in a row without a day, `unknown_events` counts the events that finished their copies and deletions.
     """
 
     def first(state: RemoteLogSegmentState) -> Column:
@@ -177,23 +203,29 @@ def daily_changes(events: DataFrame) -> DataFrame:
     by_segment = events.where("segment_id is not null").groupBy(
         "topic", "topic_id", "partition", "segment_id"
     )
+    is_end = f.col("state").isin(*map(str, _ENDS.values()))
     segments = by_segment.agg(
-        f.coalesce(f.max("segment_size_in_bytes"), f.lit(0)).cast("long").alias("bytes"),
-        first(RemoteLogSegmentState.COPY_SEGMENT_FINISHED).alias("copied_ms"),
-        first(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED).alias("deleted_ms"),
+        f.max("segment_size_in_bytes").cast("long").alias("bytes"),
+        *(first(state).alias(f"{kind}_ms") for kind, state in _ENDS.items()),
+        f.count(f.when(is_end, 1)).alias("ends"),
     )
-    was_copied = f.col("copied_ms").isNotNull()
-    changes = [
-        segments.where(was_copied & f.col(f"{kind}_ms").isNotNull()).select(
-            *("topic", "topic_id", "bytes"), f.lit(kind).alias("kind"), _day(f.col(f"{kind}_ms")).alias("day")
-        )
-        for kind in ("copied", "deleted")
-    ]
+    is_known = f.col("bytes").isNotNull()
+    was_copied = is_known & f.col("copied_ms").isNotNull()
+    facts = ("topic", "topic_id", "bytes", "ends")
+    no_day = f.lit(None).cast("date").alias("day")
+    changes = segments.where(~is_known & (f.col("ends") > 0)).select(
+        *facts, f.lit("unknown").alias("kind"), no_day
+    )
+    for kind in _ENDS:
+        found = segments.where(was_copied & f.col(f"{kind}_ms").isNotNull())
+        day = _day(f.col(f"{kind}_ms")).alias("day")
+        changes = changes.unionAll(found.select(*facts, f.lit(kind).alias("kind"), day))
     sums: list[Column] = []
-    for kind in ("copied", "deleted"):
+    for kind in _ENDS:
         size = f.when(f.col("kind") == kind, f.col("bytes"))
         sums += [f.count(size).alias(f"{kind}_segments"), _sum(size).alias(f"{kind}_bytes")]
-    return changes[0].unionAll(changes[1]).groupBy("topic", "topic_id", "day").agg(*sums)
+    sums.append(_sum(f.when(f.col("kind") == "unknown", f.col("ends"))).alias("unknown_events"))
+    return changes.groupBy("topic", "topic_id", "day").agg(*sums)
 
 
 def _day(time_ms: Column) -> Column:

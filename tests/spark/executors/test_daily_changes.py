@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 from tierctl.commands.insight import report
-from tierctl.metadata.daily_changes import DailyChanges, DayChanges
-from tierctl.model import Uuid
-from tierctl.spark import fold
 
 from tests.cli.shell import tierctl
 from tests.support.amounts import rest_in_matrix
-
-_TOPIC = ("t", Uuid("AAAAAAAAAAAAAAAAAAAAAQ"))
 
 
 @pytest.mark.usefixtures("spark")
@@ -30,17 +25,4 @@ def test_executors_read_the_topic(
         raise AssertionError("the driver reads the topic again")
 
     monkeypatch.setattr(report, "read_daily_changes", read_by_the_driver)
-    monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
     assert tierctl(*words, "--engine", "spark", "--master", "local[2]") == here
-
-
-def test_parts_are_summed_up() -> None:
-    parts = [
-        DailyChanges({(*_TOPIC, 1): DayChanges(1, 2, 3, 4)}, 1),
-        DailyChanges({(*_TOPIC, 1): DayChanges(10, 20, 30, 40), (*_TOPIC, 2): DayChanges(5)}, 2),
-    ]
-    found = DailyChanges()
-    for part in parts:
-        found.absorb(part)
-    assert found.days == {(*_TOPIC, 1): DayChanges(11, 22, 33, 44), (*_TOPIC, 2): DayChanges(5)}
-    assert found.unknown_segments == 3

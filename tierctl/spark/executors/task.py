@@ -54,7 +54,6 @@ _PACKAGES = (
     "checks.deep",
     "checks.cross_check",
     "checks.environment",
-    "metadata.daily_changes",
     "metadata.parallel_fold",
     "read.tasks",
     "wire.files.committed_offsets",
