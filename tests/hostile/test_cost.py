@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from tierctl.storage.layouts.aiven.layout import AivenLayout, AivenSettings
-from tierctl.wire.batches.batch_head import CompressionType, Record, compress, write_varint
+from tierctl.wire.batches.batch_head import CompressionType, Record, compress
+from tierctl.wire.batches.record_batch import write_varint
 from tierctl.wire.metadata.values import encode
 
 from tests.hostile.worlds import (

@@ -17,8 +17,8 @@ from tierctl.model import (
 )
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.stores.base import hashed_file
-from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress, encode_records
-from tierctl.wire.batches.record_batch import encode_batch, seal
+from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, compress
+from tierctl.wire.batches.record_batch import encode_batch, encode_records, seal
 from tierctl.wire.files.checkpoints import encode_producer_snapshot
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode

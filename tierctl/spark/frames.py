@@ -181,8 +181,8 @@ def selected(events: DataFrame, selection: Selection) -> DataFrame:
         wanted &= f.col("topic_id").isin(*map(str, selection.topic_ids))
     if selection.narrows_partitions:
         is_admitted = f.col("partition").isin(*selection.partitions)
-        for topic, number in selection.named_partitions:
-            is_admitted |= (f.col("topic") == topic) & (f.col("partition") == number)
+        for each in selection.named_partitions:
+            is_admitted |= (f.col("topic") == each.topic) & (f.col("partition") == each.partition)
         wanted &= is_admitted
     return events.where(wanted)
 

@@ -1,10 +1,13 @@
 """Checks that batches read as columns have the results of batches read one by one."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
+import pytest
+from tests.wire.batches import plain
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.batch_head import BatchHead, Record
+from tierctl.wire.batches.batch_head import MAGIC, BatchHead, Record
 from tierctl.wire.batches.record_batch import RecordBatch, batch_at
 from tierctl.wire.batches.records import SCHEMA, read_values, record_columns
 from tierctl.wire.batches.scan import BadRange, TornTail, scan_heads, walk
@@ -14,11 +17,6 @@ END = (1 << 63) - 1
 
 def _damage(bad: BadRange) -> tuple[object, ...]:
     return bad.position, bad.end, bad.first_offset, bad.next_offset, str(bad.error)
-
-
-def _wrapped(number: int) -> int:
-    """Return `number` as the JVM stores it in 64 bits."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def check_heads(data: bytes, **arguments: int) -> None:
@@ -35,7 +33,7 @@ def check_heads(data: bytes, **arguments: int) -> None:
 
 
 def check_values(data: bytes, start: int = 0, end: int = END) -> None:
-    """Compare `read_values` with the records of the batches that `walk` finds."""
+    """Compare `read_values` with the records that a plain decoder finds in the batches of `walk`."""
     want: list[Record] = []
     bad = []
     for piece in walk(data):
@@ -43,15 +41,20 @@ def check_values(data: bytes, start: int = 0, end: int = END) -> None:
             continue
         if piece.next_offset <= start or piece.base_offset >= end:
             continue
+        batch = batch_at(data, piece)
         try:
-            want += [each for each in batch_at(data, piece).records() if start <= each.offset < end]
-        except CorruptInputError as error:
-            bad.append((piece.position, piece.end, piece.base_offset, piece.next_offset, str(error)))
+            whole = list(_expected(batch))
+        except (CorruptInputError, ValueError):
+            with pytest.raises(CorruptInputError) as e:
+                list(batch.records())
+            bad.append((piece.position, piece.end, piece.base_offset, piece.next_offset, str(e.value)))
+        else:
+            want += [each for each in whole if start <= each.offset < end]
     got = read_values(data, scan_heads(data), start, end)
     got.values.validate(full=True)
     assert got.offsets.tolist() == [each.offset for each in want]
     assert got.values.to_pylist() == [each.value for each in want]
-    assert got.timestamps_ms.tolist() == [_wrapped(each.timestamp_ms) for each in want]
+    assert got.timestamps_ms.tolist() == [each.timestamp_ms for each in want]
     assert sorted(map(_damage, got.damaged)) == bad
 
 
@@ -63,8 +66,18 @@ def decoded(batch: RecordBatch) -> Iterator[Record]:
         return
 
 
+def _expected(batch: RecordBatch) -> Iterator[Record]:
+    return batch.records() if batch.head.magic < MAGIC else plain.records(batch)
+
+
+def _up_to_the_first_error(batch: RecordBatch) -> Iterator[Record]:
+    with suppress(CorruptInputError, LimitExceeded, ValueError):
+        yield from _expected(batch)
+
+
 def check_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> None:
-    """Compare `record_columns` with the records of batches up to their first error."""
+    """Compare `record_columns`, and `records`, with the records of batches up to their first error."""
+    assert all(list(decoded(batch)) == list(_up_to_the_first_error(batch)) for batch in found)
     tables = list(record_columns(found, decoded, rows_max=rows_max))
     for table in tables:
         table.validate(full=True)
@@ -73,7 +86,7 @@ def check_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> None:
     assert [tuple(row.values()) for row in rows] == [
         (
             record.offset,
-            _wrapped(record.timestamp_ms),
+            record.timestamp_ms,
             batch.head.timestamp_type,
             batch.head.partition_leader_epoch,
             record.key,
@@ -81,5 +94,5 @@ def check_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> None:
             [{"key": name, "value": value} for name, value in record.headers],
         )
         for batch in found
-        for record in decoded(batch)
+        for record in _up_to_the_first_error(batch)
     ]

@@ -26,7 +26,7 @@ def test_scanned_batches(count: int, is_many: bool) -> None:
     assert is_compiled() == is_many
 
 
-@pytest.mark.parametrize(("count", "is_many"), [(60, False), (120, True)])
+@pytest.mark.parametrize(("count", "is_many"), [(15, False), (30, True)])
 def test_decoded_records(count: int, is_many: bool) -> None:
     list(record_columns(batches(one_record_log(count)), RecordBatch.records))
     assert is_compiled() == is_many

@@ -16,7 +16,7 @@ from tests.wire.batches.samples import (
     record_lists,
 )
 from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
-from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record, write_varint
+from tierctl.wire.batches.batch_head import BatchHead, CompressionType, Record
 from tierctl.wire.batches.record_batch import (
     ControlRecord,
     ControlType,
@@ -25,6 +25,7 @@ from tierctl.wire.batches.record_batch import (
     control_record,
     encode_batch,
     seal,
+    write_varint,
 )
 from tierctl.wire.batches.scan import BadRange, TornTail, scan, walk
 
@@ -276,13 +277,13 @@ _GOOD = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
         ((7, *_GOOD[1:]), "a record of 7 bytes"),
         ((8, b"\x00", 0, 1, -1, 2, b"ab", 0), "an offset delta from 0 to 0"),
         ((8, b"\x00", 0, -1, -1, 2, b"ab", 0), "an offset delta from 0 to 0"),
-        ((8, b"\x00", 0, 0, 9, 2, b"ab", 0), "a length up to 4"),
-        ((8, b"\x00", 0, 0, -1, 4, b"ab", 0), "a length up to 3"),
+        ((8, b"\x00", 0, 0, 9, 2, b"ab", 0), "a record of 8 bytes"),
+        ((8, b"\x00", 0, 0, -1, 4, b"ab", 0), "a record of 8 bytes"),
         ((8, b"\x00", 0, 0, -1, 1, b"ab", 0), "up to 0 headers"),
         ((8, b"\x00", 0, 0, -1, 2, b"ab", 1), "up to 0 headers"),
         ((10, b"\x00", 0, 0, -1, 2, b"ab", 1, -1, -1), "a header name"),
         ((11, b"\x00", 0, 0, -1, 2, b"ab", 1, 1, b"\xff", -1), "a header name in UTF-8"),
-        ((20, b"\x00", b"\xff" * 11, 0), "a varint of at most 10 bytes"),
+        ((20, b"\x00", b"\xff" * 11, 0), "varints of at most 10 bytes"),
         ((*_GOOD, *_GOOD), "the end after 1 records"),
         ((), "a whole record"),
     ],
@@ -290,7 +291,7 @@ _GOOD = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
 def test_what_no_record_is(fields: tuple[int | bytes, ...], expected: str) -> None:
     (head,) = scan(encode_batch([record(0, b"ab")]))
     payload = _payload(*fields)
-    if expected.startswith("a varint"):
+    if expected.startswith("varints"):
         payload = _payload(len(payload) - 1, *fields[1:])
     (batch,) = batches(seal(head, payload))
     with pytest.raises(CorruptInputError, match=f"expected {expected}"):

@@ -9,29 +9,325 @@ Source: KIP-98; org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
 import struct
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import islice, pairwise
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from tierctl.errors import CorruptInputError
+from tierctl.kernel import int64, plain_kernel
 from tierctl.wire.batches import batch_head, legacy
 from tierctl.wire.batches.batch_head import (
     HEAD,
     HEAD_SIZE,
+    LOG_APPEND_TIME,
     MAGIC,
     BatchHead,
     Buffer,
     CompressionType,
     Record,
     compress,
-    decode_records,
     decompress,
-    emptied_records,
-    encode_records,
 )
-from tierctl.wire.batches.scan import scan
-from tierctl.wire.primitives import crc32c
+from tierctl.wire.batches.scan import Bytes, Int64s, bytes_of, fields_of, scan
+from tierctl.wire.primitives import RECORD_HEADERS_COMMON, at_most, crc32c, limits
+
+# The codec of the uncompressed records in a batch.
+#
+# Lengths and deltas are zigzag varints; the attributes byte of a record is unused and written as 0.
+# Source: org.apache.kafka.common.record.DefaultRecord.
+
+OFFSET, TIMESTAMP, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH, HEADERS, HEADER_COUNT, START, WIDTH = range(10)
+"""The columns of a record. A key or value has its position, and its length or -1 for null."""
+
+RECORD_BYTES_MIN = 7
+_INT64_MAX = (1 << 63) - 1
+_SHIFT_MAX = 62
+
+KIND, _AT, _ALLOWED, _FOUND, PROBLEM_WIDTH = range(5)
+"""A problem: its kind, 0 for none, the position of the record, and two numbers."""
+_CUT, _SIZE, _VARINT, _LONGER, _SHORTER, _COUNT, _NAME, _DELTA, _HEADERS, _ALL_HEADERS, _REST = range(1, 12)
+_PROBLEMS = {
+    _CUT: ("a whole record", "the end of {allowed} bytes"),
+    _SIZE: ("a size up to {allowed}", "{found}"),
+    _VARINT: ("varints of at most 10 bytes", "a longer one"),
+    _LONGER: ("a record of {allowed} bytes", "longer fields"),
+    _SHORTER: ("a record of {allowed} bytes", "fields of {found}"),
+    _COUNT: ("up to {allowed} headers", "{found}"),
+    _NAME: ("a header name", "null"),
+    _DELTA: ("an offset delta from {allowed} to {last_delta}", "{found}"),
+    _REST: ("the end after {allowed} records", "{found} more bytes"),
+}
+_LIMITED = {_HEADERS: "headers of one record", _ALL_HEADERS: "headers in one batch"}
+
+
+@plain_kernel
+def _read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """Return a zigzag varint and the position after it; bits beyond 64 are dropped, as in the JVM.
+
+    The position is -_LONGER if the varint does not end before `end`, -_VARINT if it has more than 10 bytes,
+    and `at` if that is negative.
+    """
+    if at < 0:
+        return 0, at
+    if at >= end:
+        return 0, -_LONGER
+    byte = int64(data[at])
+    at += 1
+    sign, value, shift = byte & 1, (byte & 127) >> 1, 6
+    while byte > 127:
+        if shift > _SHIFT_MAX:
+            return 0, -_VARINT
+        if at >= end:
+            return 0, -_LONGER
+        byte = int64(data[at])
+        at += 1
+        value |= (byte & (127 if shift < _SHIFT_MAX else 1)) << shift
+        shift += 7
+    return value ^ -sign, at
+
+
+@plain_kernel
+def _sized(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
+    """Return position and length of bytes that follow their length, -1 for null, and the position after them.
+
+    That is -_LONGER if the bytes do not end before `end`, and negative as by `_read_varint`.
+    """
+    length, at = _read_varint(data, at, end)
+    if at < 0:
+        return 0, 0, at
+    if length > end - at:
+        return 0, 0, -_LONGER
+    return at, max(length, -1), at + max(length, 0)
+
+
+@plain_kernel
+def _fail(problem: Int64s, kind: int, at: int, allowed: int, found: int) -> int:
+    """Write a problem; return -1."""
+    problem[KIND], problem[_AT], problem[_ALLOWED], problem[_FOUND] = kind, at, allowed, found
+    return -1
+
+
+@plain_kernel
+def _decode_record(  # noqa: PLR0917
+    data: Bytes, at: int, end: int, headers_max: int, rows: Int64s, row: int, problem: Int64s
+) -> int:
+    """Write the record at `at` to a row, with deltas of offset and timestamp.
+
+    Return the position after it, or -1 after a problem.
+    """
+    size, start = _read_varint(data, at, end)
+    if start < 0:
+        return _fail(problem, _VARINT if start == -_VARINT else _CUT, at, end, 0)
+    if not 0 <= size <= end - start:
+        return _fail(problem, _SIZE, at, end - start, size)
+    stop = start + size
+    rows[row, START] = at
+    rows[row, TIMESTAMP], here = _read_varint(data, start + 1, stop)
+    rows[row, OFFSET], here = _read_varint(data, here, stop)
+    rows[row, KEY], rows[row, KEY_LENGTH], here = _sized(data, here, stop)
+    rows[row, VALUE], rows[row, VALUE_LENGTH], here = _sized(data, here, stop)
+    count, here = _read_varint(data, here, stop)
+    allowed = min((stop - here) // 2, headers_max)
+    if not 0 <= count <= allowed:
+        return _fail(problem, _HEADERS if allowed == headers_max else _COUNT, at, allowed, count)
+    rows[row, HEADERS], rows[row, HEADER_COUNT] = here, count
+    for _ in range(count):
+        _, length, here = _sized(data, here, stop)
+        if length < 0:
+            return _fail(problem, _NAME, at, 0, 0)
+        _, _, here = _sized(data, here, stop)
+    if here != stop:
+        return _fail(problem, -here if here < 0 else _SHORTER, at, size, here - start)
+    return here
+
+
+@plain_kernel
+def _wrapped_sum(base: int, delta: int) -> int:
+    """Return the sum of a time and a delta; beyond 64 bits it wraps, as in the JVM."""
+    if delta > 0 and base > _INT64_MAX - delta:
+        return (base - _INT64_MAX - 1) + (delta - _INT64_MAX - 1)
+    if delta < 0 and base < (-_INT64_MAX - delta) - 1:
+        return (base + _INT64_MAX + 1) + (delta + _INT64_MAX + 1)
+    return base + delta
+
+
+@plain_kernel
+def decode_batch(  # noqa: PLR0917
+    data: Bytes,
+    at: int,
+    end: int,
+    fields: npt.NDArray[np.void],
+    batch: int,
+    record_headers_max: int,
+    batch_headers_max: int,
+    rows: Int64s,
+    first: int,
+    problem: Int64s,
+) -> int:
+    """Decode the records in `data[at:end]` of the batch whose head is `fields[batch]`.
+
+    Write the records to `rows` from row `first` on, and return their number: up to the first one that has a
+    problem, which is then written, too. `rows` must have one row more than there are records.
+    """
+    head = fields[batch]
+    records, last_delta = int64(head["record_count"]), int64(head["last_offset_delta"])
+    base, created_ms = int64(head["base_offset"]), int64(head["base_timestamp_ms"])
+    appended_ms, is_appended = int64(head["max_timestamp_ms"]), int64(head["attributes"]) & LOG_APPEND_TIME
+    headers_max = batch_headers_max + RECORD_HEADERS_COMMON * records
+    headers, lowest = 0, 0
+    problem[KIND] = 0
+    for count in range(records):
+        row, start = first + count, at
+        at = _decode_record(data, start, end, record_headers_max, rows, row, problem)
+        if at < 0:
+            return count
+        delta, delta_ms = int64(rows[row, OFFSET]), int64(rows[row, TIMESTAMP])
+        if not lowest <= delta <= last_delta:
+            _fail(problem, _DELTA, start, lowest, delta)
+            return count
+        headers += int64(rows[row, HEADER_COUNT])
+        if headers > headers_max:
+            _fail(problem, _ALL_HEADERS, start, headers_max, headers)
+            return count
+        rows[row, OFFSET] = base + delta
+        rows[row, TIMESTAMP] = appended_ms if is_appended else _wrapped_sum(created_ms, delta_ms)
+        lowest = delta + 1
+    if at != end:
+        _fail(problem, _REST, at, records, end - at)
+    return records
+
+
+@plain_kernel
+def _find_headers(data: Bytes, rows: Int64s, headers: Int64s) -> None:
+    """Write position and length of name and value of each header of records that were decoded."""
+    count = 0
+    for i in range(len(rows)):
+        at = int64(rows[i, HEADERS])
+        for _ in range(int64(rows[i, HEADER_COUNT])):
+            headers[count, 0], headers[count, 1], at = _sized(data, at, len(data))
+            headers[count, 2], headers[count, 3], at = _sized(data, at, len(data))
+            count += 1
+
+
+def header_places(data: Bytes, rows: Int64s) -> Int64s:
+    """Return position and length of the name, and of the value, of each header of decoded records."""
+    places = np.empty((int(rows[:, HEADER_COUNT].sum()), 4), np.int64)
+    _find_headers(data, rows, places)
+    return places
+
+
+def _decoded(data: Bytes, head: BatchHead) -> tuple[Int64s, CorruptInputError | None]:
+    """Return the rows of the records up to the first that has a problem, and its error."""
+    records_max = max(min(len(data) // RECORD_BYTES_MIN, head.record_count), 0)
+    rows, problem = np.empty((records_max + 1, WIDTH), np.int64), np.zeros(PROBLEM_WIDTH, np.int64)
+    headers_max = limits().record_headers, limits().batch_headers
+    count = decode_batch(data, 0, len(data), fields_of([head]), 0, *headers_max, rows, 0, problem)
+    return rows[:count], _error_of(problem, head)
+
+
+def _error_of(problem: Int64s, head: BatchHead) -> CorruptInputError | None:
+    kind, at, allowed, found = problem.tolist()
+    if not kind:
+        return None
+    if kind in _LIMITED:
+        expected, shown = at_most(allowed, _LIMITED[kind]), str(found)
+    else:
+        facts = {"allowed": allowed, "found": found, "last_delta": head.last_offset_delta}
+        expected, shown = (text.format(**facts) for text in _PROBLEMS[kind])
+    return CorruptInputError("record", expected=expected, found=shown, at=at)
+
+
+def _decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
+    """Yield the records in `data`, the uncompressed payload of the batch with `head`.
+
+    Raise CorruptInputError, whose `at` is the position in `data`.
+    """
+    content = bytes_of(data)
+    rows, error = _decoded(content, head)
+    places = iter(header_places(content, rows).tolist())
+
+    def bytes_at(at: int, length: int) -> bytes | None:
+        return None if length < 0 else data[at : at + length]
+
+    for row in rows.tolist():
+        headers = []
+        for at, length, value_at, value_length in islice(places, row[HEADER_COUNT]):
+            name = data[at : at + length]
+            try:
+                headers.append((name.decode("utf-8"), bytes_at(value_at, value_length)))
+            except UnicodeDecodeError:
+                expected, shown = "a header name in UTF-8", repr(name[:200])
+                raise CorruptInputError("record", expected=expected, found=shown, at=at) from None
+        key, value = bytes_at(row[KEY], row[KEY_LENGTH]), bytes_at(row[VALUE], row[VALUE_LENGTH])
+        yield Record(row[OFFSET], row[TIMESTAMP], key, value, tuple(headers))
+    if error is not None:
+        raise error
+
+
+def _emptied_records(data: bytes, head: BatchHead, offsets: Container[int]) -> bytes:
+    """Return `data` with the records at `offsets` without key, value and headers; all others are unchanged.
+
+    `data` is the uncompressed payload of the batch with `head`, which `_decode_records` accepts.
+    """
+    content, out = bytes_of(data), bytearray()
+    rows, _ = _decoded(content, head)
+    edges = pairwise([*rows[:, START].tolist(), len(data)])
+    for offset, (start, end) in zip(rows[:, OFFSET].tolist(), edges, strict=True):
+        if offset in offsets:
+            _, attributes_at = _read_varint(content, start, end)
+            delta_ms, _ = _read_varint(content, attributes_at + 1, end)
+            body = _encode_body(Record(0, 0, None, None), offset - head.base_offset, delta_ms)
+            write_varint(out, len(body))
+            out += body
+        else:
+            out += data[start:end]
+    return bytes(out)
+
+
+def encode_records(records: Iterable[Record], *, base_offset: int, base_timestamp_ms: int) -> bytes:
+    """Encode records as a batch holds them before compression."""
+    out = bytearray()
+    for record in records:
+        body = _encode_body(record, record.offset - base_offset, record.timestamp_ms - base_timestamp_ms)
+        write_varint(out, len(body))
+        out += body
+    return bytes(out)
+
+
+def _encode_body(record: Record, offset_delta: int, timestamp_delta: int) -> bytearray:
+    body = bytearray(1)
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode("utf-8"))
+        _write_bytes(body, value)
+    return body
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append `value` to `out` as a zigzag varint."""
+    raw = (value << 1) ^ (value >> 63)
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+
+
+def _write_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)
+        return
+    write_varint(out, len(data))
+    out += data
+
 
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
@@ -78,7 +374,7 @@ class RecordBatch:
             if self.head.magic < MAGIC:
                 yield from legacy.records(self.head, self.payload, max_bytes)
             elif self.head.record_count or self.head.compression is CompressionType.NONE:
-                yield from decode_records(self.uncompressed(max_bytes=max_bytes), self.head)
+                yield from _decode_records(self.uncompressed(max_bytes=max_bytes), self.head)
         except CorruptInputError as error:
             raise self._located(error) from None
 
@@ -272,7 +568,7 @@ def batch_emptied(buf: Buffer, head: BatchHead, offsets: Container[int]) -> byte
             for record in batch_at(buf, head).records()
         ]
         return _as_batch(head, records, head.last_offset)
-    data = emptied_records(batch_at(buf, head).uncompressed(), head, offsets)
+    data = _emptied_records(batch_at(buf, head).uncompressed(), head, offsets)
     return seal(head, compress(head.compression, data))
 
 

@@ -1,7 +1,7 @@
 """The records of many batches as columns, with the results of `RecordBatch.records`.
 
-A kernel accepts batches whose records are all good. The scalar decoder decodes every other batch, and all
-batches while kernels are interpreted, so one decoder decides which records are good and words the errors.
+Batches whose records are all good are decoded together. Each other batch, and each of an older format, is
+decoded alone by `RecordBatch.records`, which words the errors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,10 +14,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.kernel import int64, is_compiled, plain_kernel, prepare
+from tierctl.kernel import int64, plain_kernel, prepare
 from tierctl.wire.arrays import array_of, take_rows
 from tierctl.wire.batches.batch_head import HEAD_SIZE, LOG_APPEND_TIME, MAGIC, BatchHead, Buffer, Record
-from tierctl.wire.batches.record_batch import RecordBatch, batch_at
+from tierctl.wire.batches.record_batch import (
+    HEADER_COUNT,
+    KEY,
+    KIND,
+    OFFSET,
+    PROBLEM_WIDTH,
+    RECORD_BYTES_MIN,
+    TIMESTAMP,
+    VALUE,
+    WIDTH,
+    RecordBatch,
+    batch_at,
+    decode_batch,
+    header_places,
+)
 from tierctl.wire.batches.scan import (
     BadRange,
     Bytes,
@@ -26,7 +40,7 @@ from tierctl.wire.batches.scan import (
     bytes_of,
     fields_of,
 )
-from tierctl.wire.primitives import METADATA_RECORD_BYTES, RECORD_HEADERS_COMMON, at_most, limits
+from tierctl.wire.primitives import METADATA_RECORD_BYTES, at_most, limits
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(
@@ -42,67 +56,6 @@ SCHEMA = pa.schema(
 )
 """The columns of a consumer's records; null keys, values and header values are null."""
 
-OFFSET, TIMESTAMP, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH, HEADERS, HEADER_COUNT, WIDTH = range(9)
-"""The columns of a record. A key or value has its position, and its length or -1 for null."""
-
-_RECORD_BYTES_MIN = 7
-_INT64_MAX = (1 << 63) - 1
-
-
-@plain_kernel
-def _zigzag(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a zigzag varint and the position after it.
-
-    The position is -1 if `at` is, or if the varint does not end before `end` or may have more than 63 bits.
-    """
-    value, shift = 0, 0
-    while 0 <= at < end and shift < 63:
-        byte = int64(data[at])
-        value |= (byte & 127) << shift
-        at += 1
-        if byte < 128:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    return 0, -1
-
-
-@plain_kernel
-def _sized(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Return position and length of bytes that follow their length, and the position after them, or -1."""
-    length, at = _zigzag(data, at, end)
-    if at < 0 or length > end - at:
-        return 0, 0, -1
-    return at, max(length, -1), at + max(length, 0)
-
-
-@plain_kernel
-def _decode_record(data: Bytes, at: int, end: int, headers_max: int, rows: Int64s, row: int) -> int:  # noqa: PLR0917
-    """Write the record at `at` to a row, with deltas of offset and timestamp; return its end, or -1."""
-    size, at = _zigzag(data, at, end)
-    if at < 0 or not 1 <= size <= end - at:
-        return -1
-    end = at + size
-    rows[row, TIMESTAMP], at = _zigzag(data, at + 1, end)
-    rows[row, OFFSET], at = _zigzag(data, at, end)
-    rows[row, KEY], rows[row, KEY_LENGTH], at = _sized(data, at, end)
-    rows[row, VALUE], rows[row, VALUE_LENGTH], at = _sized(data, at, end)
-    count, at = _zigzag(data, at, end)
-    rows[row, HEADERS], rows[row, HEADER_COUNT] = at, count
-    if at < 0 or not 0 <= count <= headers_max:
-        return -1
-    for _ in range(count):
-        _, length, at = _sized(data, at, end)
-        _, _, at = _sized(data, at, end)
-        if at < 0 or length < 0:
-            return -1
-    return at if at == end else -1
-
-
-@plain_kernel
-def _overflows(base: int, delta: int) -> bool:
-    """Return whether the sum may have more than 64 bits."""
-    return base > _INT64_MAX - delta if delta > 0 else base < -_INT64_MAX - delta
-
 
 @plain_kernel
 def _decode_batches(  # noqa: PLR0917
@@ -114,48 +67,22 @@ def _decode_batches(  # noqa: PLR0917
     batch_headers_max: int,
     rows: Int64s,
     counts: Int64s,
+    problem: Int64s,
 ) -> None:
-    """Write a row for each record; `counts[i]` becomes the records of batch i, -1 if it is not accepted."""
+    """Write a row for each record; `counts[i]` becomes the records of batch i, -1 if it has a problem.
+
+    `rows` must have one row more than there are records.
+    """
     first = 0
     for i in range(len(starts)):
-        head = fields[i]
-        at, end, records = int64(starts[i]), int64(ends[i]), int64(head["record_count"])
+        at, end, records = int64(starts[i]), int64(ends[i]), int64(fields[i]["record_count"])
         counts[i] = -1
-        if not 0 <= records <= (end - at) // _RECORD_BYTES_MIN:
+        if not 0 <= records <= (end - at) // RECORD_BYTES_MIN:
             continue
-        base, last_delta = int64(head["base_offset"]), int64(head["last_offset_delta"])
-        created_ms, appended_ms = int64(head["base_timestamp_ms"]), int64(head["max_timestamp_ms"])
-        is_appended = int64(head["attributes"]) & LOG_APPEND_TIME
-        headers_left = batch_headers_max + RECORD_HEADERS_COMMON * records
-        lowest = 0
-        for row in range(first, first + records):
-            at = _decode_record(data, at, end, record_headers_max, rows, row)
-            delta, delta_ms = int64(rows[row, OFFSET]), int64(rows[row, TIMESTAMP])
-            headers_left -= int64(rows[row, HEADER_COUNT])
-            if at < 0 or not lowest <= delta <= last_delta or headers_left < 0:
-                at = -1
-                break
-            if not is_appended and _overflows(created_ms, delta_ms):
-                at = -1
-                break
-            rows[row, OFFSET] = base + delta
-            rows[row, TIMESTAMP] = appended_ms if is_appended else created_ms + delta_ms
-            lowest = delta + 1
-        if at == end:
+        decode_batch(data, at, end, fields, i, record_headers_max, batch_headers_max, rows, first, problem)
+        if int64(problem[KIND]) == 0:
             counts[i] = records
             first += records
-
-
-@plain_kernel
-def _find_headers(data: Bytes, rows: Int64s, headers: Int64s) -> None:
-    """Write position and length of name and value of each header of records that were accepted."""
-    count = 0
-    for i in range(len(rows)):
-        at = int64(rows[i, HEADERS])
-        for _ in range(int64(rows[i, HEADER_COUNT])):
-            headers[count, 0], headers[count, 1], at = _sized(data, at, len(data))
-            headers[count, 2], headers[count, 3], at = _sized(data, at, len(data))
-            count += 1
 
 
 def _binary(data: Bytes, places: Int64s, column: int) -> pa.BinaryArray:
@@ -173,7 +100,7 @@ def _binary(data: Bytes, places: Int64s, column: int) -> pa.BinaryArray:
 class _Run(NamedTuple):
     """Consecutive batches, a row for each of their records, and the number of records of each batch.
 
-    `rows` and `headers` are None for batches that the scalar decoder has to decode.
+    `rows` and `headers` are None for batches that are to be decoded alone.
     """
 
     batches: range
@@ -186,7 +113,7 @@ class _Run(NamedTuple):
 class _Payloads:
     """The uncompressed records of batches: batch i has the head `fields[i]` and `data[starts[i]:ends[i]]`.
 
-    A batch with records but without bytes is left to the scalar decoder.
+    A batch with records but without bytes is to be decoded alone.
     """
 
     data: Bytes
@@ -201,12 +128,11 @@ class _Payloads:
         if not count:
             yield _Run(range(0), counts)
             return
-        rows = np.empty((0, WIDTH), np.int64)
-        if is_compiled():
-            sizes = np.minimum((self.ends - self.starts) // _RECORD_BYTES_MIN, self.fields["record_count"])
-            rows = np.empty((int(np.maximum(sizes, 0).sum()), WIDTH), np.int64)
-            headers_max = limits().record_headers, limits().batch_headers
-            _decode_batches(self.data, self.starts, self.ends, self.fields, *headers_max, rows, counts)
+        sizes = np.minimum((self.ends - self.starts) // RECORD_BYTES_MIN, self.fields["record_count"])
+        rows = np.empty((int(np.maximum(sizes, 0).sum()) + 1, WIDTH), np.int64)
+        problem = np.zeros(PROBLEM_WIDTH, np.int64)
+        headers_max = limits().record_headers, limits().batch_headers
+        _decode_batches(self.data, self.starts, self.ends, self.fields, *headers_max, rows, counts, problem)
         is_odd = counts < 0
         row_ends = np.cumsum(np.where(is_odd, 0, counts))
         edges = np.flatnonzero(is_odd[1:] != is_odd[:-1]) + 1
@@ -221,8 +147,7 @@ class _Payloads:
         """Return the headers of records; None if a name is not UTF-8."""
         offsets = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(rows[:, HEADER_COUNT], out=offsets[1:])
-        places = np.empty((int(offsets[-1]), 4), np.int64)
-        _find_headers(self.data, rows, places)
+        places = header_places(self.data, rows)
         names = pa.Array.from_buffers(pa.string(), len(places), _binary(self.data, places, 0).buffers())
         try:
             names.validate(full=True)
@@ -318,7 +243,7 @@ class _WindowBatches:
                 inside = [each for each in records if start_offset <= each.offset < end_offset]
                 yield (
                     np.array([each.offset for each in inside], np.int64),
-                    np.array([_wrapped(each.timestamp_ms) for each in inside], np.int64),
+                    np.array([each.timestamp_ms for each in inside], np.int64),
                     pa.array([each.value for each in inside], pa.binary()),
                 )
             else:
@@ -329,12 +254,8 @@ class _WindowBatches:
     def _payloads(self) -> _Payloads:
         """Return the records of the batches: in a copy of the window if some were decompressed.
 
-        There, decompressed records stand before their batch. Interpreted, all batches are left to the scalar
-        decoder, which needs no copy: they have no bytes.
+        There, decompressed records stand before their batch.
         """
-        if not is_compiled():
-            none = np.zeros(len(self._heads), np.int64)
-            return _Payloads(bytes_of(b""), none, none, self._heads.fields)
         heads, is_inline = self._heads, ~self._is_compressed & (self._heads.fields["magic"] >= MAGIC)
         inserted = np.zeros(len(heads), np.int64)
         parts, cut = [], 0
@@ -353,7 +274,7 @@ class _WindowBatches:
         return _Payloads(bytes_of(whole), starts, starts + sizes, heads.fields)
 
     def _records(self, row: int) -> Sequence[Record]:
-        """Return the records of a batch by the scalar decoder; none of a damaged batch."""
+        """Return the records of a batch that is decoded alone; none of a damaged batch."""
         batch = self._opened.pop(row, None)
         if batch is None:
             batch = batch_at(self._buf, self._heads.head(row))
@@ -369,14 +290,14 @@ class _WindowBatches:
 # The records of user topics.
 
 Decode = Callable[[RecordBatch], Iterable[Record]]
-"""The scalar decoder of a batch; it reports or raises errors itself."""
+"""Decodes a batch alone; it reports or raises errors itself."""
 
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 ROWS_MAX = 16384
 BYTES_MAX = 8 << 20
-_SCALAR_BYTES = 1 << 20
-_RECORDS_OF_AN_ITEM = 16
-"""The records that the scalar decoder decodes in the time of an item that is announced to `prepare`."""
+_ALONE_BYTES = 1 << 20
+_RECORDS_OF_AN_ITEM = 5
+"""The records that interpreted loops decode in the time of an item that is announced to `prepare`."""
 
 
 def record_columns(
@@ -384,7 +305,7 @@ def record_columns(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `batches` in order, as columns of SCHEMA with at most `rows_max` rows.
 
-    `decode` decodes the batches that the kernel does not accept. Memory holds at most `bytes_max`
+    `decode` decodes the batches that are decoded alone. Memory holds at most `bytes_max`
     of decompressed records plus one batch.
     """
     for group in _groups(batches, rows_max, bytes_max):
@@ -425,11 +346,10 @@ def _decoded(group: Sequence[RecordBatch], decode: Decode) -> Iterator[pa.Record
     payloads = _Payloads(bytes_of(b"".join(parts)), ends - sizes, ends, fields)
     for run in payloads.decoded():
         if run.rows is None:
-            for columns in _scalar((group[number] for number in run.batches), decode):
-                prepare(columns.num_rows // _RECORDS_OF_AN_ITEM)
-                yield columns
+            yield from _alone((group[number] for number in run.batches), decode)
         elif len(run.rows):
             yield _columns(payloads, run, run.rows)
+    prepare(sum(batch.head.record_count for batch in group) // _RECORDS_OF_AN_ITEM)
 
 
 def _columns(payloads: _Payloads, run: _Run, rows: Int64s) -> pa.RecordBatch:
@@ -453,8 +373,8 @@ def _columns(payloads: _Payloads, run: _Run, rows: Int64s) -> pa.RecordBatch:
     )
 
 
-def _scalar(batches: Iterable[RecordBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
-    """Yield the records of batches that the scalar decoder decodes, about _SCALAR_BYTES at once."""
+def _alone(batches: Iterable[RecordBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
+    """Yield the records of batches that are decoded alone, about _ALONE_BYTES at once."""
     records: list[Record] = []
     heads: list[BatchHead] = []
     size = 0
@@ -463,7 +383,7 @@ def _scalar(batches: Iterable[RecordBatch], decode: Decode) -> Iterator[pa.Recor
         records += found
         heads += [batch.head] * len(found)
         size += sum(len(record.key or b"") + len(record.value or b"") for record in found)
-        if size >= _SCALAR_BYTES:
+        if size >= _ALONE_BYTES:
             yield _rows(records, heads)
             records, heads, size = [], [], 0
     if records:
@@ -476,7 +396,7 @@ def _rows(records: Sequence[Record], heads: Sequence[BatchHead]) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(
         [
             pa.array(offsets, pa.int64()),
-            pa.array([_wrapped(each) for each in timestamps], pa.int64()),
+            pa.array(timestamps, pa.int64()),
             pa.array([head.timestamp_type for head in heads], pa.string()),
             pa.array([head.partition_leader_epoch for head in heads], pa.int32()),
             pa.array(keys, pa.binary()),
@@ -488,8 +408,3 @@ def _rows(records: Sequence[Record], heads: Sequence[BatchHead]) -> pa.RecordBat
         ],
         schema=SCHEMA,
     )
-
-
-def _wrapped(number: int) -> int:
-    """Return `number` wrapped to 64 bits, as the JVM wraps the sum of base and delta."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
