@@ -13,10 +13,13 @@ from vulture import Vulture
 
 _KINDS = frozenset({"function", "method", "property", "class", "unreachable_code"})
 _SPARK = "PySpark calls it: a method of its data source interface"
+_CACHE = "Numba calls it: a method of its interface for places of compiled code"
 _LAZY = "Python calls it: a lazy attribute of the package"
 
 ALLOWED = {
     "__getattr__": _LAZY,
+    **dict.fromkeys(("from_function", "get_cache_path", "ensure_cache_path"), _CACHE),
+    **dict.fromkeys(("get_source_stamp", "get_disambiguator"), _CACHE),
     "_numba_type_": "Numba reads it: the type of a kernel that another one calls",
     "fold_topic": "for notebooks: the state of a topic, folded on the executors of a session",
     "getDefaultReadLimit": _SPARK,
