@@ -12,7 +12,6 @@ raise IndexError, but they are for our mistakes, not for bad input. Constants of
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -231,29 +230,17 @@ def _user_cache() -> Path | None:
 
 
 def _digest() -> str:
-    """Return a digest of the modules that may have kernels."""
-    digest = hashlib.sha256()
-    for facts in sorted(_sources()):
-        digest.update(f"{' '.join(map(str, facts))}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def _sources() -> Iterator[tuple[str, int, int]]:
-    """Yield the name and size of each module that may have kernels, and what differs if its content does."""
+    """Return a digest of the modules that may have kernels, or of the archive that has them."""
     archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
     if archive is not None:
-        # Small commands, whose package is in a folder, start without this module.
-        from zipfile import ZipFile
-
-        kernels = re.compile(rf"{_PACKAGE.name}/(kernel|wire/.*|state/.*)\.py")
-        with ZipFile(archive) as packed:
-            for info in packed.infolist():
-                if kernels.fullmatch(info.filename):
-                    yield info.filename, info.file_size, info.CRC
-        return
-    for path in (Path(__file__), *(p for name in ("wire", "state") for p in (_PACKAGE / name).rglob("*.py"))):
+        return hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
+    sources = [Path(__file__)]
+    sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
+    digest = hashlib.sha256()
+    for path in sorted(sources):
         found = path.stat()
-        yield path.name, found.st_size, found.st_mtime_ns
+        digest.update(f"{path.name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _remove_others(folder: Path) -> None:

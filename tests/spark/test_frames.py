@@ -146,7 +146,7 @@ def days_in(folder: Path, spark: "SparkSession", selection: Selection) -> DailyC
     with closing(open_topic(location)) as topic:
         ends = topic.end_offsets()
         known = read_daily_changes(topic, ends, selection.__contains__)
-    assert fold.daily_changes(Executors(spark), location, ends, selection) == known
+    assert fold.changes_by_day(Executors(spark), location, ends, selection) == known
     return known
 
 

@@ -33,10 +33,9 @@ from tierctl.spark.fold_rows import FOLDED
 from tierctl.spark.session.jvm import failures
 from tierctl.state.sizes import add_sizes
 from tierctl.state.tier_state import TierState
-from tierctl.wire.primitives import limits
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _FIRST_DAY = date(1970, 1, 1)
 TASK_EVENTS_MAX = 2_000_000
@@ -67,11 +66,11 @@ class SparkFold:
         describes it.
         """
         # It imports PySpark, which the local engine works without.
-        from tierctl.spark.frames import fold_segments, user_partition_sums
+        from tierctl.spark.frames import events_before, fold_segments, user_partition_sums
 
         ends = {each.metadata_partition: each.end for task in tasks for each in task.ranges}
         spark = self._executors.session
-        events = _events_before(spark, self._location, ends, FOLDED)
+        events = events_before(spark, self._location, ends, FOLDED)
         folded = fold_segments(events, partition_count=tasks[0].partition_count)
         with progress(spark, "reading"):
             title = self._executors.titled("folding the metadata topic")
@@ -85,19 +84,6 @@ class SparkFold:
         return [_summed(task, by_number) for task in tasks]
 
 
-def _events_before(
-    spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
-) -> DataFrame:
-    """Return the events before `ends`, which were read before: the topic may have grown since."""
-    from tierctl.spark.frames import metadata_events
-
-    files = {"command_config": location.command_config, "broker_config": location.broker_config}
-    given = {name: path for name, path in files.items() if path}
-    events = metadata_events(spark, location.uri, columns=columns, limit_factor=str(limits().factor), **given)
-    known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
-    return events.where(f"CASE metadata_partition {known} ELSE false END")
-
-
 def fold_in_shares(
     executors: Executors,
     location: TopicLocation,
@@ -109,10 +95,10 @@ def fold_in_shares(
 
     Raise UnusableRecordError for a record that a broker can't use, and EngineError if Spark fails.
     """
-    from tierctl.spark.frames import folded_shares
+    from tierctl.spark.frames import events_before, folded_shares
 
     spark = executors.session
-    events = _events_before(spark, location, ends, (*FOLDED, "segment_id"))
+    events = events_before(spark, location, ends, (*FOLDED, "segment_id"))
     describe_jobs(spark, executors.titled("folding the metadata topic"))
     with failures(None), progress(spark, "reading"):
         for row in folded_shares(events, shares, partition_count).toLocalIterator(prefetchPartitions=True):
@@ -154,16 +140,15 @@ def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int |
         return manager.refresh()
 
 
-def daily_changes(
+def changes_by_day(
     executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int], selection: Selection
 ) -> DailyChanges:
     """Return the result of `read_daily_changes`, which Spark sums up: only the sums come to the driver."""
-    from tierctl.spark.frames import OF_CHANGES, selected
-    from tierctl.spark.frames import daily_changes as changes_of
+    from tierctl.spark.frames import OF_CHANGES, daily_changes, events_before, selected
 
     spark = executors.session
-    events = _events_before(spark, location, end_offsets, ("metadata_partition", *OF_CHANGES))
-    sums = changes_of(selected(events, selection))
+    events = events_before(spark, location, end_offsets, ("metadata_partition", *OF_CHANGES))
+    sums = daily_changes(selected(events, selection))
     with progress(spark, "reading copies and deletions"):
         title = executors.titled("reading copies and deletions")
         rows = collect(sums, stopped=lambda: False, title=title).to_pylist()

@@ -11,7 +11,7 @@ segments, user partitions and outcomes are computed when they are used: `persist
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tierctl.errors import UsageError
 from tierctl.metadata.daily_changes import DAY_MAX, DAY_MS
 from tierctl.model import RemoteLogSegmentState, Selection
+from tierctl.model.location import TopicLocation
 from tierctl.spark.fold_rows import (
     FOLDED,
     OUTCOMES,
@@ -37,6 +38,7 @@ from tierctl.spark.fold_rows import (
 from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.registration import register_sources
+from tierctl.wire.primitives import limits
 
 _LIVE: Final = tuple(
     state for state in RemoteLogSegmentState if state is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -71,6 +73,17 @@ def metadata_events(
     schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
     reader = spark.read.format("remote_log_metadata").schema(schema)
     return reader.options(metadata=metadata, **options).load()
+
+
+def events_before(
+    spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
+) -> DataFrame:
+    """Return the events before `ends`, which were read before: the topic may have grown since."""
+    files = {"command_config": location.command_config, "broker_config": location.broker_config}
+    given = {name: path for name, path in files.items() if path}
+    events = metadata_events(spark, location.uri, columns=columns, limit_factor=str(limits().factor), **given)
+    known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
+    return events.where(f"CASE metadata_partition {known} ELSE false END")
 
 
 @dataclass(frozen=True)

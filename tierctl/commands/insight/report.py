@@ -476,10 +476,10 @@ def _changes(run: Mutation) -> DailyChanges:
     topic = run.resources.metadata_topic(quiet=True)
     begins, ends = topic.beginning_offsets(), topic.end_offsets()
     if run.resources.is_on_spark:
-        from tierctl.spark.fold import daily_changes
+        from tierctl.spark.fold import changes_by_day
 
         location = run.resources.metadata_location
-        return daily_changes(run.resources.executors, location, ends, run.resources.selection)
+        return changes_by_day(run.resources.executors, location, ends, run.resources.selection)
     total = sum(end - begins.get(partition, 0) for partition, end in ends.items())
     with run.progress.bar("reading copies and deletions", unit="events", total=total) as advance:
         return read_daily_changes(topic, ends, run.resources.selection.__contains__, advance)

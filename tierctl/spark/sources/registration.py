@@ -2,8 +2,15 @@
 
 from pyspark.sql import SparkSession
 
+from tierctl.spark.session.jvm import ship
 from tierctl.spark.sources.remote_log import RemoteLogSource
 from tierctl.spark.sources.remote_log_metadata import RemoteLogMetadataSource
+
+
+def ship_and_register(spark: SparkSession) -> None:
+    """Send this package to the session's workers, and register the data sources."""
+    ship(spark)
+    register_sources(spark)
 
 
 def register_sources(spark: SparkSession) -> None:
