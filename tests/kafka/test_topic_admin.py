@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tierctl.errors import MetadataError, NotFoundError
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
 from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.topic_client import TopicAdmin
@@ -69,6 +69,33 @@ def admin_of(client: Client, monkeypatch: pytest.MonkeyPatch, **settings: int) -
     admin = TopicAdmin(ClientSettings(bootstrap_servers=("localhost:1",), **settings))  # type: ignore[arg-type]
     admin.client = client
     return admin
+
+
+class Hearing(Client):
+    """A fake client of a cluster whose brokers hear of a new topic one after the other."""
+
+    def __init__(self, unheard: int) -> None:
+        super().__init__()
+        self.unheard = unheard
+
+    def describe_topics(
+        self, names: Any, *, request_timeout: float, include_authorized_operations: bool = False
+    ) -> Any:
+        assert (len(names.topic_names), request_timeout > 0, include_authorized_operations) == (1, True, True)
+        self.unheard -= 1
+        rights = SimpleNamespace(authorized_operations=[SimpleNamespace(name="READ")])
+        return {"t": answer(UNHEARD_OF) if self.unheard >= 0 else done(rights)}
+
+
+def test_a_broker_that_has_not_heard_of_a_new_topic_is_asked_for_rights_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin_of(Hearing(3), monkeypatch).require("t", "Read")
+    with pytest.raises(AuthenticationError):
+        admin_of(Hearing(3), monkeypatch).require("t", "Write")
+    monkeypatch.setattr(topic_client, "_HEARING_S", 0.05)
+    with pytest.raises(NotFoundError):
+        admin_of(Hearing(1000), monkeypatch).require("t", "Read")
 
 
 def test_a_silent_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,9 @@ def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
 
 
 def leader_of(asked: Broker, topic: str, partition: int) -> int:
-    return int(asked.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)
+    """Return the number of the leader; -1 without one, and if the broker has not heard of the partition."""
+    found = asked.admin.list_topics(topic, timeout=10).topics[topic].partitions.get(partition)
+    return -1 if found is None else int(found.leader)
 
 
 def in_sync(asked: Broker, topic: str) -> int:

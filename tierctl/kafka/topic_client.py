@@ -34,6 +34,8 @@ R = TypeVar("R")
 _KNOWN_TIMES = 5
 _LEADER_WAIT_S = 0.2
 _ATTEMPT_S = 2.0
+_HEARING_S = 10.0
+"""A broker may hear of a new topic so much later than the one that described it."""
 _NONE = -1
 """Instead of an offset: no record is as late as that."""
 
@@ -85,9 +87,13 @@ class TopicAdmin:
         return TopicShape(topic_id=uuid_of(found.topic_id), partition_count=len(found.partitions))
 
     def require(self, topic: str, *operations: str) -> None:
-        """Raise AuthenticationError if the brokers do not allow all of `operations` on the topic."""
+        """Raise AuthenticationError if the brokers do not allow all of `operations` on the known topic."""
 
-        allowed = self.operations([topic])[topic]
+        deadline = time.monotonic() + _HEARING_S
+        while isinstance(allowed := self.operations([topic])[topic], NotFoundError):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LEADER_WAIT_S)
         if isinstance(allowed, TierctlError):
             raise allowed
         for operation in operations:
@@ -146,16 +152,11 @@ class TopicAdmin:
 
         if not partitions:
             return {}
-        spec = (
-            sdk.confluent_admin.OffsetSpec.latest() if latest else sdk.confluent_admin.OffsetSpec.earliest()
-        )
-        spec = spec if at_ms is None else sdk.confluent_admin.OffsetSpec.for_timestamp(at_ms)
+        specs, levels = sdk.confluent_admin.OffsetSpec, sdk.confluent_kafka.IsolationLevel
+        spec = specs.latest() if latest else specs.earliest()
+        spec = spec if at_ms is None else specs.for_timestamp(at_ms)
         asked = {sdk.confluent_kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
-        level = (
-            sdk.confluent_kafka.IsolationLevel.READ_COMMITTED
-            if committed
-            else sdk.confluent_kafka.IsolationLevel.READ_UNCOMMITTED
-        )
+        level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
         with WAITS.waiting(f"asking {self._settings.bootstrap} for the offsets of {len(asked)} partitions"):
             return self._listed(asked, level, partitions, may_be_none=at_ms is not None)
 
