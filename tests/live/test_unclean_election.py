@@ -79,6 +79,9 @@ def test_the_last_leaders_records_are_served(brokers: Brokers, ran_without: bool
     before = tier(asked)
     logs = [word for node in nodes for word in ("--log-dir", node.log_dir)]
     rebuild = ("rebuild", "--metadata", asked.log_dir, "--remote", asked.remote_dir, *logs)
+    if not more and "the log start is" in tierctl(*rebuild).err:
+        # Broker 1 was cut below its local log, and killed before the checkpoint had the leader's log start.
+        more = ("--log-start", "tier")
     done = plan(*rebuild, *more, "--apply")
     assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
     published = [step["start_offset"] for step in done["steps"] if step["action"] == "publish_segment"]

@@ -76,6 +76,12 @@ class LocalLog:
     log_end_offset: int
     is_log_start_known: bool = True
     """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local start."""
+    is_log_start_doubtful: bool = False
+    """Whether leader-epoch-checkpoint begins below the log start: brokers that raise it cut that file first.
+
+    A follower that is cut below its local log starts there for a moment, until it has the leader's log start
+    and epochs. A log start of that moment stays if the broker is killed (UnifiedLog.truncateTo).
+    """
     open_transaction: OpenTransaction | None = None
     """The transaction that is open at `last_stable_offset`; None if none is, or its producer is unknown."""
 

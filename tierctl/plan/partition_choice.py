@@ -396,8 +396,8 @@ def _damage(found: LogStart) -> str:
         start = f"the log start is {found.checkpoint}, but the leader epochs begin at {found.offset}"
     return (
         f"{start}, and complete segments from {found.raised_from} on, which join it, "
-        "are still in the tier: a broker that knew no segments may have raised it, or retention did and the "
-        "objects are not deleted yet"
+        "are still in the tier: a broker that knew no segments may have raised it, or one that was cut below "
+        "its local log, or retention did and the objects are not deleted yet"
     )
 
 

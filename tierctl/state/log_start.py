@@ -87,7 +87,9 @@ def log_start_in_force(logs: Sequence[Log], tier: KnownTier | DerivedSets) -> Lo
     leader-epoch index states. It may have been raised wrongly (`LogStart.raised_from`) if complete segments
     adjoin it below and it lies at the start or after the end of a segment, or at the start of the local log:
     this looks like retention whose objects are not deleted yet. The same is true of leader epochs that begin
-    above the log start, and of any log start without a record.
+    above the log start, of a record that leader epochs contradict, of replicas whose logs start at different
+    offsets, because a follower that is cut below its local log starts there, and of any log start without a
+    record.
     """
     if isinstance(tier, KnownTier):
         return LogStart(_start_by_metadata(logs, tier))
@@ -119,7 +121,9 @@ def _start_by_objects(logs: Sequence[Log], tier: DerivedSets) -> LogStart:
     # Replicas roll at different offsets, so a segment outside of the chain may begin where the log start is.
     borders = {segment.end_offset + 1 for segment in below} | {log.local_log_start_offset for log in logs}
     borders |= {each.listed.start_offset for each in tier.sets}
-    if offset not in borders and checkpoint is None and not any(map(is_start_unknown, logs)):
+    is_agreed = all(replica_start(log) == offset for log in logs if log.log_end_offset > offset)
+    is_doubtful = any(is_start_unknown(log) or _is_start_doubtful(log) for log in logs)
+    if offset not in borders and checkpoint is None and is_agreed and not is_doubtful:
         return LogStart(offset)
     raised_from = _told_by_tier(below[0], tier.sets, below=offset)
     return LogStart(offset, raised_from=raised_from, checkpoint=checkpoint)
@@ -158,6 +162,10 @@ def replica_start(log: Log) -> int:
 def is_start_unknown(log: Log) -> bool:
     """Return whether log-start-offset-checkpoint has no record of a replica."""
     return isinstance(log, LocalLog) and not log.is_log_start_known
+
+
+def _is_start_doubtful(log: Log) -> bool:
+    return isinstance(log, LocalLog) and log.is_log_start_doubtful
 
 
 def start_within(first: RemoteLogSegmentMetadata, index_start: int) -> int:

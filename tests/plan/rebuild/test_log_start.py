@@ -8,7 +8,7 @@ import pytest
 from tierctl.commands.restore.inventory import DecidingLogs, inputs_of
 from tierctl.commands.restore.to_metadata import plan_rebuild
 from tierctl.errors import UsageError
-from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
+from tierctl.model import EpochEntry, LocalLog, LocalSegment, ObjectSet, RemoteLogSegmentState
 from tierctl.plan.partition_choice import AskedLogStart, PartitionDecision, PartitionInputs, decide_partition
 from tierctl.plan.steps import Action
 from tierctl.state.tier_state import TierState
@@ -165,15 +165,27 @@ def test_mistyped_log_starts(text: str) -> None:
 
 
 def local_log(disk: Disk) -> LocalLog:
+    folder = Path(f"/logs/{PARTITION.topic_partition}")
+    active = LocalSegment(
+        base_offset=disk.local_log_start_offset,
+        next_base_offset=None,
+        size_bytes=100,
+        max_timestamp_ms=1,
+        log=folder / "log",
+        offset_index=folder / "index",
+        time_index=folder / "timeindex",
+        transaction_index=None,
+        producer_snapshot=None,
+    )
     return LocalLog(
         topic_id_partition=PARTITION,
-        directory=Path(f"/logs/{PARTITION.topic_partition}"),
-        segments=(),
+        directory=folder,
+        segments=(active,),
         leader_epochs=disk.leader_epochs,
         log_start_offset=disk.log_start_offset,
-        high_watermark=500,
-        last_stable_offset=500,
-        log_end_offset=500,
+        high_watermark=disk.log_end_offset,
+        last_stable_offset=disk.log_end_offset,
+        log_end_offset=disk.log_end_offset,
     )
 
 
@@ -189,6 +201,32 @@ def test_both_files_are_put_back_whichever_of_them_is_damaged(log: Disk) -> None
     assert step.start_offset == 0
     assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in WHOLE]
     assert "400 offsets between that DeleteRecords removed before are served again" in step.reason
+
+
+@pytest.mark.parametrize("is_doubtful", [True, False], ids=["epochs restored", "epochs cut"])
+def test_a_follower_that_was_cut_below_its_local_log(is_doubtful: bool) -> None:
+    """UnifiedLog.truncateTo starts its log there: within a segment, and above the other replica's start."""
+    cut = replace(local_log(disk(250, 400, (2, 250), (4, 300))), is_log_start_doubtful=is_doubtful)
+    for others in ([], [local_log(disk(0, 400, *WHOLE))]):
+        replicas = [cut, *others]
+        inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=cut, replicas=replicas)
+        if not is_doubtful and not others:
+            assert starts(decide_partition(inputs)) == [200, 300, 400]
+            continue
+        refused = decide_partition(inputs).refused or ""
+        assert "the log start is 250, and complete segments from 0 on, which join it" in refused
+        plan = plan_rebuild(TierState(), [inputs], TIER).plan
+        published = [s.start_offset for s in plan.steps if s.action is Action.PUBLISH_SEGMENT]
+        assert published == [0, 100, 200, 300, 400]
+        (step,) = (s for s in plan.steps if s.action is Action.WRITE_CHECKPOINTS)
+        assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in WHOLE]
+
+
+def test_a_replica_that_was_away_does_not_disagree() -> None:
+    away, cut = disk(0, 100, (0, 0), end=240), disk(250, 400, (2, 250), (4, 300))
+    replicas = [local_log(away), local_log(cut)]
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=replicas[1], replicas=replicas)
+    assert starts(decide_partition(inputs)) == [200, 300, 400]
 
 
 @pytest.mark.parametrize("raised_on", ["a", "b"])
