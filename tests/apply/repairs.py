@@ -7,8 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicPartition,
+)
 
+from tests.locallog.made import raise_log_start
 from tests.verify.cases import CLICKS, OTHER, S, update
 from tests.verify.tiers import Spoilt
 
@@ -55,11 +61,7 @@ def age(paths: list[Path], days: float = OLD_DAYS) -> None:
 def below_log_start(tier: Spoilt) -> None:
     """Make a world in which the deletion of the oldest segment was started; the log starts above it."""
     segment = tier.segments(CLICKS)[0]
-    path = tier.metadata / "log-start-offset-checkpoint"
-    lines = path.read_text().splitlines()
-    kept = [line for line in lines[2:] if not line.startswith(f"{CLICKS} 0 ")]
-    kept.append(f"{CLICKS} 0 {segment.end_offset + 1}")
-    path.write_text("\n".join([lines[0], str(len(kept)), *kept]) + "\n")
+    raise_log_start(tier.metadata, TopicPartition(CLICKS, 0), segment.end_offset + 1)
     tier.append(update(segment, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
 
 
@@ -245,10 +247,7 @@ def _cut_log(tier: Spoilt) -> None:
 def _raised_log_start(tier: Spoilt) -> None:
     """Make a world whose metadata lacks the oldest segments; the log starts above them."""
     lost = rename_segment(tier, 0)
-    path = tier.metadata / "log-start-offset-checkpoint"
-    lines = [line for line in path.read_text().splitlines()[2:] if not line.startswith(f"{CLICKS} 0 ")]
-    lines.append(f"{CLICKS} 0 {lost.end_offset + 1}")
-    path.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    raise_log_start(tier.metadata, TopicPartition(CLICKS, 0), lost.end_offset + 1)
 
 
 def _junk(tier: Spoilt) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tierctl.apply.journal import Journal
 from tierctl.locallog import read_log_dirs
-from tierctl.model import EpochEntry, TopicPartition
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint, write_offset_checkpoint
+from tierctl.model import TopicPartition
 
 from tests.apply.worlds import World, check_durable, objects_of
+from tests.locallog.made import raise_log_start
 from tests.support.killing import SIGKILLED, Zygote
 
 KEPT_OF_BOTH = "506"
@@ -52,15 +52,9 @@ def sweep(world: World, root: Path, *more: object) -> tuple[object, ...]:
 
 def cut_as_brokers_do(world: World, starts: dict[TopicPartition, int]) -> None:
     """Raise log starts in the log directory as DeleteRecords does, which cuts the checkpoints."""
-    logs = read_log_dirs([world.logs])
-    for log in logs:
-        start = starts.get(log.topic_partition, log.log_start_offset)
-        below = [entry for entry in log.leader_epochs if entry.start_offset <= start]
-        above = [entry for entry in log.leader_epochs if entry.start_offset > start]
-        entries = [EpochEntry(below[-1].epoch, start), *above] if below else above
-        (log.directory / "leader-epoch-checkpoint").write_bytes(write_leader_epoch_checkpoint(entries))
-    known = {log.topic_partition: log.log_start_offset for log in logs} | starts
-    (world.logs / "log-start-offset-checkpoint").write_bytes(write_offset_checkpoint(known))
+    for log in read_log_dirs([world.logs]):
+        partition = log.topic_partition
+        raise_log_start(world.logs, partition, starts.get(partition, log.log_start_offset))
 
 
 def left(world: World) -> set[str]:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, TopicPartition
 from tierctl.wire.metadata.values import decode
 
 from tests.apply.repairs import OTHER, age, ago_ms
 from tests.apply.test_repair import planned, problems, steps, where
 from tests.cli.shell import tierctl
+from tests.locallog.made import raise_log_start
 from tests.metadata.topics import topic_in
 from tests.read.tier import metadata_values
 from tests.verify.cases import S, update
@@ -73,10 +74,7 @@ def _lost_finished(tier: Spoilt) -> None:
 
 def _stuck_delete(tier: Spoilt) -> None:
     oldest = tier.segments(TOPIC)[0]
-    path = tier.metadata / "log-start-offset-checkpoint"
-    lines = [line for line in path.read_text().splitlines()[2:] if not line.startswith(f"{TOPIC} 0 ")]
-    lines.append(f"{TOPIC} 0 {oldest.end_offset + 1}")
-    path.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    raise_log_start(tier.metadata, TopicPartition(TOPIC, 0), oldest.end_offset + 1)
     tier.append(update(oldest, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
 
 

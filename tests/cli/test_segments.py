@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.commands.segments import SEGMENTS
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicPartition,
+)
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 
+from tests.locallog.made import raise_log_start
 from tests.metadata.topics import topic_in
 from tests.plan.tier import segment as made
 from tests.read.tier import Tier
@@ -227,17 +233,15 @@ def test_offsets_name_what_is_still_to_be_copied(capture: Capture, tmp_path: Pat
     """Without a cluster, it is the offset after the last copied one, at least the log start (KIP-1023)."""
     root = capture("tiered-cluster")
     shutil.copytree(root / "before", tmp_path / "log")
-    starts = tmp_path / "log" / "log-start-offset-checkpoint"
     command = [*of(root, "before"), "--offsets", f"--log-dir={tmp_path / 'log'}", "--topic", "clicks"]
     assert run([*command, "--partition", "0"]) == 0
     [row] = rows(capsys)
     assert row["latest_tiered"] == 4799
     assert row["earliest_pending_upload"] == 4800
-    raised, count = re.subn(r"(?m)^clicks 0 \d+$", "clicks 0 5000", starts.read_text())
-    starts.write_text(raised)
+    raise_log_start(tmp_path / "log", TopicPartition("clicks", 0), 5000)
     assert run([*command, "--partition", "0"]) == 0
     [row] = rows(capsys)
-    assert (count, row["earliest"], row["earliest_pending_upload"]) == (1, 5000, 5000)
+    assert (row["earliest"], row["earliest_pending_upload"]) == (5000, 5000)
 
 
 def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path, capsys: Captured) -> None:

@@ -16,17 +16,15 @@ from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import batches, encode_batch
 from tierctl.wire.files.checkpoints import (
     LEADER_EPOCHS_FILE,
-    LOG_STARTS_FILE,
     read_leader_epoch_checkpoint,
-    read_offset_checkpoint,
     read_partition_metadata,
     write_leader_epoch_checkpoint,
-    write_offset_checkpoint,
 )
 from tierctl.wire.kraft import topic_record
 
 from tests.cli.shell import Ran, tierctl
 from tests.commands.test_rebuild import lose
+from tests.locallog import made
 from tests.support.amounts import TRIES_ALL
 from tests.support.cluster_metadata import partition_record, topic_id_in, write_cluster_metadata
 from tests.support.faults import Killing, run_and_die
@@ -304,15 +302,7 @@ def test_refused_on_the_host_of_another_broker_and_for_a_part_of_the_plan(lost: 
 
 def raise_log_start(hosts: Hosts, node: int, topic: str, offset: int) -> None:
     """Let a broker have started without metadata, and raised the log start of a partition."""
-    disk = hosts.disks[node]
-    path = disk / f"{topic}-0" / LEADER_EPOCHS_FILE
-    entries = read_leader_epoch_checkpoint(path.read_bytes())
-    first = max(entry for entry in entries if entry.start_offset <= offset)
-    later = [entry for entry in entries if entry.start_offset > offset]
-    path.write_bytes(write_leader_epoch_checkpoint([EpochEntry(first.epoch, offset), *later]))
-    starts = read_offset_checkpoint((disk / LOG_STARTS_FILE).read_bytes())
-    starts[TopicPartition(topic, 0)] = offset
-    (disk / LOG_STARTS_FILE).write_bytes(write_offset_checkpoint(starts))
+    made.raise_log_start(hosts.disks[node], TopicPartition(topic, 0), offset)
 
 
 def local_start(hosts: Hosts, topic: str) -> int:

@@ -6,12 +6,17 @@ from pathlib import Path
 
 from tierctl.locallog.folders import SegmentFiles
 from tierctl.model import EpochEntry, TopicPartition, Uuid
+from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.batch_head import Record
 from tierctl.wire.batches.record_batch import encode_batch
 from tierctl.wire.batches.scan import scan
 from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
     ProducerEntry,
     encode_producer_snapshot,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
     write_partition_metadata,
@@ -75,3 +80,13 @@ def write_log(
 def _checkpoint(directory: Path, kind: str, partition: TopicPartition, offset: int | None) -> None:
     entries = {} if offset is None else {partition: offset}
     (directory / f"{kind}-offset-checkpoint").write_bytes(write_offset_checkpoint(entries))
+
+
+def raise_log_start(directory: Path, partition: TopicPartition, offset: int) -> None:
+    """Raise the log start of a partition as brokers do, which cut the leader epochs first."""
+    epochs = directory / str(partition) / LEADER_EPOCHS_FILE
+    lineage = Lineage(read_leader_epoch_checkpoint(epochs.read_bytes())).truncate_from_start(offset)
+    epochs.write_bytes(write_leader_epoch_checkpoint(lineage.entries))
+    starts = directory / LOG_STARTS_FILE
+    known = read_offset_checkpoint(starts.read_bytes()) if starts.exists() else {}
+    starts.write_bytes(write_offset_checkpoint({**known, partition: offset}))

@@ -16,8 +16,8 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
+from tests.locallog.made import raise_log_start
 from tests.verify.tiers import NOW_MS, Spoilt
 
 S = RemoteLogSegmentState
@@ -171,10 +171,7 @@ def _published(*states: RemoteLogSegmentState, at_ms: int = 0, nth: int = 1) -> 
     def spoil(tier: Spoilt) -> None:
         segment = first(nth=nth)(tier)
         if nth == 0:
-            path = tier.metadata / "log-start-offset-checkpoint"
-            starts = read_offset_checkpoint(path.read_bytes())
-            starts[TopicPartition("clicks", 0)] = segment.end_offset + 1
-            path.write_bytes(write_offset_checkpoint(starts))
+            raise_log_start(tier.metadata, TopicPartition("clicks", 0), segment.end_offset + 1)
         tier.append(*(update(segment, state, at_ms) for state in states))
 
     return spoil

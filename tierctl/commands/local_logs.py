@@ -47,7 +47,7 @@ def read_local_logs(
         on_error=on_error,
         reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
     )
-    for note in (*left_out_notes(dirs, select), *replica_notes(logs)):
+    for note in (*left_out_notes(dirs, select), *replica_notes(logs), *_doubtful_start_notes(logs)):
         progress.note(note)
     return logs
 
@@ -93,6 +93,16 @@ def replica_notes(logs: Collection[LocalLog]) -> Iterator[str]:
         )
     if len(several) > SHOWN_MAX:
         yield f"of {len(several) - SHOWN_MAX} more partitions with several replicas the newest is used, too"
+
+
+def _doubtful_start_notes(logs: Collection[LocalLog]) -> Iterator[str]:
+    doubtful = [str(log.directory) for log in logs if log.is_log_start_doubtful]
+    if doubtful:
+        yield (
+            f"log-start-offset-checkpoint states a log start above the first leader epoch of "
+            f"{names_text(doubtful)}; brokers that raise it cut the leader epochs first, so it is taken for "
+            "unknown, and nothing is deleted by it"
+        )
 
 
 def _facts(log: LocalLog) -> str:

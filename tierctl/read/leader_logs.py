@@ -17,6 +17,7 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.plan.retention.expiry import knows_log_start
 from tierctl.plan.safety import is_known
+from tierctl.state.log_start import is_start_unknown
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.object_sets import stored_segment_ids
@@ -199,7 +200,7 @@ def _evidence_of_logs(state: TierState, sources: EvidenceSources) -> dict[TopicI
     starts: dict[TopicIdPartition, tuple[int, int]] = {
         p: (log.log_start_offset, log.local_log_start_offset)
         for p, log in logs.items()
-        if p in partitions and log.is_log_start_known
+        if p in partitions and not is_start_unknown(log)
     }
     cluster = sources.cluster()
     if cluster is not None:

@@ -80,16 +80,16 @@ def log_start_in_force(logs: Sequence[Log], tier: KnownTier | DerivedSets) -> Lo
     If the metadata are known (KnownTier), brokers keep the log start right: it is the one that
     log-start-offset-checkpoint states. Brokers record it for every tiered partition. Without a record a
     broker takes it for 0 (LogLoader), not for the start of the local log: the log then begins with what is
-    first of the local log, the first finished segment and the tier's leader epochs.
+    first of the local log, the first finished segment and the tier's leader epochs. So it does with a record
+    that the leader epochs contradict (`LocalLog.is_log_start_doubtful`): nothing is deleted by it.
 
     If the metadata are lost (DerivedSets), a broker may have raised the log start, and cut its leader epochs.
     It is the highest start of a replica (`replica_start`); without replicas, the one that the newest
     leader-epoch index states. It may have been raised wrongly (`LogStart.raised_from`) if complete segments
     adjoin it below and it lies at the start or after the end of a segment, or at the start of the local log:
     this looks like retention whose objects are not deleted yet. The same is true of leader epochs that begin
-    above the log start, of a record that leader epochs contradict, of replicas whose logs start at different
-    offsets, because a follower that is cut below its local log starts there, and of any log start without a
-    record.
+    above the log start, of replicas whose logs start at different offsets, because a follower that is cut
+    below its local log starts there, and of any log start without a record, or with a doubtful one.
     """
     if isinstance(tier, KnownTier):
         return LogStart(_start_by_metadata(logs, tier))
@@ -122,8 +122,8 @@ def _start_by_objects(logs: Sequence[Log], tier: DerivedSets) -> LogStart:
     borders = {segment.end_offset + 1 for segment in below} | {log.local_log_start_offset for log in logs}
     borders |= {each.listed.start_offset for each in tier.sets}
     is_agreed = all(replica_start(log) == offset for log in logs if log.log_end_offset > offset)
-    is_doubtful = any(is_start_unknown(log) or _is_start_doubtful(log) for log in logs)
-    if offset not in borders and checkpoint is None and is_agreed and not is_doubtful:
+    is_known = not any(map(is_start_unknown, logs))
+    if offset not in borders and checkpoint is None and is_agreed and is_known:
         return LogStart(offset)
     raised_from = _told_by_tier(below[0], tier.sets, below=offset)
     return LogStart(offset, raised_from=raised_from, checkpoint=checkpoint)
@@ -160,12 +160,8 @@ def replica_start(log: Log) -> int:
 
 
 def is_start_unknown(log: Log) -> bool:
-    """Return whether log-start-offset-checkpoint has no record of a replica."""
-    return isinstance(log, LocalLog) and not log.is_log_start_known
-
-
-def _is_start_doubtful(log: Log) -> bool:
-    return isinstance(log, LocalLog) and log.is_log_start_doubtful
+    """Return whether log-start-offset-checkpoint has no record of a replica, or a doubtful one."""
+    return isinstance(log, LocalLog) and (not log.is_log_start_known or log.is_log_start_doubtful)
 
 
 def start_within(first: RemoteLogSegmentMetadata, index_start: int) -> int:
@@ -187,7 +183,7 @@ def with_tier_start(log: LocalLog, segments: PartitionSegments, *, adjoining: bo
     its local segments, as brokers that do not tier have it (UnifiedLog): the records between exist nowhere,
     so no later copy can fill the gap.
     """
-    if log.is_log_start_known:
+    if not is_start_unknown(log):
         return log
     finished = segments.finished_range()
     local_start = log.local_log_start_offset
