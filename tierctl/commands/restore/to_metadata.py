@@ -335,7 +335,8 @@ class RebuildRequest(MutationRequest):
             "--log-start",
             metavar="tier|disk|OFFSET",
             help="Log start offset for partitions whose log start offset a broker may have raised because it "
-            "knew no segments. tier: restore the log start offset that the objects of the newest segment "
+            "knew no segments, or was cut below its local log by another leader. "
+            "tier: restore the log start offset that the objects of the newest segment "
             "state; records that DeleteRecords removed before the loss are then served again, and the plan "
             "states of how many offsets. OFFSET: restore this offset, which must lie between the two; choose "
             "the partition with --topic and --partition. Both write the checkpoint files of every replica. "

@@ -45,6 +45,7 @@ OFFSET, TIMESTAMP, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH, HEADERS, HEADER_COUNT, 
 """The columns of a record. A key or value has its position, and its length or -1 for null."""
 
 RECORD_BYTES_MIN = 7
+_RECORDS_AT_ONCE = 4096
 _INT64_MAX = (1 << 63) - 1
 _SHIFT_MAX = 62
 
@@ -148,7 +149,7 @@ def _decode_record(  # noqa: PLR0917
 
 @plain_kernel
 def _wrapped_sum(base: int, delta: int) -> int:
-    """Return the sum of a time and a delta; beyond 64 bits it wraps, as in the JVM."""
+    """Return the sum of an offset or a time and a delta; beyond 64 bits it wraps, as in the JVM."""
     if delta > 0 and base > _INT64_MAX - delta:
         return (base - _INT64_MAX - 1) + (delta - _INT64_MAX - 1)
     if delta < 0 and base < (-_INT64_MAX - delta) - 1:
@@ -194,7 +195,7 @@ def decode_batch(  # noqa: PLR0917
         if headers > headers_max:
             _fail(problem, _ALL_HEADERS, start, headers_max, headers)
             return count
-        rows[row, OFFSET] = base + delta
+        rows[row, OFFSET] = _wrapped_sum(base, delta)
         rows[row, TIMESTAMP] = appended_ms if is_appended else _wrapped_sum(created_ms, delta_ms)
         lowest = delta + 1
     if at != end:
@@ -249,6 +250,13 @@ def _decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
     """
     content = bytes_of(data)
     rows, error = _decoded(content, head)
+    for at in range(0, len(rows), _RECORDS_AT_ONCE):
+        yield from _records_of(data, content, rows[at : at + _RECORDS_AT_ONCE])
+    if error is not None:
+        raise error
+
+
+def _records_of(data: bytes, content: Bytes, rows: Int64s) -> Iterator[Record]:
     places = iter(header_places(content, rows).tolist())
 
     def bytes_at(at: int, length: int) -> bytes | None:
@@ -265,8 +273,6 @@ def _decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
                 raise CorruptInputError("record", expected=expected, found=shown, at=at) from None
         key, value = bytes_at(row[KEY], row[KEY_LENGTH]), bytes_at(row[VALUE], row[VALUE_LENGTH])
         yield Record(row[OFFSET], row[TIMESTAMP], key, value, tuple(headers))
-    if error is not None:
-        raise error
 
 
 def _emptied_records(data: bytes, head: BatchHead, offsets: Container[int]) -> bytes:
