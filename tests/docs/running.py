@@ -37,6 +37,8 @@ def run_all(commands: Iterable[Command], names: Mapping[str, object], folder: Pa
 
     `names` has the values that replace names in a command line, such as `s3://archive`.
     """
+    # The environment of Python that tierctl-spark(7) sends to executors.
+    (folder / "env.tar.gz").touch()
     for command in commands:
         program, *words = shlex.split(replaced(command.line, names))
         if program == "tierctl":
