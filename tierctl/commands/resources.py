@@ -6,7 +6,7 @@ module of `commands` reads such a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,7 +55,7 @@ from tierctl.wire.files.properties import read_client_file
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.metadata.parallel_fold import FoldRunner
+    from tierctl.metadata.parallel_fold import FoldResult, FoldRunner, FoldTask
     from tierctl.read.partition_reader import ReadablePartition
     from tierctl.read.readable_log import ReadableLog
     from tierctl.read.segment import IndexFetcher
@@ -304,11 +304,13 @@ class Resources:
 
     def _bulk_fold(self) -> FoldRunner | None:
         """Return the fold on executors, which reads the topic first; None on the local engine."""
-        if not self.is_on_spark:
-            return None
+        return self._fold_on_executors if self.is_on_spark else None
+
+    def _fold_on_executors(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
+        """Implement `FoldRunner.__call__`: the session starts with the first call."""
         from tierctl.spark.fold import SparkFold
 
-        return SparkFold(self.executors, self.metadata_location)
+        yield from SparkFold(self.executors, self.metadata_location)(tasks)
 
     def inspect_tier(self, metadata: RemoteLogMetadataManager) -> None:
         """Call `require_own_tier` once, if the request names a tier."""

@@ -68,7 +68,7 @@ def python_of(session: "SparkSession", seconds: float = 0) -> str:
         (("sweep", "--log-start-offset", "bills-0=x"), "--log-start-offset bills-0=x: expected"),
         (("sweep", "--assume", "bills.retention.ms=1h", "--apply"), "--assume only shows a plan"),
         (("delete", "--find", "--apply"), "--find without --mark"),
-        (("report", "--html", "missing/report.html"), "the folder missing does not exist"),
+        (("report", "--html", "missing/report.html"), "missing does not exist"),
     ],
 )
 def test_what_needs_no_reading_is_refused_before_a_session_starts(

@@ -48,11 +48,14 @@ class Copies:
 
 def decide_from_logs(run: Mutation, *, assume_enabled: bool, clean_dangling: bool) -> Copies:
     """Decide the copies of segments in the log directories, and resolve the selection."""
-    run.request.require_complete()
+    if run.resources.is_on_spark:
+        # Starting a session takes half a minute.
+        run.request.require_complete()
     state = run.metadata.refresh()
     logs = run.logs
     run.resolve_selection(part.topic_id_partition for part in state)
     run.inspect_tier(may_be_new=True)
+    run.request.require_complete()
     # A segment whose events were deleted may be in the tier, although the local log still has it.
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, state, logs, assume_enabled=assume_enabled)
