@@ -29,7 +29,8 @@ LARGE: Final = 8_000
 _SLOW: Final = 200_000
 """From this number on, a run without Numba says why it is slow."""
 
-_PACKAGE: Final = Path(__file__).parent
+# Executors of Spark have the package in an archive whose path is relative to their first working directory.
+_PACKAGE: Final = Path(__file__).absolute().parent
 _PREFIX: Final = "kernels-"
 
 Note = Callable[[str], None]
@@ -234,7 +235,7 @@ def _digest() -> str:
     archive = next((each for each in _PACKAGE.parents if each.is_file()), None)
     if archive is not None:
         return hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
-    sources = [Path(__file__)]
+    sources = [_PACKAGE / "kernel.py"]
     sources += [path for name in ("wire", "state") for path in (_PACKAGE / name).rglob("*.py")]
     digest = hashlib.sha256()
     for path in sorted(sources):
