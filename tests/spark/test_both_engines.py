@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,12 +85,23 @@ def test_relative_paths_mean_the_same_to_executors(
         folder = tmp_path / "folder"
         folder.mkdir()
         scene = SCENES[command](partial(_with_relative_paths, run, folder), capture, folder)
-        # With Spark, some paths are printed as absolute ones.
-        above = tmp_path.parent
-        shown = repr(scene).replace(os.path.relpath(above, folder), str(above))
-        found.append(shown.replace(f"{folder}/", "").replace(f"file://{folder}", "file:"))
+        found.append(_with_same_paths(scene, folder, tmp_path.parent))
         shutil.rmtree(folder)
     assert found[0] == found[1]
+
+
+def _with_same_paths(value: Any, folder: Path, above: Path) -> Any:
+    """Return a result whose paths are relative to `folder`, or absolute: Spark prints some as absolute ones."""
+    if isinstance(value, str):
+        return value.replace(os.path.relpath(above, folder), str(above)).replace(f"{folder}/", "")
+    if is_dataclass(value):
+        compared = (getattr(value, each.name) for each in fields(value) if each.compare)
+        return [_with_same_paths(each, folder, above) for each in compared]
+    if isinstance(value, dict):
+        return {name: _with_same_paths(each, folder, above) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_same_paths(each, folder, above) for each in value]
+    return value
 
 
 def _with_relative_paths(
