@@ -91,7 +91,7 @@ def test_relative_paths_mean_the_same_to_executors(
 
 
 def _with_same_paths(value: Any, folder: Path, above: Path) -> Any:
-    """Return a result whose paths are relative to `folder`, or absolute: Spark prints some as absolute ones."""
+    """Return a result with one form of the paths below `folder`: Spark prints some as absolute ones."""
     if isinstance(value, str):
         return value.replace(os.path.relpath(above, folder), str(above)).replace(f"{folder}/", "")
     if is_dataclass(value):
