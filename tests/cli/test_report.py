@@ -13,10 +13,11 @@ import pytest
 from tierctl.errors import ExitCode
 from tierctl.files import OWN_LOCK
 from tierctl.report import printable
+from tierctl.report.html_page import findings_section, text
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started
-from tests.report.html.pages import HOSTILE, lanes_in, topic_id
+from tests.report.html.pages import HOSTILE, content, hostile_rows, lanes_in, topic_id
 from tests.verify.tiers import Spoilt
 
 Capture = Callable[..., Path]
@@ -207,3 +208,12 @@ def test_names_of_damaged_records_are_text(writable: Callable[[str], Path], tmp_
     assert "<img" not in text
     assert "\u202e" not in text
     assert text.count("</script>") == 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"findings": [], "finding_counts": {}}], ids=["findings", "none"])
+def test_copies_that_stopped_stand_with_the_findings(changes: dict[str, Any]) -> None:
+    made = content(hostile_rows(), **changes)
+    shown = findings_section(made)
+    assert made.stopped
+    assert all(f"<p>Copies wait for an operator: {text(line)}</p>" in shown for line in made.stopped)
+    assert ("findings-list" in shown) == bool(made.findings)

@@ -193,7 +193,7 @@ def limits_section(content: PageContent) -> str:
 
 
 def findings_section(content: PageContent) -> str:
-    """Return the findings by kind, and a list of the most serious ones."""
+    """Return the partitions whose copies stopped, the findings by kind, and the most serious ones."""
     stopped = "".join(f"<p>Copies wait for an operator: {text(line)}</p>\n" for line in content.stopped)
     if not content.finding_counts:
         return stopped or f"<p>No problems: {text(content.examined)}.</p>\n"
@@ -221,7 +221,7 @@ def findings_section(content: PageContent) -> str:
     )
     listed = rows_table("findings-list", caption, content.columns["findings"], content.findings, *columns)
     kinds = table("finding-kinds", "Findings by kind", ("severity", "kind", "findings"), by_kind)
-    return f"{kinds}<details><summary>{caption}</summary>\n{listed}</details>\n"
+    return f"{stopped}{kinds}<details><summary>{caption}</summary>\n{listed}</details>\n"
 
 
 def _severity(level: str) -> str:
