@@ -53,6 +53,16 @@ def update(
     )
 
 
+def repeated_and_lost() -> list[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]:
+    """Return events of segments 1 and 2, which were copied, some of them twice; 1 was deleted."""
+    deleted = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+    events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, deleted)]
+    # The first event of segment 9 is missing, and segment 3 was never finished.
+    events += [update(1, deleted), started(3), update(9)]
+    # The copy of segment 4 failed and was withdrawn.
+    return [*events, started(4), update(4, RemoteLogSegmentState.DELETE_SEGMENT_STARTED), update(4, deleted)]
+
+
 def partition_delete(
     state: RemotePartitionDeleteState, *, partition: int = 0
 ) -> RemotePartitionDeleteMetadata:

@@ -7,14 +7,12 @@ import pytest
 from tierctl.metadata import daily_changes
 from tierctl.metadata.daily_changes import DAY_MS, DailyChanges, DayChanges, read_daily_changes
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.model import RemoteLogSegmentState
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.values import encode
 
-from tests.metadata.events import TOPIC_ID, started, update
+from tests.metadata.events import TOPIC_ID, repeated_and_lost
 from tests.metadata.topics import topic_in
 
-DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 TODAY = 1_700_000_200_000 // DAY_MS
 
 
@@ -32,12 +30,7 @@ def test_each_state_of_a_segment_counts_once(
     if is_cut:
         monkeypatch.setattr(daily_changes, "record_chunks", a_chunk_per_record)
     topic = topic_in(tmp_path, writable=True)
-    events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, DELETED)]
-    # The first event of segment 9 is missing, and segment 3 was never finished.
-    events += [update(1, DELETED), started(3), update(9)]
-    # The copy of segment 4 failed and was withdrawn.
-    events += [started(4), update(4, RemoteLogSegmentState.DELETE_SEGMENT_STARTED), update(4, DELETED)]
-    topic.append([(4, encode(event)) for event in events])
+    topic.append([(4, encode(event)) for event in repeated_and_lost()])
     topic.append([(4, b"no record")])
     found = read_daily_changes(topic, topic.end_offsets(), lambda _: True)
     day = DayChanges(copied_segments=2, copied_bytes=1001 + 1002, deleted_segments=1, deleted_bytes=1001)

@@ -25,7 +25,7 @@ from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier_state import TierState
 from tierctl.wire.metadata.values import encode
 
-from tests.metadata.events import started, update
+from tests.metadata.events import repeated_and_lost, update
 from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 __all__ = ["absurd", "small_pieces"]
-
-DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 def folded_at(folder: Path, spark: "SparkSession", *, partition_count: int | None = None) -> Folded:
@@ -132,10 +130,8 @@ def test_segments_sizes_with_records_that_brokers_cannot_use(
 def lost_beginnings(tmp_path: Path) -> Path:
     """Return a topic with segments whose first events are missing, and with repeated events."""
     topic = topic_in(tmp_path / "topic", writable=True)
-    events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, DELETED)]
-    events += [update(1, DELETED), started(3), update(9), update(9, DELETED)]
-    events += [started(4), update(4, RemoteLogSegmentState.DELETE_SEGMENT_STARTED), update(4, DELETED)]
-    topic.append([(4, encode(event)) for event in events])
+    deletion = update(9, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+    topic.append([(4, encode(event)) for event in (*repeated_and_lost(), deletion)])
     topic.close()
     return tmp_path / "topic"
 

@@ -24,7 +24,6 @@ from tierctl.spark.executors.task import decoded_result, keep_freed_memory, shar
 from tierctl.spark.executors.transport import (
     LEAST_EVENTS,
     Executors,
-    collect,
     describe_jobs,
     grouped,
     progress,
@@ -69,13 +68,10 @@ class SparkFold:
         from tierctl.spark.frames import events_before, fold_segments, user_partition_sums
 
         ends = {each.metadata_partition: each.end for task in tasks for each in task.ranges}
-        spark = self._executors.session
-        events = events_before(spark, self._location, ends, FOLDED)
+        events = events_before(self._executors.session, self._location, ends, FOLDED)
         folded = fold_segments(events, partition_count=tasks[0].partition_count)
-        with progress(spark, "reading"):
-            title = self._executors.titled("folding the metadata topic")
-            sums = user_partition_sums(folded)
-            rows = collect(sums, stopped=lambda: False, title=title).to_pylist()
+        sums = user_partition_sums(folded)
+        rows = self._executors.rows(sums, title="reading", what="folding the metadata topic")
         if any(row["unusable"] for row in rows):
             return None
         by_number: dict[int, list[Mapping[str, Any]]] = {number: [] for number in ends}
@@ -146,14 +142,11 @@ def changes_by_day(
     """Return the result of `read_daily_changes`, which Spark sums up: only the sums come to the driver."""
     from tierctl.spark.frames import OF_CHANGES, daily_changes, events_before, selected
 
-    spark = executors.session
-    events = events_before(spark, location, end_offsets, ("metadata_partition", *OF_CHANGES))
+    events = events_before(executors.session, location, end_offsets, ("metadata_partition", *OF_CHANGES))
     sums = daily_changes(selected(events, selection))
-    with progress(spark, "reading copies and deletions"):
-        title = executors.titled("reading copies and deletions")
-        rows = collect(sums, stopped=lambda: False, title=title).to_pylist()
+    what = "reading copies and deletions"
     found = DailyChanges()
-    for row in rows:
+    for row in executors.rows(sums, title=what, what=what):
         found.unknown_segments += row.pop("unknown_events")
         topic, day = (row.pop("topic"), Uuid(row.pop("topic_id"))), row.pop("day")
         if day is not None:

@@ -405,6 +405,13 @@ class Executors:
         """Return the title of a job: the command, and what it does."""
         return f"{f'tierctl {self.command}'.strip()}: {what}"
 
+    def rows(self, frame: DataFrame, *, title: str, what: str) -> list[dict[str, Any]]:
+        """Return the rows of a small frame; a terminal shows `title`, and Spark the job as `what`."""
+        with progress(self.session, title):
+            found = collect(frame, stopped=_never, title=self.titled(what))
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
+
     def run(
         self,
         function: Callable[[Input], Result],
