@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -185,12 +184,10 @@ def test_a_file_of_settings_with_long_keys_or_of_a_large_size_is_refused(
 ) -> None:
     file = tmp_path / "tierctl.toml"
     file.write_text(text)
-    began = time.process_time()
     for command, code in ((("segments", "--metadata", tmp_path), 2), (("doctor",), 3)):
         ran = tierctl(*command, "--config-file", file)
         assert ran.code == code
         assert message.rsplit(": ", maxsplit=1)[-1] in ran.err + ran.out
-    assert time.process_time() - began < 5
     file.write_text('[profiles.default]\nmetadata = "/' + "a." * 1000 + '"\n')
     assert "a.a." in tierctl("segments", "--config-file", file).err
 

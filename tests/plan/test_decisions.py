@@ -1,10 +1,12 @@
 """The table of decisions: a row per segment, of steps and of what stays, and its columns for a whole tier."""
 
+from dataclasses import replace
+
 import pytest
 from tierctl.commands.insight.report import segment_kinds
 from tierctl.model import Selection, TopicConfig
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, TierDecisions
+from tierctl.plan.decisions import EXPIRED, KEPT, NEVER, Decision, NextAction, TierDecisions, stop_lines
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.report.html_lanes import SegmentKind
@@ -26,6 +28,20 @@ def aged_tier() -> TierState:
     )
     advance(state, segment(3, 20, 29))
     return state
+
+
+def test_copies_that_stopped_have_one_line_per_reason() -> None:
+    facts = {"from_offset": 0, "size_bytes": 200, "limit_bytes": 128}
+    stopped = {
+        replace(PARTITION, partition=number): Reason(K.CUSTOM_METADATA, **facts) for number in range(1_200)
+    }
+    (line,) = stop_lines(stopped)
+    assert (
+        line == f"{PARTITION.topic}-0: {Reason(K.CUSTOM_METADATA, **facts)}; 1,199 more, see tierctl explain"
+    )
+    assert stop_lines({PARTITION: Reason(K.CUSTOM_METADATA, **facts)}) == [
+        f"{PARTITION.topic_partition}: {Reason(K.CUSTOM_METADATA, **facts)}"
+    ]
 
 
 def test_every_segment_has_a_row_with_action_reason_and_time() -> None:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
@@ -179,11 +178,9 @@ def test_an_object(fmt: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["\x00", "a\x00", "\n", "\ud800x", "\u4e2d\u202e", "\\\x00", "\\\\\n", "\x7f\xad"]
 )
-def test_a_long_text_is_escaped_as_a_short_one_in_a_short_time(unit: str) -> None:
+def test_a_long_text_is_escaped_as_a_short_one(unit: str) -> None:
     text = unit * 400_000
-    began = time.process_time()
     assert printable(text) == "".join(map(printable, unit)) * 400_000
-    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from tierctl.read.segment import IndexFetcher
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.open import Session
+    from tierctl.spark.session.spark_settings import SparkSettings
     from tierctl.state.tier_state import TierState
     from tierctl.storage.object_tier import RetrySettings
 
@@ -205,9 +206,11 @@ class Resources:
     def __enter__(self) -> Self:
         self._open.enter_context(kernel.reported(self.progress.note))
         self._open.enter_context(WAITS.reported(self.progress.say, from_s=lambda: self.progress.waits_from_s))
+        # A wrong setting ends the run before any source is opened.
         if self.request.states_broker_settings:
-            # A wrong setting ends the run before any source is opened.
             _ = self.broker_settings
+        if self.is_on_spark:
+            _ = self._spark_settings
         require_named_files(self.request)
         self._check_client_file()
         return self
@@ -474,25 +477,27 @@ class Resources:
         return self.request.engine is EngineName.SPARK
 
     @cached_property
-    def spark(self) -> Session:
-        """The Spark session of `master` and `spark_conf`.
-
-        UsageError for settings with which Spark can't start, EngineError if the master does not answer.
-        """
-        if not self.is_on_spark:
-            raise UsageError("this needs Spark", hint="add --engine spark")
-        from tierctl.spark.session.open import opened_session
+    def _spark_settings(self) -> SparkSettings:
+        """The settings of the session; UsageError for those with which Spark can't start."""
         from tierctl.spark.session.spark_settings import SparkSettings
 
         request = self.request
-        settings = SparkSettings.of(
+        return SparkSettings.of(
             request.master,
             request.spark_conf,
             changes_things=request.is_mutating,
             verbose=request.verbose,
             command=request.command_name,
         )
-        return self._open.enter_context(opened_session(settings))
+
+    @cached_property
+    def spark(self) -> Session:
+        """The Spark session of `master` and `spark_conf`; EngineError if the master does not answer."""
+        if not self.is_on_spark:
+            raise UsageError("this needs Spark", hint="add --engine spark")
+        from tierctl.spark.session.open import opened_session
+
+        return self._open.enter_context(opened_session(self._spark_settings))
 
     @cached_property
     def executors(self) -> Executors:

@@ -5,7 +5,8 @@ The rules of copying (`plan.copy`), of retention (`plan.retention`) and of parti
 read the rows of the same plans, which also state why a segment stays, and from when on brokers delete it.
 """
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -93,6 +94,26 @@ class Decision:
 def stopped_copies(decisions: Iterable[Decision], limit_ms: int) -> dict[TopicIdPartition, Reason]:
     """Return the partitions whose copies continue only after an operator acted, with the last reason."""
     return {each.partition: each.reason for each in decisions if needs_operator(each.reason, limit_ms)}
+
+
+def stops_by_kind(
+    stopped: Mapping[TopicIdPartition, Reason],
+) -> dict[ReasonKind, dict[TopicIdPartition, Reason]]:
+    """Return the partitions of `stopped_copies` in order, for each kind of reason."""
+    by_kind: dict[ReasonKind, dict[TopicIdPartition, Reason]] = defaultdict(dict)
+    for partition, reason in sorted(stopped.items()):
+        by_kind[reason.kind][partition] = reason
+    return by_kind
+
+
+def stop_lines(stopped: Mapping[TopicIdPartition, Reason]) -> list[str]:
+    """Return one line for each kind of reason in `stopped`: its first partition, and how many more it has."""
+    lines = []
+    for found in stops_by_kind(stopped).values():
+        partition, reason = next(iter(found.items()))
+        more = f"; {len(found) - 1:,} more, see tierctl explain" if len(found) > 1 else ""
+        lines.append(f"{partition.topic_partition}: {reason}{more}")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ class PageContent:
 
     `sources` are names and values of the sources; `examined` describes the objects that `verify` compared.
     `findings` are the listed ones, and `finding_counts` has the number of all of them by kind and severity.
-    `undecided` has one line per reason for undecided partitions, and `stopped` one for each partition whose
-    copies continue only after an operator acted. `unknown_segments` is the number of events
+    `undecided` has one line per reason for undecided partitions, and `stopped` one per kind of reason for
+    copies that continue only after an operator acted. `unknown_segments` is the number of events
     whose segment has an unknown size, so that they are missing in the growth by day. `lane_findings` are the
     columns for the marks in lanes.
     """

@@ -114,7 +114,7 @@ def content(rows: Sequence[PartitionRow], **changes: Any) -> PageContent:
         "are_all_expirations": True,
         "findings": found,
         "finding_counts": {("gap", str(each["severity"])): 1 for each in found},
-        "stopped": [f"{name}-0: a transaction is open" for name, _ in topics],
+        "stopped": [f"{topics[0][0]}-0: a transaction is open; 99 more, see tierctl explain"],
         "undecided": [f"skipped {name}: no settings" for name, _ in topics],
         "unknown_segments": 0,
         "lanes": lanes,

@@ -1,7 +1,6 @@
 """The page in Chromium: drawing, keyboard, screen reader, modes, print, hostile names, 10,000 partitions."""
 
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,11 +174,11 @@ def test_ten_thousand_partitions_are_usable(browser: "Browser", tmp_path: Path) 
     ]
     file = written(tmp_path, rows)
     assert file.stat().st_size < 6_000_000
-    began = time.monotonic()
     with opened(browser, file) as found:
         page = found.page
         assert page.locator("#lanes tr.partition").count() == 100
-        # Only lanes near the visible area are drawn.
+        # Only lanes near the visible area are drawn, soon after they are on the page.
+        page.locator("#lanes td > svg").first.wait_for()
         assert 0 < lanes_drawn(found) < 40
         page.locator("#sort").select_option("expiry")
         page.locator(".pager .next").first.click()
@@ -190,7 +189,6 @@ def test_ten_thousand_partitions_are_usable(browser: "Browser", tmp_path: Path) 
         assert page.locator(".pager .where").first.inner_text() == "No partition matches"
         page.locator("#filter").fill("")
         page.get_by_text("Partitions 1 to 2 of 2", exact=True).first.wait_for()
-    assert time.monotonic() - began < 20
 
 
 def test_without_scripts_the_tables_are_there(browser: "Browser", tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ in each format, compression and type of timestamps; and the records and batches 
 import random
 import re
 import struct
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,21 +179,6 @@ def test_impossible_messages_in_a_wrapper(inner: bytes, says: str) -> None:
     (batch,) = batches(message(Record(4, TIME_MS, None, value), 1, CompressionType.GZIP))
     with pytest.raises(CorruptInputError, match=says):
         list(batch.records())
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_messages_in_a_wrapper_are_read_about_as_fast_as_records(magic: int) -> None:
-    records = [Record(at, TIME_MS, None, b"") for at in range(20_000)]
-
-    def seconds(data: bytes) -> float:
-        (batch,) = batches(data)
-        began = time.process_time()
-        assert sum(1 for _ in batch.records()) == len(records)
-        return time.process_time() - began
-
-    logs = wrapper(records, magic, CompressionType.GZIP), encode_batch(records)
-    messages, others = (min(seconds(data) for _ in range(5)) for data in logs)
-    assert messages < 1.6 * others
 
 
 @pytest.mark.kafka

@@ -49,6 +49,7 @@ from tierctl.plan.decisions import (
     Decision,
     DecisionColumns,
     TierDecisions,
+    stop_lines,
     stopped_copies,
 )
 from tierctl.plan.partition_deletes import plan_removal
@@ -378,7 +379,7 @@ _NO_EPOCH = -1
 class Gathered:
     """The content of the report without findings.
 
-    `undecided` has one line per reason for no decision, `stopped` one per partition whose copies stopped.
+    `undecided` has one line per reason for no decision, `stopped` the partitions of `stopped_copies`.
     """
 
     lanes: Lanes
@@ -388,7 +389,7 @@ class Gathered:
     expirations: tuple[Expiration, ...]
     unknown_segments: int
     undecided: tuple[str, ...]
-    stopped: tuple[str, ...]
+    stopped: Mapping[TopicIdPartition, Reason]
     now_ms: int
     is_damaged: bool
 
@@ -444,8 +445,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         topics.add_lag(copies, logs)
     stopped = stopped_copies(copies.kept, now_ms - run.request.copy_limit_ms)
     topics.add_stopped(stopped)
-    lines = [f"{partition.topic_partition}: {reason}" for partition, reason in sorted(stopped.items())]
-    for line in lines:
+    for line in stop_lines(stopped):
         run.progress.warn(line)
     selection = run.resources.selection
     own_logs = (log for log in logs if log.topic_id_partition in selection)
@@ -466,7 +466,7 @@ def gather(run: Mutation, copying: CopyRequest) -> Gathered:
         expirations=tuple(sums.expirations.rows(state)),
         unknown_segments=changes.unknown_segments,
         undecided=tuple(skip_lines(run.histories.unreported(undecided))),
-        stopped=tuple(lines),
+        stopped=stopped,
         now_ms=now_ms,
         is_damaged=is_damaged,
     )
@@ -674,7 +674,7 @@ def _content(
         findings=[row_of(finding, FINDINGS) for finding in findings.shown()],
         finding_counts={(str(kind), str(level)): n for (kind, level), n in findings.counts.items()},
         undecided=gathered.undecided,
-        stopped=gathered.stopped,
+        stopped=stop_lines(gathered.stopped),
         unknown_segments=gathered.unknown_segments,
         lanes=gathered.lanes,
         lane_findings=findings.to_json(),

@@ -31,7 +31,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
-from tierctl.plan.decisions import WAITING, NextAction, stopped_copies
+from tierctl.plan.decisions import WAITING, NextAction, stopped_copies, stops_by_kind
 from tierctl.plan.preconditions import segments_of_newest
 from tierctl.plan.reasons import Reason, ReasonKind, abort_words
 from tierctl.plan.steps import Plan
@@ -309,10 +309,7 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
 
 def _stop_problems(stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
     """Yield one problem for each kind of reason in `stopped`, about its first partition."""
-    by_kind: dict[ReasonKind, dict[TopicIdPartition, Reason]] = defaultdict(dict)
-    for partition, reason in sorted(stopped.items()):
-        by_kind[reason.kind][partition] = reason
-    for kind, found in by_kind.items():
+    for kind, found in stops_by_kind(stopped).items():
         partition, reason = next(iter(found.items()))
         if kind is ReasonKind.CUSTOM_METADATA:
             limit = max(each.facts["size_bytes"] for each in found.values())
