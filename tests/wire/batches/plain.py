@@ -3,14 +3,18 @@
 from collections.abc import Iterator
 from io import BytesIO
 
-from tierctl.wire.batches.batch_head import Record
+from tierctl.wire.batches.batch_head import CompressionType, Record
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.primitives import RECORD_HEADERS_COMMON, limits
 
 
 def records(batch: RecordBatch) -> Iterator[Record]:
     """Yield the records of a batch of magic 2; raise ValueError for the first that is none."""
-    head, data = batch.head, BytesIO(batch.uncompressed())
+    head = batch.head
+    if not head.record_count and head.compression is not CompressionType.NONE:
+        # Nobody decompresses a batch that states no records (DefaultRecordBatch.iterator).
+        return
+    data = BytesIO(batch.uncompressed())
     lowest, headers_left = 0, limits().batch_headers + RECORD_HEADERS_COMMON * head.record_count
     _require(head.record_count >= 0)
     for _ in range(head.record_count):
