@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from tierctl.errors import MetadataError, MetadataWriteFailed, MetadataWriteUnknown
 from tierctl.model import ClusterIdentity, Uuid
+from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.segment_file import RecordChunk
 
 from tests.simulation.cluster import CLUSTER_ID
@@ -59,7 +60,7 @@ class ModelTopic:
                 partition,
                 np.arange(start_offset, start_offset + len(records), dtype=np.int64),
                 np.array([timestamp_ms for _, timestamp_ms in records], dtype=np.int64),
-                pa.array([value for value, _ in records], pa.binary()),
+                ByteSlices.of(pa.array([value for value, _ in records], pa.binary())),
                 start_offset + len(records),
             )
 

@@ -1,6 +1,4 @@
-"""One topic of a cluster through confluent-kafka: its admin requests, reading ranges of offsets,
-appending.
-"""
+"""One topic of a cluster through confluent-kafka: its admin requests, ranges of offsets, and appending."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,6 +26,7 @@ from tierctl.kafka.librdkafka import ErrorWatch, NoLeaderError, answer, error_of
 from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import clients
+from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.segment_file import RecordChunk
 
 R = TypeVar("R")
@@ -347,7 +346,7 @@ class _Rows:
             partition,
             np.array(self.offsets, np.int64),
             np.array(self.timestamps_ms, np.int64),
-            pa.array(self.values, pa.binary()),
+            ByteSlices.of(pa.array(self.values, pa.binary())),
             next_offset,
         )
 

@@ -43,7 +43,7 @@ def deleted_segments(
     state = TierState(keep_deleted=True)
     for chunk in record_chunks(topic, end_offsets):
         fold(
-            decode_values(chunk.values),
+            decode_values(chunk.slices),
             state,
             metadata_partition=chunk.partition,
             metadata_offsets=chunk.offsets,
@@ -65,7 +65,7 @@ def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) ->
     """
     found = SegmentIds()
     for chunk in record_chunks(topic, end_offsets):
-        rows = decode_values(chunk.values).rows
+        rows = decode_values(chunk.slices).rows
         found.add(_ids_of(rows[(rows[:, KIND] == UPDATE) & (rows[:, STATE] == _DELETED)]))
     return found
 
@@ -124,7 +124,7 @@ def read_daily_changes(
     for chunk in record_chunks(topic, end_offsets):
         if chunk.partition not in known:
             known = {chunk.partition: _Segments()}
-        _add(found, known[chunk.partition], decode_values(chunk.values), selects)
+        _add(found, known[chunk.partition], decode_values(chunk.slices), selects)
         advance(len(chunk.offsets))
     return found
 
@@ -232,7 +232,7 @@ def _writers(
         times = chunk.timestamps_ms.tolist()
         if times and oldest_ms is None:
             oldest_ms = times[0]
-        rows = decode_values(chunk.values).rows
+        rows = decode_values(chunk.slices).rows
         is_written = (rows[:, KIND] <= SNAPSHOT) & (rows[:, DIALECT] == 0)
         events = rows[:, (WRITER, EVENT_TIMESTAMP)][is_written].tolist()
         for written_ms, (broker_id, event_ms) in zip(

@@ -133,7 +133,7 @@ def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread)
     if end_offset <= 0:
         return None
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
-        events = decode_values(chunk.values)
+        events = decode_values(chunk.slices)
         for row in np.flatnonzero(events.rows[:, KIND] <= PARTITION_DELETE).tolist():
             whose, offset = events.topic_id_partition(row), int(chunk.offsets[row])
             if held.get((whose.topic_id, whose.partition), -1) < offset:

@@ -23,7 +23,7 @@ from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
 from tierctl.state.sizes import keep_sizes
 from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
-from tierctl.wire.arrays import numbers
+from tierctl.wire.arrays import ByteSlices, numbers
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents, decode_values
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -82,6 +82,8 @@ class PartitionFold:
         """
         start = self._start(partition, begin, end)
         self._state.read[partition] = start
+        if start < end:
+            self._state.table(partition).expected = end - start
         for chunk in counted(topic.read(partition, start, end), start, advance):
             self.fold(chunk)
 
@@ -124,7 +126,7 @@ class PartitionFold:
     def fold(self, chunk: RecordChunk) -> Folded:
         """Fold the next chunk of a partition; quarantine its damaged ranges and misplaced events."""
         partition, state = chunk.partition, self._state
-        events = decode_values(chunk.values)
+        events = decode_values(chunk.slices)
         if self._sink is not None:
             chunk, events = self._sink.take(chunk, events)
         folded = fold(
@@ -163,7 +165,8 @@ def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
     for first, end in pairwise(edges):
         if first < end:
             own = offsets[first:end].astype(np.int64)
-            yield RecordChunk(int(partitions[first]), own, own, values[first:end], int(own[-1]) + 1)
+            slices = ByteSlices.of(values[first:end])
+            yield RecordChunk(int(partitions[first]), own, own, slices, int(own[-1]) + 1)
 
 
 # Folds many metadata partitions in parallel: as tasks that share no state, whose results are merged.

@@ -46,6 +46,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 _PARTITION_STATES: Final = tuple(RemotePartitionDeleteState)
 _DEAD_ROWS_MAX: Final = 1024
+_GROWING: Final = {SEGMENTS, LINKS, BLOB}
+"""The arrays that grow with the number of events."""
+_EXPECTED_MAX: Final = 1 << 20
+"""No room is made for more events ahead: offsets may have large gaps."""
 _LEAST_SLOTS: Final = 16
 _KEYS: Final[dict[int, tuple[str, tuple[str | None, ...]]]] = {
     SEGMENTS: ("segment_slots", ("id_high", "id_low", "owner")),
@@ -70,6 +74,8 @@ class SegmentTable:
         self.tags: dict[int, Tags] = {}
         self.groups: Any = None
         self.sums: Int64s | None = None
+        self.expected = 0
+        """The number of events that are still to come, as far as that is known."""
         contents = [np.zeros(0, kind) for kind in ROW_TYPES.values()]
         self.arrays = self._with_slots(contents, np.zeros(COUNTS, np.int64))
 
@@ -91,12 +97,8 @@ class SegmentTable:
         return {"keep_deleted": self.keep_deleted, "tags": self.tags, "contents": contents, "sums": sums}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.keep_deleted, self.tags, self.groups, self.sums = (
-            state["keep_deleted"],
-            state["tags"],
-            None,
-            None,
-        )
+        self.keep_deleted, self.tags = state["keep_deleted"], state["tags"]
+        self.groups, self.sums, self.expected = None, None, 0
         self.load(state["contents"])
         if state["sums"] is not None:
             self.sums = np.frombuffer(state["sums"], np.int64).reshape(-1, 2, len(STATES))
@@ -164,7 +166,13 @@ class SegmentTable:
             self.__dict__.pop(name, None)
 
     def reserve_for(self, events: Int64s) -> None:
-        """Make room for events, rows of `wire.metadata.decode`."""
+        """Make room for events, rows of `wire.metadata.decode`.
+
+        Arrays that must grow get room for the `expected` events as well, taken to be like these: memory that
+        is not used costs nothing.
+        """
+        self.expected = max(self.expected - len(events), 0)
+        likes = 1 + min(self.expected, _EXPECTED_MAX) // max(len(events), 1)
         adds, named, epochs, longest, text, blob = room_for(events)
         if longest > self.arrays.scratch.shape[1]:
             self.arrays = self.arrays._replace(scratch=np.empty((2, longest), np.int64))
@@ -174,7 +182,8 @@ class SegmentTable:
         for i, more in enumerate(wanted):
             needed = int(counts[i]) + more
             if needed > len(arrays[i]):
-                grown = np.zeros(max(needed, 3 * len(arrays[i]) // 2), arrays[i].dtype)
+                hoped = int(counts[i]) + more * likes if i in _GROWING else 0
+                grown = np.zeros(max(needed, hoped, 3 * len(arrays[i]) // 2), arrays[i].dtype)
                 grown[: counts[i]].view(np.uint8)[:] = arrays[i][: counts[i]].view(np.uint8)
                 arrays[i] = grown
         self.arrays = Arrays(*arrays)

@@ -5,7 +5,9 @@ function with a signature and a docstring for each of Arrow's 300 kernels: 30 ms
 that reads a topic. `pa.array` imports numpy.ma before it takes a NumPy array: 10 ms.
 """
 
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +79,42 @@ def bits(flags: NdArray) -> pa.Buffer:
 def _flags(buffer: pa.Buffer, count: int) -> Bools:
     packed = np.frombuffer(buffer, np.uint8)
     return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
+
+
+@dataclass(frozen=True)
+class ByteSlices:
+    """Byte strings in one buffer: string i is `data[starts[i]:starts[i] + lengths[i]]`, null for length -1.
+
+    Starts ascend, and the strings do not overlap.
+    """
+
+    data: npt.NDArray[np.uint8]
+    starts: Int64s
+    lengths: Int64s
+
+    @classmethod
+    def of(cls, values: pa.BinaryArray | pa.LargeBinaryArray) -> Self:
+        """Return the values of an array, whose memory is shared."""
+        _, offsets_buffer, data_buffer = values.buffers()
+        form = "i8" if pa.types.is_large_binary(values.type) else "i4"
+        bounds = np.frombuffer(offsets_buffer or bytes(8), form)[
+            values.offset : values.offset + len(values) + 1
+        ].astype(np.int64)
+        data = np.frombuffer(data_buffer or b"", np.uint8)[bounds[0] : bounds[-1]]
+        # Kernels are compiled once more for arrays of another kind; most of Arrow's buffers are read-only.
+        data.flags.writeable = False
+        lengths = np.where(are_given(values), np.diff(bounds), -1)
+        found = cls(data, bounds[:-1] - bounds[0], lengths)
+        found.__dict__["array"] = values
+        return found
+
+    @cached_property
+    def array(self) -> pa.BinaryArray:
+        """The strings as an array: that of which they were made, or one with a copy of their bytes."""
+        bounds = np.stack([self.starts, self.starts + np.maximum(self.lengths, 0)], axis=1, dtype=np.int32)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+        between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
+        return take_rows(between, 2 * np.arange(len(self.starts)), self.lengths >= 0)
 
 
 def windows(items: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:

@@ -51,9 +51,10 @@ def check_values(data: bytes, start: int = 0, end: int = END) -> None:
         else:
             want += [each for each in whole if start <= each.offset < end]
     got = read_values(data, scan_heads(data), start, end)
-    got.values.validate(full=True)
+    values = got.values.array
+    values.validate(full=True)
     assert got.offsets.tolist() == [each.offset for each in want]
-    assert got.values.to_pylist() == [each.value for each in want]
+    assert values.to_pylist() == [each.value for each in want]
     assert got.timestamps_ms.tolist() == [each.timestamp_ms for each in want]
     assert sorted(map(_damage, got.damaged)) == bad
 

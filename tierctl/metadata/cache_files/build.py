@@ -133,7 +133,7 @@ class FoldInShares:
         for each in ranges:
             chunks = topic.read(each.metadata_partition, each.begin, each.end)
             for chunk in counted(chunks, each.begin, advance):
-                events = decode_values(chunk.values).rows
+                events = decode_values(chunk.slices).rows
                 kinds = events[:, KIND]
                 if chunk.damage or bool(np.isin(kinds, (ODD, SNAPSHOT)).any()):
                     raise UnusableRecordError

@@ -17,6 +17,7 @@ from tierctl.files import BACKUP_SUFFIX, FileSystem, read_regular, write_durably
 from tierctl.metadata.state_dir.manifest import CacheEntry
 from tierctl.metadata.user_partitions import UserPartitionRows, rows_by_user_partition
 from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.files import flatfile
 from tierctl.wire.metadata.decode import DecodedEvents, decode_values
@@ -226,7 +227,7 @@ class CacheLedger:
             chunk,
             offsets=chunk.offsets[rows],
             timestamps_ms=chunk.timestamps_ms[rows],
-            values=chunk.values.take(pa.array(rows)),
+            slices=ByteSlices.of(chunk.values.take(pa.array(rows))),
         )
         return left, events.take(rows)
 

@@ -56,7 +56,7 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
     for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
-            found = rows_by_user_partition(decode_values(chunk.values))
+            found = rows_by_user_partition(decode_values(chunk.slices))
             if any(misplaced(found.table, range(len(found)), number, topic.partition_count)):
                 return False
     return True

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.kernel import int64, plain_kernel, prepare
-from tierctl.wire.arrays import array_of, take_rows
+from tierctl.wire.arrays import ByteSlices, array_of
 from tierctl.wire.batches.batch_head import HEAD_SIZE, LOG_APPEND_TIME, MAGIC, BatchHead, Buffer, Record
 from tierctl.wire.batches.record_batch import (
     HEADER_COUNT,
@@ -86,15 +86,13 @@ def _decode_batches(  # noqa: PLR0917
 
 
 def _binary(data: Bytes, places: Int64s, column: int) -> pa.BinaryArray:
-    """Return the bytes whose positions and lengths are in `column` and the next one; null for length -1.
+    """Return the bytes whose positions and lengths are in `column` and the next one; null for length -1."""
+    return _slices(data, places, column).array
 
-    Positions ascend.
-    """
-    starts, lengths = places[:, column], places[:, column + 1]
-    bounds = np.stack([starts, starts + np.maximum(lengths, 0)], axis=1, dtype=np.int32)
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
-    return take_rows(between, 2 * np.arange(len(places)), lengths >= 0)
+
+def _slices(data: Bytes, places: Int64s, column: int) -> ByteSlices:
+    starts, lengths = (np.ascontiguousarray(places[:, each]) for each in (column, column + 1))
+    return ByteSlices(data, starts, lengths)
 
 
 class _Run(NamedTuple):
@@ -145,7 +143,11 @@ class _Payloads:
 
     def _headers(self, rows: Int64s) -> pa.ListArray | None:
         """Return the headers of records; None if a name is not UTF-8."""
-        offsets = np.zeros(len(rows) + 1, np.int32)
+        kind, offsets = SCHEMA.field("headers").type, np.zeros(len(rows) + 1, np.int32)
+        if not rows[:, HEADER_COUNT].any():
+            return pa.Array.from_buffers(
+                kind, len(rows), [None, pa.py_buffer(offsets)], children=[pa.nulls(0, HEADER)]
+            )
         np.cumsum(rows[:, HEADER_COUNT], out=offsets[1:])
         places = header_places(self.data, rows)
         names = pa.Array.from_buffers(pa.string(), len(places), _binary(self.data, places, 0).buffers())
@@ -154,7 +156,6 @@ class _Payloads:
         except pa.ArrowInvalid:
             return None
         items = pa.StructArray.from_arrays([names, _binary(self.data, places, 2)], fields=list(HEADER))
-        kind = SCHEMA.field("headers").type
         return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(offsets)], children=[items])
 
 
@@ -168,7 +169,7 @@ class ValueColumns(NamedTuple):
 
     offsets: Int64s
     timestamps_ms: Int64s
-    values: pa.BinaryArray
+    values: ByteSlices
     damaged: tuple[BadRange, ...]
 
 
@@ -182,12 +183,8 @@ def read_values(buf: Buffer, heads: HeadColumns, start_offset: int, end_offset: 
     wanted = (heads.next_offsets > start_offset) & (heads.base_offsets < end_offset) & ~heads.is_control
     batches = _WindowBatches(buf, heads.chosen(wanted))
     offsets, timestamps, values = zip(*batches.columns(start_offset, end_offset), strict=True)
-    return ValueColumns(
-        np.concatenate(offsets),
-        np.concatenate(timestamps),
-        values[0] if len(values) == 1 else pa.concat_arrays(values),
-        tuple(batches.damaged),
-    )
+    joined = ByteSlices.of(pa.concat_arrays([each.array for each in values])) if values[1:] else values[0]
+    return ValueColumns(np.concatenate(offsets), np.concatenate(timestamps), joined, tuple(batches.damaged))
 
 
 class _WindowBatches:
@@ -234,7 +231,7 @@ class _WindowBatches:
             )
         )
 
-    def columns(self, start_offset: int, end_offset: int) -> Iterator[tuple[Int64s, Int64s, pa.BinaryArray]]:
+    def columns(self, start_offset: int, end_offset: int) -> Iterator[tuple[Int64s, Int64s, ByteSlices]]:
         """Yield offsets, timestamps and values of the records with offsets in [start_offset, end_offset)."""
         payloads = self._payloads()
         for run in payloads.decoded():
@@ -244,12 +241,12 @@ class _WindowBatches:
                 yield (
                     np.array([each.offset for each in inside], np.int64),
                     np.array([each.timestamp_ms for each in inside], np.int64),
-                    pa.array([each.value for each in inside], pa.binary()),
+                    ByteSlices.of(pa.array([each.value for each in inside], pa.binary())),
                 )
             else:
                 is_inside = (run.rows[:, OFFSET] >= start_offset) & (run.rows[:, OFFSET] < end_offset)
                 found = run.rows if is_inside.all() else run.rows[is_inside]
-                yield found[:, OFFSET], found[:, TIMESTAMP], _binary(payloads.data, found, VALUE)
+                yield found[:, OFFSET], found[:, TIMESTAMP], _slices(payloads.data, found, VALUE)
 
     def _payloads(self) -> _Payloads:
         """Return the records of the batches: in a copy of the window if some were decompressed.

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.kernel import prepare
+from tierctl.wire.arrays import ByteSlices
 from tierctl.wire.batches.batch_head import HEAD_SIZE
 from tierctl.wire.batches.records import ValueColumns, read_values
 from tierctl.wire.batches.scan import BadRange, HeadColumns, Int64s, scan_heads
@@ -217,7 +218,7 @@ class DamagedRange:
 class RecordChunk:
     """Consecutive records of partition `partition` of one topic, as columns of equal length.
 
-    `values` is a binary Arrow array, null for tombstones. Control records are left out. `next_offset` is
+    `slices` are the values, null for tombstones. Control records are left out. `next_offset` is
     the offset after all offsets that the chunk covers, control records and gaps included. `damage` names
     each range of these offsets that has no readable record, by offset.
     """
@@ -225,9 +226,14 @@ class RecordChunk:
     partition: int
     offsets: Int64s
     timestamps_ms: Int64s
-    values: pa.BinaryArray
+    slices: ByteSlices
     next_offset: int
     damage: tuple[DamagedRange, ...] = field(default=())
+
+    @property
+    def values(self) -> pa.BinaryArray:
+        """Return the values as an Arrow array, which is made at the first use."""
+        return self.slices.array
 
 
 def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int, source: str) -> RecordChunk:
@@ -251,8 +257,8 @@ def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int,
 
 def empty_chunk(partition: int, next_offset: int, bad: DamagedRange) -> RecordChunk:
     """Return a chunk without records that ends at `next_offset` and reports `bad`."""
-    nothing = np.empty(0, np.int64)
-    return RecordChunk(partition, nothing, nothing, pa.array([], pa.binary()), next_offset, (bad,))
+    nothing, none = np.empty(0, np.int64), ByteSlices.of(pa.array([], pa.binary()))
+    return RecordChunk(partition, nothing, nothing, none, next_offset, (bad,))
 
 
 def gap(offset: int, next_offset: int, source: str) -> DamagedRange:

@@ -21,9 +21,9 @@ from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import TopicIdPartition, Uuid
 from tierctl.wire.arrays import (
     Bools,
+    ByteSlices,
     Int64s,
     NdArray,
-    are_given,
     array_of,
     bitmap,
     bits,
@@ -338,6 +338,13 @@ def _may_be_cut_segment(data: Bytes, at: int, end: int) -> bool:
 
 
 @plain_kernel
+def _mark(row: Int64s, kind: int) -> None:
+    """Make a row that of a value without fields."""
+    row[:] = 0
+    row[KIND] = kind
+
+
+@plain_kernel
 def decode_value(
     data: Bytes, at: int, end: int, layouts: Int64s, row: Int64s, epochs: Int64s, used: int
 ) -> int:
@@ -352,23 +359,23 @@ def decode_value(
         found = decode_as(data, at, end, dialect, layouts, row, epochs, used)
         if found >= 0 and not (dialect == KIP405 and _may_be_cut_segment(data, at, end)):
             return found
-    row[:] = 0
-    row[KIND] = ODD
+    _mark(row, ODD)
     return used
 
 
 @plain_kernel
 def _decode_rows(
-    data: Bytes, offsets: Int64s, is_given: Bools, layouts: Int64s, rows: Int64s, epochs: Int64s
+    data: Bytes, starts: Int64s, lengths: Int64s, layouts: Int64s, rows: Int64s, epochs: Int64s
 ) -> int:
-    """Decode value i, `data[offsets[i]:offsets[i + 1]]`, to row i; return the number of `epochs` in use."""
+    """Decode value i of ByteSlices to row i; return the number of `epochs` in use."""
     # Without the conversion, the kernels it calls are compiled a second time for the literal 0.
     used = int64(0)
     for i in range(len(rows)):
-        if is_given[i]:
-            used = decode_value(data, offsets[i], offsets[i + 1], layouts, rows[i], epochs, used)
+        at, length = int64(starts[i]), int64(lengths[i])
+        if length < 0:
+            _mark(rows[i], TOMBSTONE)
         else:
-            rows[i, KIND] = TOMBSTONE
+            used = decode_value(data, at, at + length, layouts, rows[i], epochs, used)
     return used
 
 
@@ -456,23 +463,17 @@ class DecodedEvents:
                 return tuple(field.states)[number] if field.states else number
 
 
-def decode_values(values: pa.BinaryArray | pa.LargeBinaryArray) -> DecodedEvents:
-    """Decode the values of a binary array; a null value is a tombstone."""
-    _, offsets_buffer, data_buffer = values.buffers()
-    form = "i8" if pa.types.is_large_binary(values.type) else "i4"
-    offsets = np.frombuffer(offsets_buffer or bytes(8), form)[values.offset : values.offset + len(values) + 1]
-    offsets = offsets.astype(np.int64)
-    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
-    # Kernels are compiled once more for arrays of another kind, and most of Arrow's buffers are read-only.
-    data.flags.writeable = False
-    offsets -= offsets[0]
-    rows = np.zeros((len(values), WIDTH), np.int64)
+def decode_values(values: ByteSlices | pa.BinaryArray | pa.LargeBinaryArray) -> DecodedEvents:
+    """Decode byte strings; a null one is a tombstone."""
+    found = values if isinstance(values, ByteSlices) else ByteSlices.of(values)
+    data, starts, lengths = found.data, found.starts, found.lengths
+    rows = np.empty((len(starts), WIDTH), np.int64)
     # Each pair takes at least 12 bytes.
     epochs = np.empty((len(data) // 12, 2), np.int64)
-    used = _decode_rows(data, offsets, are_given(values), LAYOUTS, rows, epochs)
+    used = _decode_rows(data, starts, lengths, LAYOUTS, rows, epochs)
     decoded = DecodedEvents(data, rows, epochs, {}, {})
     for row in np.flatnonzero(rows[:, KIND] == ODD).tolist():
-        used = _decode_odd(decoded, row, int(offsets[row]), int(offsets[row + 1]), used)
+        used = _decode_odd(decoded, row, int(starts[row]), int(starts[row] + lengths[row]), used)
     return replace(decoded, epochs=epochs[:used])
 
 
