@@ -26,7 +26,7 @@ from tierctl.state.queries import EpochPairs, LiveSegments
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import Quarantined, TierState
-from tierctl.wire.arrays import Int64s, numbers
+from tierctl.wire.arrays import Int64s, array_of, numbers
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents, rows_of
 
@@ -195,8 +195,12 @@ def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> I
 
 def _share_rows(share: int, pieces: Iterable[Piece | None]) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
-        found = {"share": share, "data": dumps(piece)}
-        yield pa.RecordBatch.from_pylist([found], schema=SHARE_ROWS)
+        data = dumps(piece)
+        # `pa.array` would import pandas, which takes 40 MB in each worker.
+        ends = np.array([0, len(data)], np.int32)
+        column = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+        shares = array_of(pa.int32(), np.array([share], np.int32))
+        yield pa.RecordBatch.from_arrays([shares, column], schema=SHARE_ROWS)
 
 
 def _outcomes(

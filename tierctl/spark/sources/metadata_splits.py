@@ -22,6 +22,7 @@ from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.templates import id_text
 from tierctl.spark.sources.predicates import Predicate, Window, mask_of
+from tierctl.wire.arrays import array_of
 from tierctl.wire.batches.segment_file import DamagedRange, RecordChunk
 from tierctl.wire.metadata.decode import decode_column, decode_values
 from tierctl.wire.metadata.event_schema import EVENT_SCHEMA, UuidType
@@ -284,7 +285,9 @@ class _Rows:
 
     @classmethod
     def of_chunk(cls, chunk: RecordChunk) -> Self:
-        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
+        # `pa.array` would import pandas, which takes 40 MB in each worker.
+        columns = (np.ascontiguousarray(each) for each in (chunk.offsets, chunk.timestamps_ms))
+        offsets, timestamps_ms = (array_of(pa.int64(), each) for each in columns)
         return cls(chunk.partition, offsets, timestamps_ms, chunk.values)
 
     def decoded(self, names: Collection[str]) -> Self:
@@ -329,7 +332,9 @@ class _Rows:
 
 
 _MAKERS: dict[str, Callable[[_Rows], pa.Array]] = {
-    "metadata_partition": lambda rows: rows.repeated(rows.metadata_partition, "metadata_partition"),
+    "metadata_partition": lambda rows: array_of(
+        pa.int32(), np.full(len(rows.offsets), rows.metadata_partition, np.int32)
+    ),
     "metadata_offset": lambda rows: rows.offsets,
     "timestamp_ms": lambda rows: rows.timestamps_ms,
     "timestamp": lambda rows: _timestamp(rows.timestamps_ms),
