@@ -9,8 +9,10 @@ from confluent_kafka import KafkaError, KafkaException
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
 from tierctl.kafka import librdkafka, topic_client
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.topic_client import TopicAdmin
-from tierctl.model import TopicPartition
+from tierctl.kafka.topic_client import TopicAdmin, TopicShape
+from tierctl.metadata.topic import cluster_topic
+from tierctl.metadata.topic.cluster_topic import ClusterTopic
+from tierctl.model import TopicPartition, Uuid
 
 SILENT, UNHEARD_OF = -1001, -3
 PARTITIONS = [TopicPartition("t", number) for number in range(2)]
@@ -64,7 +66,7 @@ class Client:
 
 
 def admin_of(client: Client, monkeypatch: pytest.MonkeyPatch, **settings: int) -> TopicAdmin:
-    monkeypatch.setattr(topic_client, "_LEADER_WAIT_S", 0.01)
+    monkeypatch.setattr(topic_client, "LEADER_WAIT_S", 0.01)
     monkeypatch.setattr(librdkafka, "_STUCK_S", 0.05)
     admin = TopicAdmin(ClientSettings(bootstrap_servers=("localhost:1",), **settings))  # type: ignore[arg-type]
     admin.client = client
@@ -93,9 +95,46 @@ def test_a_broker_that_has_not_heard_of_a_new_topic_is_asked_for_rights_again(
     admin_of(Hearing(3), monkeypatch).require("t", "Read")
     with pytest.raises(AuthenticationError):
         admin_of(Hearing(3), monkeypatch).require("t", "Write")
-    monkeypatch.setattr(topic_client, "_HEARING_S", 0.05)
+    monkeypatch.setattr(topic_client, "HEARING_S", 0.05)
     with pytest.raises(NotFoundError):
         admin_of(Hearing(1000), monkeypatch).require("t", "Read")
+
+
+class Shaped:
+    """A fake TopicAdmin that asks brokers of which the first ones have not heard of the topic."""
+
+    def __init__(self, unheard: int) -> None:
+        self.unheard = unheard
+
+    def shape(self, name: str) -> TopicShape:
+        self.unheard -= 1
+        if self.unheard >= 0:
+            raise NotFoundError(f"no topic {name}")
+        return TopicShape(topic_id=Uuid.from_bytes(bytes(16)), partition_count=3)
+
+    def require(self, _topic: str, *_operations: str) -> None:
+        """Allow everything."""
+
+
+@pytest.mark.parametrize(
+    ("writable", "unheard", "is_found"), [(True, 3, True), (True, 1000, False), (False, 1, False)]
+)
+def test_a_run_that_writes_waits_until_brokers_have_heard_of_a_new_topic(
+    monkeypatch: pytest.MonkeyPatch, *, writable: bool, unheard: int, is_found: bool
+) -> None:
+    monkeypatch.setattr(cluster_topic, "HEARING_S", 1.5)
+    admin = Shaped(unheard)
+    monkeypatch.setattr(cluster_topic, "TopicAdmin", lambda _settings: admin)
+    for name in ("TopicReader", "TopicPublisher"):
+        monkeypatch.setattr(cluster_topic, name, lambda *_: None)
+    settings = ClientSettings(bootstrap_servers=("localhost:1",))
+    clients: Any = SimpleNamespace(admin=settings, consumer=None, producer=None)
+    if is_found:
+        assert ClusterTopic(clients, writable=writable).partition_count == 3
+        return
+    with pytest.raises(NotFoundError, match="has no topic __remote_log_metadata"):
+        ClusterTopic(clients, writable=writable)
+    assert writable == (unheard - admin.unheard > 1)
 
 
 def test_a_silent_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,9 @@ from tierctl.wire.batches.segment_file import RecordChunk
 
 R = TypeVar("R")
 _KNOWN_TIMES = 5
-_LEADER_WAIT_S = 0.2
+LEADER_WAIT_S = 0.2
 _ATTEMPT_S = 2.0
-_HEARING_S = 10.0
+HEARING_S = 10.0
 """A broker may hear of a new topic so much later than the one that described it."""
 _NONE = -1
 """Instead of an offset: no record is as late as that."""
@@ -88,11 +88,11 @@ class TopicAdmin:
     def require(self, topic: str, *operations: str) -> None:
         """Raise AuthenticationError if the brokers do not allow all of `operations` on the known topic."""
 
-        deadline = time.monotonic() + _HEARING_S
+        deadline = time.monotonic() + HEARING_S
         while isinstance(allowed := self.operations([topic])[topic], NotFoundError):
             if time.monotonic() > deadline:
                 break
-            time.sleep(_LEADER_WAIT_S)
+            time.sleep(LEADER_WAIT_S)
         if isinstance(allowed, TierctlError):
             raise allowed
         for operation in operations:
@@ -172,7 +172,7 @@ class TopicAdmin:
         attempt_s = _ATTEMPT_S
         while True:
             # The first attempts are short, as a stopped leader never answers; later ones suit a slow leader.
-            timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
+            timeout_s = min(attempt_s, max(deadline - time.monotonic(), LEADER_WAIT_S))
             futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
             try:
                 found = self._offsets_in(futures, may_be_none=may_be_none)
@@ -182,7 +182,7 @@ class TopicAdmin:
                 if time.monotonic() > deadline:
                     raise
                 self._check_exist(partitions)
-                time.sleep(_LEADER_WAIT_S)
+                time.sleep(LEADER_WAIT_S)
                 attempt_s *= 2
 
     def _offsets_in(
@@ -254,7 +254,7 @@ class TopicAdmin:
         known = 0
         while known < _KNOWN_TIMES and time.monotonic() < deadline:
             known = known + 1 if self.exists(topic) else 0
-            time.sleep(_LEADER_WAIT_S)
+            time.sleep(LEADER_WAIT_S)
 
     def why_refused(self, topic: str, settings: Mapping[str, str]) -> str | None:
         """Return why the controller would refuse a new topic with `settings`; None if it would make it.

@@ -1,10 +1,18 @@
 """`__remote_log_metadata` on a cluster, through confluent-kafka."""
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal
-from tierctl.kafka.topic_client import TopicAdmin, TopicPublisher, TopicReader, TopicShape
+from tierctl.kafka.topic_client import (
+    HEARING_S,
+    LEADER_WAIT_S,
+    TopicAdmin,
+    TopicPublisher,
+    TopicReader,
+    TopicShape,
+)
 from tierctl.metadata.server_properties import (
     MetadataClients,
     MetadataTopicSettings,
@@ -14,6 +22,7 @@ from tierctl.metadata.server_properties import (
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.model.location import TopicLocation
+from tierctl.model.progress import WAITS
 from tierctl.model.settings import topic
 from tierctl.wire.batches.segment_file import RecordChunk
 
@@ -71,14 +80,21 @@ class ClusterTopic:
         )
 
     def _find(self) -> TopicShape:
-        try:
-            return self._admin.shape(self._topic)
-        except NotFoundError:
-            raise NotFoundError(
-                f"{self._where} has no topic {self._topic}",
-                hint="brokers create it when tiered storage is enabled, and copy --create-metadata-topic "
-                "does; check that this is the cluster of the metadata topic",
-            ) from None
+        """Return the shape; a run that writes waits until the broker that is asked has heard of the topic."""
+        with WAITS.waiting(f"looking for topic {self._topic} on {self._where}"):
+            deadline = time.monotonic() + (HEARING_S if self._writable else 0)
+            while True:
+                try:
+                    return self._admin.shape(self._topic)
+                except NotFoundError:
+                    if time.monotonic() >= deadline:
+                        break
+                time.sleep(LEADER_WAIT_S)
+        raise NotFoundError(
+            f"{self._where} has no topic {self._topic}",
+            hint="brokers create it when tiered storage is enabled, and copy --create-metadata-topic "
+            "does; check that this is the cluster of the metadata topic",
+        )
 
     @property
     def partition_count(self) -> int:
@@ -128,7 +144,7 @@ class ClusterTopic:
         return self._publisher.append(records) if records else []
 
     def _check_unchanged(self) -> None:
-        found = self._admin.shape(self._topic)
+        found = self._find()
         if found != self._shape:
             raise SafetyRefusal(
                 f"{self._topic} has id {found.topic_id} and {found.partition_count} partitions now; it had "

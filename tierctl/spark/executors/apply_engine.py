@@ -41,7 +41,7 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 COPIES_PER_SLOT = 2
-"""Copies per wave for each slot. A killed run leaves two waves of begun copies, which are copied again."""
+"""Copies per wave for each slot: a killed run leaves two waves of begun copies for the next run."""
 
 TASKS_PER_SLOT = 4
 """Tasks are small, so that the last ones end together and a lost executor loses little work."""

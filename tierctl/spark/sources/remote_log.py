@@ -90,9 +90,8 @@ from tierctl.read.readable_log import ReadableLog
 from tierctl.read.segment import IndexFetcher, UncachedIndexes
 from tierctl.read.tasks import SPLIT_BYTES, ReadTask, TimestampRange, plan_read_tasks, read_task
 from tierctl.spark.executors.task import shared_tier
-from tierctl.spark.sources.columns import selected_columns
 from tierctl.spark.sources.predicates import Predicate, Window, mask_of
-from tierctl.spark.sources.pushed_filters import FilteredReader
+from tierctl.spark.sources.pushdown import FilteredReader, selected_columns
 from tierctl.state.tier_state import TierState
 from tierctl.storage import store_uri
 from tierctl.storage.identity import tier_contents

@@ -1,9 +1,10 @@
-"""Convert the filters that Spark pushes down into predicates."""
+"""What Spark pushes down to a data source: the columns of `.schema(...)`, and filters as predicates."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
@@ -17,7 +18,10 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     Not,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
+from tierctl.errors import UsageError
 from tierctl.spark.sources.predicates import Predicate
 
 _Comparison = EqualTo | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual
@@ -29,6 +33,18 @@ _OPERATORS: dict[type[_Comparison], str] = {
     GreaterThan: ">",
     GreaterThanOrEqual: ">=",
 }
+
+
+def selected_columns(selected: StructType, available: pa.Schema) -> tuple[str, ...]:
+    """Return the names in `selected`; raise UsageError for a column that is not in `available`."""
+    types = {field.name: field.dataType for field in from_arrow_schema(available)}
+    for field in selected:
+        if types.get(field.name) != field.dataType:
+            raise UsageError(
+                f"no column {field.name} {field.dataType.simpleString()}",
+                hint=f"there are {', '.join(f'{name} {t.simpleString()}' for name, t in types.items())}",
+            )
+    return tuple(selected.names)
 
 
 class FilteredReader(DataSourceReader):
