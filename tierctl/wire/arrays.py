@@ -6,7 +6,6 @@ that reads a topic. `pa.array` imports numpy.ma before it takes a NumPy array: 1
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
@@ -81,7 +80,7 @@ def _flags(buffer: pa.Buffer, count: int) -> Bools:
     return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ByteSlices:
     """Byte strings in one buffer: string i is `data[starts[i]:starts[i] + lengths[i]]`, null for length -1.
 
@@ -91,6 +90,7 @@ class ByteSlices:
     data: npt.NDArray[np.uint8]
     starts: Int64s
     lengths: Int64s
+    _array: pa.BinaryArray | None = None
 
     @classmethod
     def of(cls, values: pa.BinaryArray | pa.LargeBinaryArray) -> Self:
@@ -104,17 +104,21 @@ class ByteSlices:
         # Kernels are compiled once more for arrays of another kind; most of Arrow's buffers are read-only.
         data.flags.writeable = False
         lengths = np.where(are_given(values), np.diff(bounds), -1)
-        found = cls(data, bounds[:-1] - bounds[0], lengths)
-        found.__dict__["array"] = values
-        return found
+        return cls(data, bounds[:-1] - bounds[0], lengths, values)
 
-    @cached_property
+    @property
     def array(self) -> pa.BinaryArray:
         """The strings as an array: that of which they were made, or one with a copy of their bytes."""
-        bounds = np.stack([self.starts, self.starts + np.maximum(self.lengths, 0)], axis=1, dtype=np.int32)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
-        between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
-        return take_rows(between, 2 * np.arange(len(self.starts)), self.lengths >= 0)
+        if self._array is None:
+            ends = self.starts + np.maximum(self.lengths, 0)
+            bounds = np.stack([self.starts, ends], axis=1, dtype=np.int32)
+            buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+            between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
+            self._array = take_rows(between, 2 * np.arange(len(self.starts)), self.lengths >= 0)
+            # The buffer, which may be much larger than the strings, is not kept beside their copy.
+            copied = self.of(self._array)
+            self.data, self.starts = copied.data, copied.starts
+        return self._array
 
 
 def windows(items: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
