@@ -66,7 +66,7 @@ class Client:
 
 
 def admin_of(client: Client, monkeypatch: pytest.MonkeyPatch, **settings: int) -> TopicAdmin:
-    monkeypatch.setattr(topic_client, "LEADER_WAIT_S", 0.01)
+    monkeypatch.setattr(topic_client, "_LEADER_WAIT_S", 0.01)
     monkeypatch.setattr(librdkafka, "_STUCK_S", 0.05)
     admin = TopicAdmin(ClientSettings(bootstrap_servers=("localhost:1",), **settings))  # type: ignore[arg-type]
     admin.client = client
@@ -95,7 +95,7 @@ def test_a_broker_that_has_not_heard_of_a_new_topic_is_asked_for_rights_again(
     admin_of(Hearing(3), monkeypatch).require("t", "Read")
     with pytest.raises(AuthenticationError):
         admin_of(Hearing(3), monkeypatch).require("t", "Write")
-    monkeypatch.setattr(topic_client, "HEARING_S", 0.05)
+    monkeypatch.setattr(librdkafka, "_HEARING_S", 0.05)
     with pytest.raises(NotFoundError):
         admin_of(Hearing(1000), monkeypatch).require("t", "Read")
 
@@ -122,7 +122,7 @@ class Shaped:
 def test_a_run_that_writes_waits_until_brokers_have_heard_of_a_new_topic(
     monkeypatch: pytest.MonkeyPatch, *, writable: bool, unheard: int, is_found: bool
 ) -> None:
-    monkeypatch.setattr(cluster_topic, "HEARING_S", 1.5)
+    monkeypatch.setattr(librdkafka, "_HEARING_S", 1.5)
     admin = Shaped(unheard)
     monkeypatch.setattr(cluster_topic, "TopicAdmin", lambda _settings: admin)
     for name in ("TopicReader", "TopicPublisher"):

@@ -49,6 +49,8 @@ _LEADERLESS = frozenset(
     }
 )
 _WAIT_S = 0.1
+_HEARING_S = 10.0
+"""A broker may hear of a new topic so much later than the one that described it."""
 _STUCK_S = 1.0
 _UNREACHABLE = ("Connection refused", "Failed to resolve")
 _UNREACHABLE_FOR_S = 1.5
@@ -223,6 +225,18 @@ def _bearer(bearer: BearerLogin) -> dict[str, Any]:
         "sasl.oauthbearer.client.secret": bearer.client_secret,
     }
     return found if bearer.scope is None else {**found, "sasl.oauthbearer.scope": bearer.scope}
+
+
+def until_heard(ask: Callable[[], R], *, waits: bool = True) -> R:
+    """Return `ask()`; ask again, if it `waits`, while it raises NotFoundError for a new topic."""
+    deadline = time.monotonic() + (_HEARING_S if waits else 0)
+    while True:
+        try:
+            return ask()
+        except NotFoundError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_WAIT_S)
 
 
 def answer(

@@ -19,7 +19,7 @@ from tierctl.errors import (
     TierctlError,
     UsageError,
 )
-from tierctl.kafka import sdk
+from tierctl.kafka import librdkafka, sdk
 from tierctl.kafka.client_settings import ClientSettings, Right
 from tierctl.kafka.leader_log import RawFetcher
 from tierctl.kafka.librdkafka import ErrorWatch, NoLeaderError, answer, error_of, make_client, translated
@@ -31,10 +31,8 @@ from tierctl.wire.batches.segment_file import RecordChunk
 
 R = TypeVar("R")
 _KNOWN_TIMES = 5
-LEADER_WAIT_S = 0.2
+_LEADER_WAIT_S = 0.2
 _ATTEMPT_S = 2.0
-HEARING_S = 10.0
-"""A broker may hear of a new topic so much later than the one that described it."""
 _NONE = -1
 """Instead of an offset: no record is as late as that."""
 
@@ -88,13 +86,7 @@ class TopicAdmin:
     def require(self, topic: str, *operations: str) -> None:
         """Raise AuthenticationError if the brokers do not allow all of `operations` on the known topic."""
 
-        deadline = time.monotonic() + HEARING_S
-        while isinstance(allowed := self.operations([topic])[topic], NotFoundError):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(LEADER_WAIT_S)
-        if isinstance(allowed, TierctlError):
-            raise allowed
+        allowed = librdkafka.until_heard(lambda: self._operations_of(topic))
         for operation in operations:
             # Brokers that do not report operations return none; a visible topic always allows Describe.
             if allowed and operation not in allowed:
@@ -102,6 +94,12 @@ class TopicAdmin:
                     f"{topic} on {self._settings.bootstrap}: {operation} is not allowed",
                     hint=Right(operation, topic).hint,
                 )
+
+    def _operations_of(self, topic: str) -> frozenset[str]:
+        found = self.operations([topic])[topic]
+        if isinstance(found, TierctlError):
+            raise found
+        return found
 
     def operations(self, topics: Collection[str]) -> dict[str, frozenset[str] | TierctlError]:
         """Return the operations that each topic allows this login, by their names in kafka-acls.
@@ -172,7 +170,7 @@ class TopicAdmin:
         attempt_s = _ATTEMPT_S
         while True:
             # The first attempts are short, as a stopped leader never answers; later ones suit a slow leader.
-            timeout_s = min(attempt_s, max(deadline - time.monotonic(), LEADER_WAIT_S))
+            timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
             futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
             try:
                 found = self._offsets_in(futures, may_be_none=may_be_none)
@@ -182,7 +180,7 @@ class TopicAdmin:
                 if time.monotonic() > deadline:
                     raise
                 self._check_exist(partitions)
-                time.sleep(LEADER_WAIT_S)
+                time.sleep(_LEADER_WAIT_S)
                 attempt_s *= 2
 
     def _offsets_in(
@@ -254,7 +252,7 @@ class TopicAdmin:
         known = 0
         while known < _KNOWN_TIMES and time.monotonic() < deadline:
             known = known + 1 if self.exists(topic) else 0
-            time.sleep(LEADER_WAIT_S)
+            time.sleep(_LEADER_WAIT_S)
 
     def why_refused(self, topic: str, settings: Mapping[str, str]) -> str | None:
         """Return why the controller would refuse a new topic with `settings`; None if it would make it.

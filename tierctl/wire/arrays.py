@@ -80,6 +80,14 @@ def _flags(buffer: pa.Buffer, count: int) -> Bools:
     return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
 
 
+def copied_slices(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> pa.BinaryArray:
+    """Return the strings of ByteSlices as an array with a copy of their bytes."""
+    bounds = np.stack([starts, starts + np.maximum(lengths, 0)], axis=1, dtype=np.int32)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
+    return take_rows(between, 2 * np.arange(len(starts)), lengths >= 0)
+
+
 @dataclass(slots=True)
 class ByteSlices:
     """Byte strings in one buffer: string i is `data[starts[i]:starts[i] + lengths[i]]`, null for length -1.
@@ -110,11 +118,7 @@ class ByteSlices:
     def array(self) -> pa.BinaryArray:
         """The strings as an array: that of which they were made, or one with a copy of their bytes."""
         if self._array is None:
-            ends = self.starts + np.maximum(self.lengths, 0)
-            bounds = np.stack([self.starts, ends], axis=1, dtype=np.int32)
-            buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
-            between = pa.Array.from_buffers(pa.binary(), max(bounds.size - 1, 0), buffers)
-            self._array = take_rows(between, 2 * np.arange(len(self.starts)), self.lengths >= 0)
+            self._array = copied_slices(self.data, self.starts, self.lengths)
             # The buffer, which may be much larger than the strings, is not kept beside their copy.
             copied = self.of(self._array)
             self.data, self.starts = copied.data, copied.starts

@@ -1,18 +1,11 @@
 """`__remote_log_metadata` on a cluster, through confluent-kafka."""
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal
-from tierctl.kafka.topic_client import (
-    HEARING_S,
-    LEADER_WAIT_S,
-    TopicAdmin,
-    TopicPublisher,
-    TopicReader,
-    TopicShape,
-)
+from tierctl.kafka.librdkafka import until_heard
+from tierctl.kafka.topic_client import TopicAdmin, TopicPublisher, TopicReader, TopicShape
 from tierctl.metadata.server_properties import (
     MetadataClients,
     MetadataTopicSettings,
@@ -81,20 +74,15 @@ class ClusterTopic:
 
     def _find(self) -> TopicShape:
         """Return the shape; a run that writes waits until the broker that is asked has heard of the topic."""
-        with WAITS.waiting(f"looking for topic {self._topic} on {self._where}"):
-            deadline = time.monotonic() + (HEARING_S if self._writable else 0)
-            while True:
-                try:
-                    return self._admin.shape(self._topic)
-                except NotFoundError:
-                    if time.monotonic() >= deadline:
-                        break
-                time.sleep(LEADER_WAIT_S)
-        raise NotFoundError(
-            f"{self._where} has no topic {self._topic}",
-            hint="brokers create it when tiered storage is enabled, and copy --create-metadata-topic "
-            "does; check that this is the cluster of the metadata topic",
-        )
+        try:
+            with WAITS.waiting(f"looking for topic {self._topic} on {self._where}"):
+                return until_heard(lambda: self._admin.shape(self._topic), waits=self._writable)
+        except NotFoundError:
+            raise NotFoundError(
+                f"{self._where} has no topic {self._topic}",
+                hint="brokers create it when tiered storage is enabled, and copy --create-metadata-topic "
+                "does; check that this is the cluster of the metadata topic",
+            ) from None
 
     @property
     def partition_count(self) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.kernel import int64, plain_kernel, prepare
-from tierctl.wire.arrays import ByteSlices, array_of
+from tierctl.wire.arrays import ByteSlices, array_of, copied_slices
 from tierctl.wire.batches.batch_head import HEAD_SIZE, LOG_APPEND_TIME, MAGIC, BatchHead, Buffer, Record
 from tierctl.wire.batches.record_batch import (
     HEADER_COUNT,
@@ -87,7 +87,7 @@ def _decode_batches(  # noqa: PLR0917
 
 def _binary(data: Bytes, places: Int64s, column: int) -> pa.BinaryArray:
     """Return the bytes whose positions and lengths are in `column` and the next one; null for length -1."""
-    return _slices(data, places, column).array
+    return copied_slices(data, places[:, column], places[:, column + 1])
 
 
 def _slices(data: Bytes, places: Int64s, column: int) -> ByteSlices:
