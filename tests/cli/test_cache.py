@@ -19,17 +19,14 @@ from tierctl.files import exclusive
 from tierctl.kernel import use_compiled, use_interpreted
 from tierctl.metadata.cache_files.compact import compacted
 from tierctl.metadata.cache_files.reading import CacheFile, findings, read_cache
-from tierctl.metadata.state_dir.directory import LOCK
-from tierctl.model import MetadataEvent, RemoteLogSegmentState, Uuid
-from tierctl.model.stored import StoredSegment, StoredValue
-from tierctl.state.fold import fold_event
-from tierctl.state.tier_state import TierState
+from tierctl.metadata.state_dir import LOCK
+from tierctl.model import RemoteLogSegmentState, Uuid
+from tierctl.model.stored import StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import flatfile as snapshot
-from tierctl.wire.metadata.schema import json_fields
-from tierctl.wire.metadata.values import decode
 
 from tests.cli.shell import Ran, tierctl
+from tests.cli.test_next_command import repeat_an_entry
 from tests.conftest import DATA, vectors
 from tests.support.amounts import examples
 
@@ -140,9 +137,9 @@ def after(capture: Capture) -> Path:
 
 
 @pytest.fixture
-def state_dir(after: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "state"
-    assert len(cache("build", "--metadata", after, "--state-dir", folder)) == 9
+def flat(after: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "caches"
+    assert len(cache("build", "--metadata", after, "--out", folder)) == 9
     return folder
 
 
@@ -150,28 +147,23 @@ def segments(after: Path, *args: object) -> Ran:
     return tierctl("segments", "--metadata", after, "--output", "json", *args)
 
 
-def test_build_makes_a_state_directory(after: Path, state_dir: Path) -> None:
-    assert {row["status"] for row in cache("verify", "--state-dir", state_dir)} == {"ok"}
-    shown = cache("show", "--state-dir", state_dir)
-    events = [row for row in shown if row["type"] != "Header"]
-    assert len(events) == 118
-    by_offset = tierctl("format", "--metadata", after, "--style", "json").lines
-    expected = {
-        json.dumps({k: v for k, v in json.loads(line).items() if k != "metadata_partition"}, sort_keys=True)
-        for line in by_offset
-    }
-    found = {
-        json.dumps({k: v for k, v in row.items() if k not in {"file", "position"}}, sort_keys=True)
-        for row in events
-    }
-    assert found == expected
-
-
-def test_build_in_a_locked_state_directory_is_an_error(after: Path, tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir()
-    with exclusive(tmp_path / "state", LOCK):
-        ran = tierctl("cache", "build", "--metadata", str(after), "--state-dir", str(tmp_path / "state"))
+def test_build_in_a_locked_folder_is_an_error(after: Path, flat: Path) -> None:
+    with exclusive(flat, LOCK):
+        ran = tierctl("cache", "build", "--metadata", after, "--out", flat)
     assert (ran.code, ran.out) == (6, "")
+
+
+def test_build_knows_what_the_topic_has_lost_from_a_state_directory(after: Path, tmp_path: Path) -> None:
+    metadata, state = shutil.copytree(after, tmp_path / "after"), ("--state-dir", tmp_path / "state")
+    build = ("build", "--metadata", metadata, "--topic", "orders")
+    whole = cache(*build, "--out", tmp_path / "whole", *state)
+    starts = "".join(f"__remote_log_metadata {number} 9\n" for number in range(5))
+    (metadata / "log-start-offset-checkpoint").write_text(f"0\n5\n{starts}")
+    assert tierctl("cache", *build, "--out", tmp_path / "lost").code == 7
+    kept = cache(*build, "--out", tmp_path / "kept", *state)
+    assert [row["entries"] for row in kept] == [row["entries"] for row in whole]
+    for row, same in zip(kept, whole, strict=True):
+        assert Path(row["file"]).read_bytes() == Path(same["file"]).read_bytes()
 
 
 @pytest.mark.parametrize("header", ["named", "unnamed"])
@@ -196,13 +188,12 @@ def shown_alone(*args: object) -> dict[str, Any]:
     return row
 
 
-def test_show_finds_the_entry_that_serves_an_offset(after: Path, state_dir: Path, tmp_path: Path) -> None:
-    """Every segment is found in both kinds of files, at each end of its leader epochs, as in the metadata."""
-    cache("build", "--metadata", after, "--out", tmp_path / "flat", "--topic", "orders")
+def test_show_finds_the_entry_that_serves_an_offset(after: Path, flat: Path) -> None:
+    """Every segment is found at each end of its leader epochs, as in the metadata."""
     listed = json.loads(segments(after, "--topic", "orders", "--partition", 0).out)
     finished = [row for row in listed if row["state"] == "COPY_SEGMENT_FINISHED"]
     assert len(finished) > 3
-    for file in (*state_dir.glob("orders-0-*"), *(tmp_path / "flat").glob("orders-0-*")):
+    for file in flat.glob("orders-0-*"):
         every = {row["position"]: row for row in cache("show", file)}
         for segment in finished:
             pairs = segment["segment_leader_epochs"]
@@ -292,28 +283,34 @@ def test_memory_does_not_grow_with_the_entries_of_a_flat_file(
     assert peaks[2] < 1.5 * peaks[1]
 
 
-def test_compact_plans_and_changes_nothing(state_dir: Path) -> None:
-    before = {path.name: path.read_bytes() for path in state_dir.iterdir()}
-    rows = cache("compact", "--state-dir", state_dir)
+@pytest.fixture
+def grown(flat: Path) -> Path:
+    """Return the folder of flat files, one of which has an entry that a later one replaces."""
+    repeat_an_entry(next(flat.glob("orders-0-*")))
+    return flat
+
+
+def test_compact_plans_and_changes_nothing(grown: Path) -> None:
+    before = {path.name: path.read_bytes() for path in grown.iterdir()}
+    rows = cache("compact", grown)
     assert {row["action"] for row in rows} == {"compact", "keep"}
-    assert cache("compact", "--state-dir", state_dir, "--detailed-exitcode", code=9) == rows
-    assert {path.name: path.read_bytes() for path in state_dir.iterdir()} == before
+    assert cache("compact", grown, "--detailed-exitcode", code=9) == rows
+    assert {path.name: path.read_bytes() for path in grown.iterdir()} == before
 
 
-def test_compacted_caches_answer_as_before(after: Path, state_dir: Path) -> None:
-    """The state directory accepts compacted caches: the next run reads no events again."""
-    plain = segments(after).out
-    rows = cache("compact", "--state-dir", state_dir, "--apply")
-    for row in rows:
-        gone = any(name in row["file"] for name in ("clicks", "metrics", "orders-1", "shortlived"))
-        assert (row["new_size_bytes"] < row["size_bytes"]) == gone, "what was swept or deleted can go"
+def test_compact_keeps_the_last_entry_of_each_segment(grown: Path) -> None:
+    before = {path: flatfile.read(path.read_bytes()) for path in grown.glob("*.rlmcache")}
+    rows = cache("compact", grown, "--apply")
+    assert [Path(row["file"]).name[:9] for row in rows if row["action"] == "compact"] == ["orders-0-"]
     for row in rows:
         assert Path(row["file"]).stat().st_size == row["new_size_bytes"]
         assert Path(row["file"] + ".bak").exists() == (row["action"] == "compact")
-    assert {row["status"] for row in cache("verify", "--state-dir", state_dir)} == {"ok"}
-    ran = segments(after, "--state-dir", state_dir)
-    assert (ran.code, ran.out, ran.err) == (0, plain, "")
-    assert {row["action"] for row in cache("compact", "--state-dir", state_dir)} == {"keep"}
+    for path, old in before.items():
+        new = flatfile.read(path.read_bytes())
+        assert new.header == old.header
+        assert set(map(str, new.records)) == set(map(str, old.records))
+    assert {row["status"] for row in cache("verify", grown)} == {"ok"}
+    assert {row["action"] for row in cache("compact", grown)} == {"keep"}
 
 
 def test_compact_leaves_a_damaged_cache_alone(tmp_path: Path) -> None:
@@ -353,89 +350,18 @@ def test_compacted_snapshot_has_each_live_segment_once() -> None:
     assert set(ids) == expected
 
 
-def _answers(events: list[MetadataEvent]) -> object:
-    state = TierState()
-    for offset, event in enumerate(events):
-        try:
-            fold_event(event, state, metadata_partition=0, metadata_offset=offset)
-        except CorruptInputError:
-            continue
-    return [
-        (
-            part.topic_id_partition,
-            part.delete_state,
-            sorted(str(json_fields(s)) for s in part.cache.list_remote_log_segments()),
-            [
-                (
-                    epoch,
-                    part.cache.highest_offset_for_epoch(epoch),
-                    list(part.cache.list_remote_log_segments(epoch)),
-                )
-                for epoch in part.cache.leader_epochs()
-            ],
-        )
-        for part in state
-    ]
-
-
-def test_compaction_never_changes_an_answer(capture: Capture, tmp_path: Path) -> None:
-    """The history has an unclean election, in which a deleted segment hid another one."""
-    shrunk = 0
-    for stage in ("before", "after"):
-        for broker in sorted((capture("unclean-leader") / stage).glob("*[12]")):
-            folder = tmp_path / f"{stage}-{broker.name}"
-            cache("build", "--metadata", broker, "--state-dir", folder)
-            for path in folder.glob("*.rlmcache"):
-                file = read_cache(path)
-                new = flatfile.read(compacted(file).data)
-                old_events = [
-                    decode(e.record.value) for e in file.entries if isinstance(e.record, StoredValue)
-                ]
-                new_events = [decode(r.value) for r in new.records if isinstance(r, StoredValue)]
-                assert _answers(new_events) == _answers(old_events)
-                shrunk += len(old_events) - len(new_events)
-    assert shrunk > 0
-
-
-def test_verify_tells_missing_and_changed_caches_of_a_state_directory(state_dir: Path) -> None:
-    one, other, *_ = sorted(state_dir.glob("*.rlmcache"))
-    one.unlink()
-    data = bytearray(other.read_bytes())
-    data[-1] ^= 1
-    other.write_bytes(data)
-    rows = cache("verify", "--state-dir", state_dir, code=7)
-    bad = [row for row in rows if row["status"] != "ok"]
-    assert {row["status"] for row in bad} == {"corrupt", "missing"}
-    assert one.name in bad[-1]["detail"]
-    assert {row["file"] for row in bad[:-1]} == {str(other)}
-
-
-@pytest.mark.parametrize("command", ["verify", "compact"])
-def test_a_cache_that_lost_its_last_entry_is_damaged(command: str, state_dir: Path) -> None:
-    """The file is valid but shorter than the manifest states; compacting it would hide the missing event."""
-    file = next(state_dir.glob("clicks-0-*.rlmcache"))
-    found = flatfile.read(file.read_bytes())
-    cut = file.read_bytes()[: found.entries[-1].start]
-    file.write_bytes(cut)
-    apply = ("--apply",) if command == "compact" else ()
-    rows = cache(command, "--state-dir", state_dir, *apply, code=7)
-    (row,) = [row for row in rows if row["file"] == str(file)]
-    detail = row["detail"] if command == "verify" else row["reason"]
-    assert f"expected {len(found.entries)} entries, found {len(found.entries) - 1}" in detail
-    assert file.read_bytes() == cut
-
-
-def test_verify_tells_a_cache_under_another_name(state_dir: Path, tmp_path: Path) -> None:
-    source = next(state_dir.glob("orders-0-*.rlmcache"))
-    wrong = tmp_path / source.name.replace("orders-0-", "orders-7-")
+def test_verify_tells_a_cache_under_another_name(flat: Path, tmp_path: Path) -> None:
+    source = next(flat.glob("orders-0-*.rlmcache"))
+    wrong = tmp_path / source.name.replace("orders-0-", "clicks-0-")
     shutil.copy(source, wrong)
-    rows = cache("verify", wrong, code=7)
-    assert "partition 7" in rows[0]["detail"]
+    (row,) = cache("verify", wrong, code=7)
+    assert row["detail"].endswith(":orders")
+    assert ":clicks" in row["detail"]
 
 
-def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
-    with exclusive(state_dir, LOCK):
-        ran = tierctl("cache", "compact", "--state-dir", state_dir, "--apply")
+def test_compact_keeps_out_of_another_writers_way(flat: Path) -> None:
+    with exclusive(flat, LOCK):
+        ran = tierctl("cache", "compact", flat, "--apply")
     assert (ran.code, ran.out) == (6, "")
 
 
@@ -444,14 +370,12 @@ def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
     [
         (["show"], 2, "no cache file is named"),
         (["show", "missing.flat"], 10, "no such file"),
-        (["show", "."], 2, "is a folder"),
-        (["build", "--metadata", "."], 2, "--state-dir or --out"),
-        (["build", "--metadata", ".", "--out", "a", "--state-dir", "b"], 2, "--state-dir or --out"),
+        (["build", "--metadata", "."], 2, "--out is missing"),
         (["build", "--out", "a"], 2, "--metadata is missing"),
         (["compact"], 2, "no cache file is named"),
-        (["show", "--state-dir", "."], 10, "no cache files in ."),
-        (["verify", "--state-dir", "."], 10, "no cache files in ."),
-        (["compact", "--state-dir", "."], 10, "no cache files in ."),
+        (["show", "."], 10, "no cache files in ."),
+        (["verify", "."], 10, "no cache files in ."),
+        (["compact", "."], 10, "no cache files in ."),
         (["vrify"], 2, "Did you mean 'verify'?"),
     ],
 )

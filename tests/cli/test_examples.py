@@ -31,12 +31,14 @@ def places(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
         "/srv/kafka": capture("untiered-broker") / "local",
         "/srv/metadata": None,
         "/var/lib/tierctl": None,
+        "/srv/caches": None,
         "/srv/warehouse": None,
         "/var/lib/kafka/new": None,
     }
     for number, source in enumerate(found.values()):
         if source is not None:
             shutil.copytree(source, tmp_path / str(number))
+    (tmp_path / "0" / "_rlmm_committed_offsets").write_text("0\n1\n3 6\n")
     (tmp_path / "topics.properties").write_text(
         "".join(
             f"{topic}.remote.storage.enable=true\n{topic}.retention.ms=-1\n{topic}.retention.bytes=1000000\n"
@@ -71,9 +73,9 @@ def test_an_example_runs(command: str, places: dict[str, str], tmp_path: Path) -
     if args[0] == "restore":
         formatted_node(Path(places["/var/lib/kafka/new"]))
         (tmp_path / "topics.yaml").write_text(saved_topics(Path(places["s3://archive/tier"])))
-    state = places["/var/lib/tierctl"]
-    if state in args and "build" not in args:
-        build = ("cache", "build", "--metadata", places["/var/lib/kafka/data"], "--state-dir", state)
+    caches = places["/srv/caches"]
+    if caches in args:
+        build = ("cache", "build", "--metadata", places["/var/lib/kafka/data"], "--out", caches)
         assert tierctl(*build).code == 0
     if args[0] == "apply":
         plan = ["sweep", *args[2:6], "--log-start-offset", "orders-0=1800", "--plan-out", "plan.json"]

@@ -110,7 +110,7 @@ def test_errors_are_json_where_the_output_is(
 
 
 @pytest.mark.parametrize(
-    "args", ["offsets show --state-dir .", "offsets show --state-dir none", "cache show --state-dir none"]
+    "args", ["offsets show --log-dir .", "offsets show --log-dir none", "cache show none", "cache show ."]
 )
 def test_a_missing_file_has_a_hint(args: str, tmp_path: Path) -> None:
     ran = tierctl(*args.split(), cwd=tmp_path)

@@ -14,7 +14,7 @@ from tierctl.cli.app import leaves
 from tests.cli.shell import tierctl
 
 METADATA, TIER, LOGS = "--metadata={root}/before", "--remote={root}/before-remote", "--log-dir={root}/before"
-CONFIGS, STATE = "--topic-configs={tmp}/good", "--state-dir={tmp}/state"
+CONFIGS, FLAT, OFFSETS = "--topic-configs={tmp}/good", "{tmp}/flat", "{tmp}/_rlmm_committed_offsets"
 ALL = (METADATA, TIER, LOGS, CONFIGS)
 BASES = {
     "status": ALL,
@@ -34,13 +34,13 @@ BASES = {
     "submit": ("--master=yarn", "--submit-dir={tmp}/submit", "sweep", *ALL),
     "pipeline run": (METADATA, "--warehouse={tmp}/tables"),
     "config show": (CONFIGS,),
-    "cache show": (STATE,),
-    "cache verify": (STATE,),
+    "cache show": (FLAT,),
+    "cache verify": (FLAT,),
     "cache build": (METADATA, "--out={tmp}/flat"),
-    "cache compact": (STATE,),
-    "offsets show": (STATE,),
-    "offsets check": (STATE, METADATA),
-    "offsets repair": (STATE, METADATA),
+    "cache compact": (FLAT,),
+    "offsets show": (OFFSETS,),
+    "offsets check": (OFFSETS, METADATA),
+    "offsets repair": (OFFSETS, METADATA),
 }
 """A command line of each command that finds all its names."""
 
@@ -103,7 +103,7 @@ NOT_KNOWABLE = {
     ("config show", "topic_configs", "{tmp}/unknown-topic"),
     # It prints the value itself, and with another one the cluster is asked.
     ("config show", "metadata", "{root}/befor"),
-    # The file in --state-dir is read.
+    # The file that is named is read.
     *((f"offsets {name}", "log_dir", "{tmp}") for name in ("show", "check", "repair")),
 }
 LISTING_PROBLEMS = {"doctor"}
@@ -147,7 +147,8 @@ def words(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
         (tmp / name).write_text(text)
     (tmp / "empty" / "kafka-tiered-storage").mkdir(parents=True)
     found = {"root": str(capture("tiered-cluster")), "tmp": str(tmp)}
-    ready = ("segments", METADATA, STATE), ("sweep", *ALL, "--plan-out={tmp}/plan")
+    (tmp / "_rlmm_committed_offsets").write_text("0\n1\n3 5\n")
+    ready = ("cache", "build", METADATA, "--out", FLAT), ("sweep", *ALL, "--plan-out={tmp}/plan")
     for line in ready:
         assert tierctl(*(word.format(**found) for word in line)).code == 0
     return found

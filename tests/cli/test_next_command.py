@@ -9,13 +9,22 @@ import pytest
 from tierctl.checks.findings import FindingKind
 from tierctl.cli.app import Command, named_command
 from tierctl.errors import ExitCode
-from tierctl.wire.files import committed_offsets
+from tierctl.wire.files import committed_offsets, flatfile
 
 from tests.cli.shell import Ran, environment, tierctl
 from tests.verify.cases import CASES
 from tests.verify.tiers import Spoilt
 
 Capture = Callable[[str], Path]
+
+
+def repeat_an_entry(path: Path) -> None:
+    """Append the first entry of a flat file again: it can be compacted then."""
+    data = path.read_bytes()
+    first = flatfile.read(data).entries[0]
+    path.write_bytes(data + data[first.start : first.end])
+
+
 WHERE = "--metadata {root}/before --remote {root}/before-remote"
 LOGS = "--log-dir {root}/before"
 
@@ -133,7 +142,7 @@ def run_to_the_end(*words: object) -> list[str]:
             ["apply", "apply --apply", "verify", "verify --deep"],
         ),
         (
-            "offsets check --metadata {metadata} --state-dir {tmp}/high",
+            "offsets check --metadata {metadata} --log-dir {tmp}/high",
             ["offsets repair", "offsets repair --apply"],
         ),
         (
@@ -144,20 +153,18 @@ def run_to_the_end(*words: object) -> list[str]:
             "verify --metadata {metadata} --log-dir {tmp}/high --log-dir {metadata}",
             ["offsets repair", "offsets repair --apply"],
         ),
-        ("cache compact --state-dir {tmp}/s", ["cache compact --apply"]),
+        ("cache compact {tmp}/flat", ["cache compact --apply"]),
         ("cache verify {tmp}/broken.rlmcache", []),
         ("report {where} --log-dir {tmp}/deleted", ["verify"]),
         ("segments --check {where} --log-dir {metadata} --now -2000d", []),
     ],
 )
 def test_each_suggestion_runs(line: str, expected: list[str], tier: Spoilt, tmp_path: Path) -> None:
-    for name in ("s", "high"):
-        assert (
-            tierctl("cache", "build", "--metadata", tier.metadata, "--state-dir", tmp_path / name).code == 0
-        )
-    file = tmp_path / "high" / "_rlmm_committed_offsets"
-    offsets = dict(committed_offsets.read(file.read_bytes()).offsets)
-    file.write_bytes(committed_offsets.write(offsets | {min(offsets): 99_999}))
+    assert tierctl("cache", "build", "--metadata", tier.metadata, "--out", tmp_path / "flat").code == 0
+    repeat_an_entry(next((tmp_path / "flat").glob("orders-0-*")))
+    (tmp_path / "high").mkdir()
+    (tmp_path / "high" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    (tmp_path / "high" / "_rlmm_committed_offsets").write_bytes(committed_offsets.write({0: 99_999}))
     shutil.copytree(tier.metadata, tmp_path / "deleted", ignore=shutil.ignore_patterns("shortlived-*"))
     (tmp_path / "broken.rlmcache").write_bytes(b"what?")
     where = f"--metadata {tier.metadata} --remote {tier.remote}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.wire.files import committed_offsets
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.committed_offsets import OffsetsForm
@@ -37,10 +38,9 @@ def test_show_reads_kafkas_own_form() -> None:
 @pytest.mark.parametrize("command", ["show", "check", "repair"])
 def test_a_typo_in_one_of_the_folders_is_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("3 17\n0 4\n")
-    for typo in ("--log-dir", "--state-dir"):
-        ran = tierctl("offsets", command, "--log-dir", tmp_path, typo, tmp_path / "typo")
-        assert (ran.code, ran.out) == (10, "")
-        assert f"{tmp_path}/typo: no such folder" in ran.err
+    ran = tierctl("offsets", command, "--log-dir", tmp_path, "--log-dir", tmp_path / "typo")
+    assert (ran.code, ran.out) == (10, "")
+    assert f"{tmp_path}/typo: no such folder" in ran.err
 
 
 def test_show_reads_the_kips_form(tmp_path: Path) -> None:
@@ -76,9 +76,13 @@ def after(capture: Capture) -> Path:
 
 
 @pytest.fixture
-def state_dir(after: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "state"
-    assert tierctl("cache", "build", "--metadata", after, "--state-dir", folder).code == 0
+def caches(after: Path, tmp_path: Path) -> Path:
+    """Return the files of a broker with KIP-405's cache: flat files, and the offsets up to their events."""
+    folder = tmp_path / "caches"
+    assert tierctl("cache", "build", "--metadata", after, "--out", folder).code == 0
+    ends = FolderTopic(after, complete=True).end_offsets()
+    read = {number: end - 1 for number, end in ends.items() if end}
+    (folder / NAME).write_bytes(committed_offsets.write(read))
     return folder
 
 
@@ -86,42 +90,42 @@ def committed(folder: Path) -> dict[int, int]:
     return dict(committed_offsets.read((folder / NAME).read_bytes()).offsets)
 
 
-def test_a_good_state_directory_has_no_findings(after: Path, state_dir: Path) -> None:
-    assert offsets("check", "--state-dir", state_dir, "--metadata", after) == []
-    assert offsets("repair", "--state-dir", state_dir, "--metadata", after, "--apply") == []
-    assert not (state_dir / f"{NAME}.bak").exists()
+def test_good_caches_have_no_findings(after: Path, caches: Path) -> None:
+    assert offsets("check", "--log-dir", caches, "--metadata", after) == []
+    assert offsets("repair", "--log-dir", caches, "--metadata", after, "--apply") == []
+    assert not (caches / f"{NAME}.bak").exists()
 
 
-def test_check_and_repair(after: Path, state_dir: Path) -> None:
+def test_check_and_repair(after: Path, caches: Path) -> None:
     """Offsets beyond the end, unknown offsets, and offsets above an event of a missing cache are unsafe."""
-    before = committed(state_dir)
-    (state_dir / NAME).write_bytes(committed_offsets.write(before | {3: 9999, 17: 3}))
-    next(state_dir.glob("shortlived-1-*.rlmcache")).unlink()
-    rows = offsets("check", "--state-dir", state_dir, "--metadata", after, code=7)
+    before = committed(caches)
+    (caches / NAME).write_bytes(committed_offsets.write(before | {3: 9999, 17: 3}))
+    next(caches.glob("shortlived-1-*.rlmcache")).unlink()
+    rows = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
     found = {(row["metadata_partition"], row["problem"], row["limit"]) for row in rows}
     assert found == {
         (3, "beyond the log's end", 63),
         (17, "unknown partition", None),
         (4, "ahead of the caches", None),
     }
-    plan = offsets("repair", "--state-dir", state_dir, "--metadata", after, "--detailed-exitcode", code=9)
+    plan = offsets("repair", "--log-dir", caches, "--metadata", after, "--detailed-exitcode", code=9)
     assert {(s["action"], s["metadata_partition"], s["to_offset"]) for s in plan} == {
         ("lower", 3, 63),
         ("drop", 4, None),
         ("drop", 17, None),
     }
-    assert committed(state_dir) == before | {3: 9999, 17: 3}
-    assert offsets("repair", "--state-dir", state_dir, "--metadata", after, "--apply") == plan
-    assert committed(state_dir) == {p: o for p, o in before.items() if p != 4}
-    kept = committed_offsets.read((state_dir / f"{NAME}.bak").read_bytes())
+    assert committed(caches) == before | {3: 9999, 17: 3}
+    assert offsets("repair", "--log-dir", caches, "--metadata", after, "--apply") == plan
+    assert committed(caches) == {p: o for p, o in before.items() if p != 4}
+    kept = committed_offsets.read((caches / f"{NAME}.bak").read_bytes())
     assert dict(kept.offsets) == before | {3: 9999, 17: 3}
-    assert offsets("check", "--state-dir", state_dir, "--metadata", after) == []
+    assert offsets("check", "--log-dir", caches, "--metadata", after) == []
 
 
-def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, state_dir: Path) -> None:
+def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, caches: Path) -> None:
     """orders-2 shares its metadata partition with others: the safe offset is in all their caches."""
-    next(state_dir.glob("orders-2-*.rlmcache")).unlink()
-    (row,) = offsets("check", "--state-dir", state_dir, "--metadata", after, code=7)
+    next(caches.glob("orders-2-*.rlmcache")).unlink()
+    (row,) = offsets("check", "--log-dir", caches, "--metadata", after, code=7)
     first = json.loads(
         tierctl(
             "format", "--metadata", after, "--topic", "orders", "--partition", 2, "--style", "json"
@@ -133,10 +137,10 @@ def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, s
     )
 
 
-def test_nothing_to_compare_with(after: Path, state_dir: Path, tmp_path: Path) -> None:
+def test_nothing_to_compare_with(after: Path, caches: Path, tmp_path: Path) -> None:
     """Offsets that could not be compared are not safe: check and repair must end with an error."""
-    (tmp_path / NAME).write_bytes((state_dir / NAME).read_bytes())
-    for more in (("--state-dir", state_dir), (tmp_path / NAME,), ("--log-dir", tmp_path)):
+    (tmp_path / NAME).write_bytes((caches / NAME).read_bytes())
+    for more in (("--log-dir", caches), (tmp_path / NAME,)):
         for command in ("check", "repair"):
             ran = tierctl("offsets", command, *more)
             assert (ran.code, ran.out) == (2, "")
@@ -146,7 +150,7 @@ def test_nothing_to_compare_with(after: Path, state_dir: Path, tmp_path: Path) -
     folder.mkdir()
     (folder / "remote_log_snapshot").write_bytes(snapshot.write_snapshot(99, 10, []))
     assert tierctl("offsets", "check", "--log-dir", tmp_path).code == 2
-    assert tierctl("offsets", "check", "--state-dir", state_dir, "--metadata", after).code == 0
+    assert tierctl("offsets", "check", "--log-dir", caches, "--metadata", after).code == 0
 
 
 def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:

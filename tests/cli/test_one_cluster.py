@@ -36,7 +36,7 @@ def test_commands_connect_to_it(command: str, address: str, why: str, tmp_path: 
     (tmp_path / "_rlmm_committed_offsets").write_text("0\n1\n0 5\n")
     more = {
         "offsets check": ["_rlmm_committed_offsets"],
-        "cache build": ["--state-dir", "state"],
+        "cache build": ["--out", "flat"],
         "pipeline run": ["--warehouse", "warehouse", "--engine", "local"],
     }
     ran = tierctl(*command.split(), "--bootstrap-server", address, *more.get(command, []), cwd=tmp_path)

@@ -72,15 +72,12 @@ def test_a_pipe_in_place_of_a_file_blocks_no_command(
         run([word.format(root=root, state=tmp_path / "state") for word in words])
 
 
-@pytest.mark.parametrize("is_built", [True, False], ids=["cache", "state"])
 def test_a_pipe_in_the_state_directory_blocks_no_command(
-    is_built: bool, capture: Callable[[str], Path], tmp_path: Path
+    capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
     root = capture("tiered-cluster")
     places = {"root": root, "state": tmp_path / "state"}
-    made = (
-        ("cache", "build", METADATA, KEPT) if is_built else ("sweep", METADATA, REMOTE, LOGS, KEPT, "--apply")
-    )
+    made = ("sweep", METADATA, REMOTE, LOGS, KEPT, "--apply")
     assert run([word.format(**places) for word in made]).code == 0
     names = [path for path in sorted((tmp_path / "state").rglob("*")) if path.is_file()]
     assert names
@@ -89,7 +86,7 @@ def test_a_pipe_in_the_state_directory_blocks_no_command(
         path.unlink()
         os.mkfifo(path)
         for command in (
-            *("cache show", "cache verify", "offsets show", f"segments {METADATA}"),
+            f"segments {METADATA}",
             *(f"status {METADATA} {REMOTE}", f"sweep {METADATA} {REMOTE} {LOGS}"),
         ):
             run([word.format(**places) for word in [*command.split(), KEPT]])

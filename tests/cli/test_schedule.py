@@ -30,7 +30,7 @@ def units(text: str, folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "command", [SWEEP, ("cache", "build", "--metadata", "kafka://b:9092", "--state-dir", "/x"), ("verify",)]
+    "command", [SWEEP, ("status", "--metadata", "kafka://b:9092", "--state-dir", "/x"), ("verify",)]
 )
 def test_systemd_accepts_the_units(command: tuple[str, ...], tmp_path: Path) -> None:
     ran = tierctl("schedule", "--systemd", "--every", "daily", "--user", "root", *command)

@@ -70,13 +70,12 @@ READ: list[Line] = [
     ("format", "format --metadata {root}/after", "events"),
     ("fetch", f"fetch {TIER} --limit 5", "records"),
     ("fetch", f"fetch {TIER} --erase-report 1", "key-occurrences"),
-    ("cache show", "cache show --state-dir {tmp}/state", "cache-entries"),
+    ("cache show", "cache show {tmp}/flat", "cache-entries"),
     ("cache show", "cache show {tmp}/torn.rlmcache {tmp}/empty.rlmcache", "cache-entries"),
-    ("cache verify", "cache verify --state-dir {tmp}/state {tmp}/torn.rlmcache", "cache-checks"),
-    ("cache build", "cache build --metadata {root}/after --out {tmp}/flat", "cache-files"),
-    ("cache build", "cache build --metadata {root}/after --state-dir {tmp}/other", "cache-files"),
-    ("cache compact", "cache compact --state-dir {tmp}/state {tmp}/torn.rlmcache", "cache-rewrites"),
-    ("offsets show", "offsets show --state-dir {tmp}/state", "committed-offsets"),
+    ("cache verify", "cache verify {tmp}/flat {tmp}/torn.rlmcache", "cache-checks"),
+    ("cache build", "cache build --metadata {root}/after --out {tmp}/other", "cache-files"),
+    ("cache compact", "cache compact {tmp}/flat {tmp}/torn.rlmcache", "cache-rewrites"),
+    ("offsets show", "offsets show {tmp}/high", "committed-offsets"),
     ("offsets check", "offsets check {tmp}/high --metadata {root}/before", "unsafe-offsets"),
     ("offsets repair", "offsets repair {tmp}/high --metadata {root}/before", "offset-repairs"),
     ("offsets repair", "offsets repair {tmp}/bad --metadata {root}/before", "offset-repairs"),
@@ -128,10 +127,9 @@ def widest(rows: list[Any], name: str, width: int, monkeypatch: pytest.MonkeyPat
 def state(capture: Capture, tmp_path: Path) -> dict[str, Path]:
     """Return paths for command lines: a captured cluster, and folders with state and damaged files."""
     root = capture("tiered-cluster")
-    assert (
-        tierctl("cache", "build", "--metadata", root / "after", "--state-dir", tmp_path / "state").code == 0
-    )
-    whole = next((tmp_path / "state").glob("orders-0-*.rlmcache")).read_bytes()
+    build = ("cache", "build", "--metadata", root / "after", "--state-dir", tmp_path / "state")
+    assert tierctl(*build, "--out", tmp_path / "flat").code == 0
+    whole = next((tmp_path / "flat").glob("orders-0-*.rlmcache")).read_bytes()
     (tmp_path / "torn.rlmcache").write_bytes(whole[:-3])
     (tmp_path / "empty.rlmcache").touch()
     (tmp_path / "configs").write_text("orders.retention.ms=604800000\norders.retention.bytes=4000000\n")

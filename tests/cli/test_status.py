@@ -12,7 +12,7 @@ import pytest
 from tierctl.cli import status
 from tierctl.commands import resources
 from tierctl.errors import NOT_ALLOWED, ExitCode
-from tierctl.metadata.state_dir.manifest import LAST_RUNS, last_successful_runs
+from tierctl.metadata.state_dir import LAST_RUNS, last_successful_runs
 from tierctl.model.times import iso_utc
 
 from tests.cli.shell import tierctl
@@ -216,7 +216,7 @@ def test_what_a_killed_run_left_needs_an_operator_after_a_day(
 def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
     root, state = capture("tiered-cluster"), str(tmp_path / "state")
     where = ("--metadata", str(root / "before"), "--state-dir", state)
-    assert tierctl("cache", "build", *where).code == 0
+    assert tierctl("cache", "build", *where, "--out", tmp_path / "flat").code == 0
     assert tierctl("segments", *where, "--topic", "none").code == ExitCode.NOT_FOUND
     assert tierctl("segments", *where).code == 0
     known = last_successful_runs(Path(state))
@@ -250,7 +250,9 @@ def test_every_command_makes_a_state_directory(command: str, capture: Capture, t
     root, state = capture("tiered-cluster"), tmp_path / "some" / "state"
     (tmp_path / "topics").write_text("orders.remote.storage.enable=true\norders.retention.ms=-1\n")
     where = ["--metadata", root / "before", "--state-dir", state]
-    if command != "cache build":
+    if command == "cache build":
+        where += ["--out", tmp_path / "flat"]
+    else:
         where += ["--remote", root / "before-remote", "--log-dir", root / "before"]
     if command.startswith(("sweep", "copy")):
         where += ["--topic-configs", tmp_path / "topics"]

@@ -11,9 +11,9 @@ from tests.cli.test_selection import COMMANDS as SELECTING
 
 ROOT, TMP = "{root}", "{tmp}"
 COMMANDS = SELECTING | {
-    "cache show": ("cache", "show", "--state-dir={tmp}"),
-    "cache verify": ("cache", "verify", "--state-dir={tmp}"),
-    "offsets check": ("offsets", "check", "--state-dir={tmp}", "--metadata={root}/before"),
+    "cache show": ("cache", "show", "{tmp}"),
+    "cache verify": ("cache", "verify", "{tmp}"),
+    "offsets check": ("offsets", "check", "--log-dir={tmp}", "--metadata={root}/before"),
     "pipeline run": ("pipeline", "run", "--metadata={root}/before", "--warehouse={tmp}/tables"),
     "apply": ("apply", "{tmp}/plan", "--metadata={root}/before", "--remote={root}/before-remote"),
 }
@@ -263,9 +263,7 @@ def test_a_state_directory_of_something_else(
 
 @pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "status", "cache build"])
 def test_a_log_directory_as_state_directory(command: str, words: dict[str, str]) -> None:
-    args = (
-        arg for arg in SELECTING.get(command, (command, "--metadata={root}/before")) if "--out" not in arg
-    )
+    args = SELECTING.get(command, (command, "--metadata={root}/before"))
     ran = tierctl(*(arg.format(**words) for arg in (*args, "--state-dir={root}/before")))
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert "is a broker's log directory" in ran.err

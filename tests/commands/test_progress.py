@@ -72,25 +72,25 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
     ),
     "cache build": (
         lambda where, progress: commands.build_cache(
-            commands.BuildCacheRequest(metadata=where["metadata"], state_dir=where["state_dir"]), progress
+            commands.BuildCacheRequest(metadata=where["metadata"], out=where["state_dir"]), progress
         ),
         {"reading metadata": ("events", 118, 118)},
     ),
     "cache verify": (
         lambda where, progress: read(
-            commands.verify_cache(commands.CacheRequest(state_dir=where["state_dir"]), progress).rows
+            commands.verify_cache(commands.CacheRequest(files=[where["state_dir"]]), progress).rows
         ),
         {"verifying": ("files", None, 0)},
     ),
     "cache show": (
         lambda where, progress: read(
-            commands.show_cache(commands.ShowCacheRequest(state_dir=where["state_dir"]), progress).rows
+            commands.show_cache(commands.ShowCacheRequest(files=[where["state_dir"]]), progress).rows
         ),
         {"reading caches": ("files", None, 0)},
     ),
     "cache compact": (
         lambda where, progress: commands.compact_cache(
-            commands.CompactCacheRequest(state_dir=where["state_dir"]), progress
+            commands.CompactCacheRequest(files=[where["state_dir"]]), progress
         ),
         {"compacting": ("files", None, 0)},
     ),

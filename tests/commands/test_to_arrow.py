@@ -30,12 +30,12 @@ NOW_MS = 1_800_000_000_000
 
 
 class Where:
-    """A captured cluster, and a state directory with a damaged file."""
+    """A captured cluster, and a folder of flat files with a damaged one."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.metadata, self.remote = str(root / "before"), str(root / "before-remote")
         self.logs, self.later_logs = [root / "before"], [root / "after"]
-        self.state = folder / "state"
+        self.flat = folder / "flat"
         self.folder = folder
 
     @property
@@ -76,16 +76,16 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         "fetch --metadata {metadata} --remote {remote} --limit 5",
     ),
     "cache-entries": (
-        lambda w: c.show_cache(c.ShowCacheRequest(state_dir=w.state)),
-        "cache show --state-dir {state}",
+        lambda w: c.show_cache(c.ShowCacheRequest(files=[w.flat])),
+        "cache show {flat}",
     ),
     "cache-checks": (
-        lambda w: c.verify_cache(c.CacheRequest(state_dir=w.state)),
-        "cache verify --state-dir {state}",
+        lambda w: c.verify_cache(c.CacheRequest(files=[w.flat])),
+        "cache verify {flat}",
     ),
     "cache-rewrites": (
-        lambda w: c.compact_cache(c.CompactCacheRequest(state_dir=w.state)),
-        "cache compact --state-dir {state}",
+        lambda w: c.compact_cache(c.CompactCacheRequest(files=[w.flat])),
+        "cache compact {flat}",
     ),
     "unsafe-offsets": (
         lambda w: c.check_offsets(c.OffsetsRequest(file=w.folder / "high", metadata=w.metadata)),
@@ -121,9 +121,9 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
 @pytest.fixture(scope="module")
 def where(capture: Capture, module_folder: Path) -> Where:
     folder, root = module_folder, capture("tiered-cluster")
-    ran = tierctl("cache", "build", "--metadata", root / "after", "--state-dir", folder / "state")
+    ran = tierctl("cache", "build", "--metadata", root / "after", "--out", folder / "flat")
     assert ran.code == 0, ran.err
-    torn = next((folder / "state").glob("orders-0-*.rlmcache"))
+    torn = next((folder / "flat").glob("orders-0-*.rlmcache"))
     torn.write_bytes(torn.read_bytes()[:-3])
     (folder / "configs").write_text("orders.retention.ms=604800000\norders.retention.bytes=4000000\n")
     (folder / "wrong").write_text("orders.retention.byts=1\n")
@@ -147,7 +147,7 @@ def _printed(kind: Kind, value: Any) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_tables_have_the_rows_of_json(name: str, where: Where) -> None:
     use_case, line = CASES[name]
-    named = {name: getattr(where, name) for name in ("metadata", "remote", "state", "folder")}
+    named = {name: getattr(where, name) for name in ("metadata", "remote", "flat", "folder")}
     words = line.format(
         **named, later_logs=where.later_logs[0], topic=f"--metadata {where.metadata} --now {NOW_MS}"
     ).split()

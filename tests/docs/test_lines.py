@@ -35,7 +35,7 @@ def run(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], None]
     """Return a function that runs one line of tierctl."""
     names = captured_files(capture, tmp_path)
     env = profile_environment(names, tmp_path)
-    assert tierctl("cache", "build", cwd=tmp_path, env=env).code == 0
+    assert tierctl("cache", "build", "--out", "caches", cwd=tmp_path, env=env).code == 0
     return lambda line: programs.run_tierctl(line, names, tmp_path, env)
 
 

@@ -39,6 +39,7 @@ def captured_files(capture: Callable[[str], Path], folder: Path) -> Mapping[str,
     }
     for name, source in sources.items():
         shutil.copytree(source, folder / name)
+    (folder / "data" / "_rlmm_committed_offsets").write_text("0\n1\n3 6\n")
     (folder / "node-exporter").mkdir()
     (folder / "new-broker").mkdir()
     (folder / "new-broker" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")

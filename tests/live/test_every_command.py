@@ -81,11 +81,14 @@ def test_commands_that_read(broker: Broker, tmp_path: Path) -> None:
     last = offsets["latest_tiered"]
     served = [record for record in broker.records(TOPIC) if record[0] <= last]
     assert fetched(broker, TOPIC, 0, "read_committed") == served
+    assert tierctl("cache", "build", *where(broker)[:2], "--out", tmp_path / "flat").code == 0
+    assert tierctl("cache", "verify", tmp_path / "flat").code == 0
+    offsets_file = tmp_path / "_rlmm_committed_offsets"
+    offsets_file.write_text("0\n1\n0 99999\n")
+    assert len(rows("offsets", "show", offsets_file)) == 1
+    assert tierctl("offsets", "check", *where(broker)[:2], offsets_file).code == 7
     state = ("--state-dir", tmp_path / "state")
-    assert tierctl("cache", "build", *where(broker)[:2], *state).code == 0
-    assert tierctl("cache", "verify", *state).code == 0
-    assert len(rows("offsets", "show", *state)) > 0
-    assert tierctl("offsets", "check", *where(broker)[:2], *state).code == 0
+    assert [row["start_offset"] for row in rows("segments", *mine, *state)] == base_offsets(broker, TOPIC)
     assert [row["start_offset"] for row in rows("segments", *mine, *state)] == base_offsets(broker, TOPIC)
 
 

@@ -1,6 +1,5 @@
 """A folded state as plain data; equal data means that no query distinguishes the states."""
 
-import re
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -57,12 +56,3 @@ def _table(table: SegmentTable) -> dict[str, Any]:
         ],
         "sums": None if table.sums is None else table.sums.tolist(),
     }
-
-
-_MODIFIED = re.compile(rb", \d{18,}(?=\])")
-"""The times of last modification in the manifest of a state directory."""
-
-
-def without_times(data: bytes) -> bytes:
-    """Return a state directory file without the modification times of other files."""
-    return _MODIFIED.sub(b"", data)

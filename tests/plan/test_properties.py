@@ -13,6 +13,7 @@ from tierctl.plan.steps import Plan
 from tierctl.state.tier_state import TierState
 
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier
+from tests.state.reference import epoch_end_offset
 from tests.support.amounts import examples
 from tests.support.topic_settings import enabled_configs
 
@@ -218,7 +219,7 @@ def _highest_copied(world: World, log: LocalLog) -> int:
     for at in reversed(range(len(epochs))):
         end = epochs[at + 1].start_offset if at + 1 < len(epochs) else log.log_end_offset
         highs = [
-            s.epoch_end_offset(epochs[at].epoch)
+            epoch_end_offset(s, epochs[at].epoch)
             for s in world.segments
             if s.state is not S.COPY_SEGMENT_STARTED and epochs[at].epoch in dict(s.segment_leader_epochs)
         ]

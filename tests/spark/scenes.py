@@ -3,18 +3,17 @@
 Nothing here imports PySpark, so that the local engine can be tried without it.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model import RemotePartitionDeleteState, Uuid
 from tierctl.model.stored import StoredPartitionState
 from tierctl.wire.files import flatfile
 
 from tests.cli.shell import Ran, tierctl
+from tests.cli.test_next_command import repeat_an_entry
 from tests.pipeline.tables import rows_of
 from tests.spark import recovery
 from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered
@@ -24,8 +23,7 @@ Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
 Scene = Callable[[Run, Capture, Path], Any]
 LAST_RUNS = "last-successful-runs.json"
-_TIME_NS = re.compile(rb"\b1[0-9]{18}\b")
-STATE = "state"
+CACHES = "caches"
 """A relative path: executors work in another folder."""
 
 
@@ -82,24 +80,24 @@ def _without(name: str, value: Any) -> Any:
     return value
 
 
-def state_directory(capture: Capture, folder: Path, spoil: bool = True) -> None:
-    """Return a state directory with a damaged and a missing cache, and two offsets that are too high."""
+def cache_folder(capture: Capture, folder: Path, spoil: bool = True) -> None:
+    """Make flat files, the first of which is damaged, and committed offsets, one of which is too high."""
     metadata = capture("tiered-cluster") / "after"
-    assert tierctl("cache", "build", "--metadata", metadata, "--state-dir", folder / STATE).code == 0
+    assert tierctl("cache", "build", "--metadata", metadata, "--out", folder / CACHES).code == 0
+    (folder / CACHES / "_rlmm_committed_offsets").write_text("0\n2\n0 9999\n3 5\n")
+    first, second, *_ = sorted((folder / CACHES).glob("*.rlmcache"))
+    repeat_an_entry(second)
     if spoil:
-        first, second, *_ = sorted((folder / STATE).glob("*.rlmcache"))
         first.write_bytes(first.read_bytes()[:-3])
-        second.unlink()
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file, without the times in a manifest, and without times of runs."""
-    found = {
+    """Return the content of every file, without the times of runs."""
+    return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
         if path.is_file() and not path.name.endswith((".lock", LAST_RUNS))
     }
-    return {name: _TIME_NS.sub(b"0", data) if MANIFEST in name else data for name, data in found.items()}
 
 
 def shows_parts(run: Run, _capture: Capture, folder: Path) -> Any:
@@ -118,22 +116,23 @@ def shows_parts(run: Run, _capture: Capture, folder: Path) -> Any:
     return ran.code, ran.out
 
 
-def over_state(*words: object, spoil: bool = True) -> Scene:
-    """Return a test case that runs one command over a state directory and returns its files."""
+def over_caches(*words: object, spoil: bool = True) -> Scene:
+    """Return a test case that runs one command over a folder of caches and returns its files."""
 
     def scene(run: Run, capture: Capture, folder: Path) -> Any:
-        state_directory(capture, folder, spoil)
+        cache_folder(capture, folder, spoil)
         metadata = capture("tiered-cluster") / "before"
         ran = run(*(str(word).format(metadata=metadata) for word in words), cwd=folder)
         assert ran.out.strip()
-        return ran, files_in(folder / STATE)
+        return ran, files_in(folder / CACHES)
 
     return scene
 
 
 def builds(run: Run, capture: Capture, folder: Path) -> Any:
     where = ("cache", "build", "--metadata", capture("tiered-cluster") / "after", "-o", "json")
-    ran = [run(*where, "--state-dir", STATE, cwd=folder), run(*where, "--out", "flat", cwd=folder)]
+    kept = ("--state-dir", "state", "--out", "kept")
+    ran = [run(*where, *kept, cwd=folder), run(*where, "--out", "flat", cwd=folder)]
     assert [each.code for each in ran] == [0, 0]
     return ran, files_in(folder)
 
@@ -227,20 +226,20 @@ SCENES: dict[str, Scene] = {
     "explain": reading("explain", "orders", 1, *_TIER, *_LOGS),
     "report": reading("report", *_TIER, *_LOGS, "--show", "growth", "-o", "json"),
     "report --what-if": changes_of_tables,
-    "cache show": over_state("cache", "show", "--state-dir", STATE, "-o", "json"),
-    "cache show --epoch": over_state(
-        "cache", "show", "--state-dir", STATE, "--epoch", "0", "--offset", "500", "-o", "json"
+    "cache show": over_caches("cache", "show", CACHES, "-o", "json"),
+    "cache show --epoch": over_caches(
+        "cache", "show", CACHES, "--epoch", "0", "--offset", "500", "-o", "json"
     ),
     "cache show --limit": shows_parts,
-    "cache verify": over_state("cache", "verify", "--state-dir", STATE, "-o", "json"),
+    "cache verify": over_caches("cache", "verify", CACHES, "-o", "json"),
     "cache build": builds,
-    "cache compact": over_state("cache", "compact", "--state-dir", STATE, "-o", "json", "--apply"),
-    "offsets show": over_state("offsets", "show", "--state-dir", STATE, "-o", "json"),
-    "offsets check": over_state(
-        "offsets", "check", "--state-dir", STATE, "--metadata={metadata}", "-o", "json"
+    "cache compact": over_caches("cache", "compact", CACHES, "-o", "json", "--apply"),
+    "offsets show": over_caches("offsets", "show", "--log-dir", CACHES, "-o", "json"),
+    "offsets check": over_caches(
+        "offsets", "check", "--log-dir", CACHES, "--metadata={metadata}", "-o", "json"
     ),
-    "offsets repair": over_state(
-        "offsets", "repair", "--state-dir", STATE, "--metadata={metadata}", "-o", "json", "--apply"
+    "offsets repair": over_caches(
+        "offsets", "repair", "--log-dir", CACHES, "--metadata={metadata}", "-o", "json", "--apply"
     ),
     "pipeline run": writes_tables,
     "doctor": checks_files,

@@ -23,7 +23,7 @@ from tests.cli.shell import Ran, environment, tierctl
 from tests.spark import recovery, test_engines_beside_brokers
 from tests.spark.clusters import ROOT, Driver, run_command
 from tests.spark.on_engines import Run, require_same_on_both_engines
-from tests.spark.scenes import CODES, SCENES, STATE, files_in, state_directory
+from tests.spark.scenes import CACHES, CODES, SCENES, cache_folder, files_in
 from tests.spark.without_spark import LOCAL, ONLY_LOCAL
 
 Capture = Callable[[str], Path]
@@ -155,12 +155,12 @@ def test_a_file_that_changed_is_not_replaced(
     capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The executors have read another file with the same path."""
-    state_directory(capture, tmp_path, spoil=False)
-    before = files_in(tmp_path / STATE)
+    cache_folder(capture, tmp_path, spoil=False)
+    before = files_in(tmp_path / CACHES)
     monkeypatch.setattr(
         "tierctl.commands.cache.plan_compaction", lambda path: replace(plan_compaction(path), crc=7)
     )
-    ran = tierctl("cache", "compact", "--state-dir", tmp_path / STATE, "--apply")
+    ran = tierctl("cache", "compact", tmp_path / CACHES, "--apply")
     assert ran.code == 4
     assert "is not the file that was read" in ran.err
-    assert files_in(tmp_path / STATE) == before
+    assert files_in(tmp_path / CACHES) == before

@@ -19,6 +19,12 @@ _S = RemoteLogSegmentState
 _INT = 0xFFFF_FFFF
 
 
+def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
+    """Return the last offset, inclusive, that `epoch` may have in a segment."""
+    later = [(e, start) for e, start in dict(segment.segment_leader_epochs).items() if e > epoch]
+    return min(later)[1] - 1 if later else segment.end_offset
+
+
 def segment_hash(partition: TopicIdPartition, segment_id: bytes) -> int:
     """Return RemoteLogSegmentId.hashCode as an unsigned 32-bit number."""
     return (31 * (31 + _partition_hash(partition)) + _uuid_hash(segment_id)) & _INT
@@ -223,7 +229,7 @@ class ReferenceCache:
         for epoch, start_offset in sorted(dict(metadata.segment_leader_epochs).items()):
             entry = self._epoch(epoch, metadata)
             if metadata.state is _S.COPY_SEGMENT_FINISHED:
-                entry.finished(start_offset, segment_id, metadata.epoch_end_offset(epoch))
+                entry.finished(start_offset, segment_id, epoch_end_offset(metadata, epoch))
             elif metadata.state is _S.DELETE_SEGMENT_STARTED:
                 entry.delete_started(start_offset, segment_id)
             else:
@@ -240,7 +246,7 @@ class ReferenceCache:
         if segment_id is None:
             return None
         metadata = self._segments[segment_id]
-        return metadata if offset <= metadata.epoch_end_offset(epoch) else None
+        return metadata if offset <= epoch_end_offset(metadata, epoch) else None
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """Return the highest offset ever copied in `epoch`; deleting segments never lowers it."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tierctl.checks.deep import Sample, StoredSegment
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileSystem
-from tierctl.metadata.state_dir.manifest import (
+from tierctl.metadata.state_dir import (
     KEPT_MS,
     READ_SEGMENTS,
     ReadingRun,

@@ -5,7 +5,7 @@ import typer
 from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Again, Display, Printer, Rows, console_of, display_of
-from tierctl.cli.options import ENGINE, FOLDERS, METADATA_TOPIC, SELECTION, STATE, with_options
+from tierctl.cli.options import ENGINE, METADATA_TOPIC, SELECTION, STATE, with_options
 from tierctl.commands.cache import CACHE_CHECKS, CACHE_ENTRIES, CACHE_FILES, CACHE_REWRITES
 from tierctl.report.texts import bytes_text
 
@@ -13,7 +13,7 @@ app = new_app(name="cache", cls=Group, help="Show, verify, build and compact cac
 
 
 @app.command("show", cls=Command)
-@with_options(commands.ShowCacheRequest, ..., FOLDERS, Rows, ENGINE, rows=(CACHE_ENTRIES,))
+@with_options(commands.ShowCacheRequest, ..., "log_dir", Rows, ENGINE, rows=(CACHE_ENTRIES,))
 def show(ctx: typer.Context, request: commands.ShowCacheRequest) -> int:
     """Print the header and every entry of cache files, with their byte positions, or one entry.
 
@@ -31,7 +31,7 @@ def show(ctx: typer.Context, request: commands.ShowCacheRequest) -> int:
 
 
 @app.command("verify", cls=Command)
-@with_options(commands.CacheRequest, ..., FOLDERS, Rows, ENGINE, rows=(CACHE_CHECKS,))
+@with_options(commands.CacheRequest, ..., "log_dir", Rows, ENGINE, rows=(CACHE_CHECKS,))
 def verify(ctx: typer.Context, request: commands.CacheRequest) -> int:
     """Check every byte of cache files, and print each problem with its position.
 
@@ -50,7 +50,7 @@ def verify(ctx: typer.Context, request: commands.CacheRequest) -> int:
     commands.BuildCacheRequest, METADATA_TOPIC, STATE, ..., SELECTION, Rows, ENGINE, rows=(CACHE_FILES,)
 )
 def build(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
-    """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
+    """Build the flat files of KIP-405 from the metadata topic, one for each user partition.
 
     Existing files are kept as .bak. The entries of flat files have no fields for broker ids, custom metadata
     and transaction indexes. A topic of more than 40,000 events becomes flat files in parts, which take about
@@ -66,7 +66,7 @@ def build(ctx: typer.Context, request: commands.BuildCacheRequest) -> int:
 
 @app.command("compact", cls=Command)
 @with_options(
-    commands.CompactCacheRequest, ..., FOLDERS, Display, "apply", Rows, ENGINE, rows=(CACHE_REWRITES,)
+    commands.CompactCacheRequest, ..., "log_dir", Display, "apply", Rows, ENGINE, rows=(CACHE_REWRITES,)
 )
 def compact(ctx: typer.Context, request: commands.CompactCacheRequest) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.

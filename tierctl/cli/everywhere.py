@@ -207,7 +207,7 @@ def record_success(settings: RunSettings, code: int) -> None:
     """
     if settings.state_dir is None or code != ExitCode.OK:
         return
-    from tierctl.metadata.state_dir.manifest import record_successful_run
+    from tierctl.metadata.state_dir import record_successful_run
 
     try:
         record_successful_run(settings.state_dir, settings.command, int(time.time() * 1000))

@@ -7,7 +7,7 @@ import typer
 from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Again, Display, Printer, Rows, console_of, display_of
-from tierctl.cli.options import ENGINE, FOLDERS, METADATA_TOPIC, with_options
+from tierctl.cli.options import ENGINE, METADATA_TOPIC, with_options
 from tierctl.commands.offsets import COMMITTED_OFFSETS, OFFSET_REPAIRS, UNSAFE_OFFSETS
 from tierctl.errors import ExitCode
 
@@ -18,7 +18,7 @@ app = new_app(name="offsets", cls=Group, help=f"Show, check and repair {_NAME}."
 
 
 @app.command("show", cls=Command)
-@with_options(commands.OffsetsRequest, ..., FOLDERS, Rows, ENGINE, rows=(COMMITTED_OFFSETS,))
+@with_options(commands.OffsetsRequest, ..., "log_dir", Rows, ENGINE, rows=(COMMITTED_OFFSETS,))
 def show(ctx: typer.Context, request: commands.OffsetsRequest) -> None:
     """Print the last consumed offset of each metadata partition, and the format of the file."""
     printer = Printer.of(ctx, COMMITTED_OFFSETS)
@@ -29,13 +29,13 @@ def show(ctx: typer.Context, request: commands.OffsetsRequest) -> None:
 
 
 @app.command("check", cls=Command)
-@with_options(commands.OffsetsRequest, ..., METADATA_TOPIC, FOLDERS, Rows, ENGINE, rows=(UNSAFE_OFFSETS,))
+@with_options(commands.OffsetsRequest, ..., METADATA_TOPIC, "log_dir", Rows, ENGINE, rows=(UNSAFE_OFFSETS,))
 def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
-    The caches are those in --state-dir and --log-dir. The exit code is 7 if an offset is printed, and 2 if
-    there are no caches and no metadata topic to compare with. With --engine spark, executors read the
-    metadata topic and the caches, which they must see under the same paths.
+    The caches are the flat files, and the snapshots of Kafka 3, in --log-dir. The exit code is 7 if an offset
+    is printed, and 2 if there are no caches and no metadata topic to compare with. With --engine spark,
+    executors read the metadata topic and the caches, which they must see under the same paths.
     """
     printer = Printer.of(ctx, UNSAFE_OFFSETS)
     result = commands.check_offsets(request, console_of(ctx))
@@ -49,7 +49,7 @@ def check(ctx: typer.Context, request: commands.OffsetsRequest) -> int:
 @with_options(
     commands.RepairOffsetsRequest,
     METADATA_TOPIC,
-    FOLDERS,
+    "log_dir",
     ...,
     Display,
     "apply",

@@ -56,7 +56,6 @@ WHERE: Final = (
 )
 PRIVATE_KEYS: Final = ("aiven_private_key",)
 STATE: Final = ("state_dir", "truncated_metadata")
-FOLDERS: Final = ("state_dir", "log_dir")
 SELECTION: Final = ("topic", "partition", "topic_id")
 ENGINE: Final = ("engine", "master", "spark_conf")
 THROTTLES: Final = ("throttle_copy", "throttle_fetch")

@@ -1,10 +1,9 @@
-"""`cache`: show, verify, build and compact the cache files of tierctl and of brokers."""
+"""`cache`: show, verify, build and compact the cache files of brokers and of KIP-405."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict, TypeVar
 
@@ -22,7 +21,6 @@ from tierctl.metadata.cache_files.build import (
     UnusableRecordError,
     run_of,
     shares_of,
-    state_caches,
 )
 from tierctl.metadata.cache_files.compact import Rewrite, plan_compaction, rewrite
 from tierctl.metadata.cache_files.lookup import found_rows
@@ -33,11 +31,9 @@ from tierctl.metadata.cache_files.reading import (
     check_rows,
     entry_rows,
     listed_entry_rows,
-    missing,
     remote_index_files,
 )
 from tierctl.metadata.parallel_fold import partition_ranges
-from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.stored import HeaderForm
 from tierctl.report import fields as f
@@ -55,14 +51,14 @@ _FIND = "Which entry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRequest(Request):
-    """A request about cache files: `files`, and the files in `state_dir` and `log_dir`."""
+    """A request about cache files: `files`, folders of such files among them, and the files in `log_dir`."""
 
     files: Annotated[
         Sequence[Path],
         typer.Argument(
             metavar="FILE",
-            help="Cache files: tierctl's .rlmcache, KIP-405's flat files, Kafka 3's remote_log_snapshot; "
-            "show and verify also read .remoteindex files.",
+            help="Cache files, or folders that have some: KIP-405's flat files, Kafka 3's "
+            "remote_log_snapshot; show and verify also read .remoteindex files.",
             show_default=False,
         ),
     ] = ()
@@ -113,14 +109,14 @@ class CompactCacheRequest(CacheRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCacheRequest(Request):
-    """A request to build cache files from the metadata topic, either in `state_dir` or in `out`."""
+    """A request to build cache files from the metadata topic in the folder `out`."""
 
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write flat files of KIP-405 to this folder instead of the files of a state directory.",
+            help="The folder of the flat files, one for each user partition.",
             rich_help_panel=WHERE,
         ),
     ] = None
@@ -128,8 +124,8 @@ class BuildCacheRequest(Request):
         HeaderForm,
         typer.Option(
             "--header",
-            help="With --out: whether the header of a flat file contains the topic name (named), or not, as "
-            "in early revisions of KIP-405 (unnamed).",
+            help="Whether the header of a flat file contains the topic name (named), or not, as in early "
+            "revisions of KIP-405 (unnamed).",
             rich_help_panel=SHOW,
         ),
     ] = HeaderForm.NAMED
@@ -137,8 +133,7 @@ class BuildCacheRequest(Request):
     def validate(self) -> None:
         """Implement `Request.validate`."""
         required("--metadata", self.metadata)
-        if (self.state_dir is None) == (self.out is None):
-            raise UsageError("no output folder is named", hint="give either --state-dir or --out")
+        required("--out", self.out)
 
 
 class EntryRow(TypedDict):
@@ -384,30 +379,24 @@ def verify_cache(request: CacheRequest, progress: Progress | None = None) -> Cac
     damaged: list[FileRows] = []
     paths = _paths(request, cache_files, remote_index_files)
     found = _each(request, progress, "verifying", check_rows, paths)
-    rows = _noting_damage(chain(found, _missing_rows(request.state_dir)), damaged)
+    rows = _noting_damage(found, damaged)
     return CacheRows(rows=rows, columns=CACHE_CHECKS, _damaged=damaged)
 
 
 def build_cache(request: BuildCacheRequest, progress: Progress | None = None) -> CacheBuild:
-    """Write the cache files of the state directory, or of the selected partitions as KIP-405's flat files.
+    """Write KIP-405's flat files of the selected partitions to the folder `out`.
 
     Files of the same names are kept as .bak. Flat files lack broker ids, custom metadata and transaction
-    indexes. Raise UsageError unless exactly one of `state_dir` and `out` is given, LockedError if another
-    tierctl has locked the state directory.
+    indexes. Raise UsageError without `metadata` or `out`, LockedError if another tierctl writes there.
     """
     request.validate()
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        if request.out is not None:
-            return _build_flat_files(request, request.out, resources)
-        _, is_complete = _examined(resources)
-    # Closing the resources writes the state directory.
-    assert request.state_dir is not None
-    return CacheBuild(rows=list(state_caches(request.state_dir)), is_complete=is_complete)
+        return _build_flat_files(request, required("--out", request.out), resources)
 
 
 def _examined(resources: Resources) -> tuple[TierState, bool]:
     """Return the whole state, and whether it is complete; report what is missing or can't be used."""
-    state = resources.metadata(stores_state=True).refresh()
+    state = resources.metadata().refresh()
     resources.resolve_selection(part.topic_id_partition for part in state)
     histories = Histories(resources, remote=lambda: resources.remote)
     histories.examine(state)
@@ -438,8 +427,11 @@ def _build_flat_files(request: BuildCacheRequest, folder: Path, resources: Resou
 def _add_in_shares(runs: SortedRuns, resources: Resources) -> bool:
     """Fold the metadata topic in shares; return False if it is small, or lost its oldest events.
 
+    With a state directory, which has the state of the events that were read before, return False as well.
     Raise UnusableRecordError for a record that a broker can't use.
     """
+    if resources.request.state_dir is not None:
+        return False
     topic = resources.metadata_topic(quiet=True)
     ranges = partition_ranges(topic.beginning_offsets(), topic.end_offsets())
     events = sum(each.end - each.begin for each in ranges)
@@ -515,35 +507,22 @@ def _noting_damage(found: Iterable[FileRows], damaged: list[FileRows]) -> Iterat
 
 
 def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) -> list[Path]:
-    """Return `files`, and what `finders` find in `state_dir` and each `log_dir`.
+    """Return `files`, and what `finders` find in the folders among them and in each `log_dir`.
 
-    Raise NotFoundError for a state directory without caches and without a manifest.
+    Raise NotFoundError for a folder among `files` that has no cache file of any kind.
     """
     locallog.require_log_dirs(filter(Path.exists, request.log_dir))
-    folders = [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
-    if not request.files and not folders:
-        raise UsageError("no cache file is named", hint="name files, --state-dir or --log-dir")
-    for path in (*request.files, *folders):
+    if not request.files and not request.log_dir:
+        raise UsageError("no cache file is named", hint="name files, folders that have some, or --log-dir")
+    for path in (*request.files, *request.log_dir):
         if not path.exists():
             raise NotFoundError(f"{path}: no such file or folder", hint="check the path")
-    for file in request.files:
-        if file.is_dir():
-            raise UsageError(f"{file} is a folder", hint="name the folder with --state-dir or --log-dir")
-    found = [*request.files, *(path for folder in folders for find in finders for path in find(folder))]
-    if request.state_dir is not None and not found and not _has_caches(request.state_dir):
-        raise NotFoundError(
-            f"no cache files in {request.state_dir}", hint="name a --state-dir that earlier runs wrote"
-        )
+    found: list[Path] = []
+    for named in (*request.files, *request.log_dir):
+        if not named.is_dir():
+            found.append(named)
+            continue
+        found += (path for find in finders for path in find(named))
+        if named in request.files and not cache_files(named) and not remote_index_files(named):
+            raise NotFoundError(f"no cache files in {named}", hint="'tierctl cache build --out' writes some")
     return found
-
-
-def _has_caches(folder: Path) -> bool:
-    files = chain(cache_files(folder), remote_index_files(folder))
-    return (folder / MANIFEST).exists() or next(iter(files), None) is not None
-
-
-def _missing_rows(state_dir: Path | None) -> Iterator[FileRows]:
-    if state_dir is not None:
-        for error in missing(state_dir):
-            row = {"file": str(state_dir), "status": "missing", "detail": error.message}
-            yield FileRows([row], True)

@@ -1,4 +1,4 @@
-"""`offsets`: read, check and repair a `_rlmm_committed_offsets` file of tierctl or of a broker."""
+"""`offsets`: read, check and repair a broker's `_rlmm_committed_offsets` file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,6 @@ from tierctl.metadata.offset_repair import (
     read_good_lines,
     write_committed,
 )
-from tierctl.metadata.state_dir import require_own_state
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
@@ -36,18 +35,13 @@ from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 FILE_NAME = "_rlmm_committed_offsets"
 
 
-_NAME = "_rlmm_committed_offsets"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRequest(Request):
-    """A request about one file of committed offsets, and about the caches in `state_dir` and `log_dir`."""
+    """A request about one file of committed offsets, and about the caches in `log_dir`."""
 
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE", help=f"Default: {_NAME} in --state-dir, or in --log-dir.", show_default=False
-        ),
+        typer.Argument(metavar="FILE", help=f"Default: {FILE_NAME} in --log-dir.", show_default=False),
     ] = None
 
 
@@ -285,16 +279,16 @@ def _findings(resources: Resources, committed: Mapping[int, int], *, must_compar
     if resources.request.metadata is None and not is_comparable and must_compare:
         raise UsageError(
             "there is nothing to compare the offsets with: no --metadata, and no remote_log_snapshot of "
-            "their metadata partitions in --log-dir or --state-dir",
+            "their metadata partitions in --log-dir",
             hint="name the metadata topic with --metadata",
         )
     findings = list(against_snapshots(caches, committed))
     if resources.request.metadata is not None:
         topic = resources.metadata_topic()
         findings += against_log(topic, committed)
-        if resources.request.state_dir is not None:
-            require_own_state(resources.request.state_dir, topic.topic_id)
-            findings += against_caches(topic, caches, committed, _find_missing(resources))
+        flat_files = [cache for cache in caches if None not in {cache.topic_id, cache.partition}]
+        if flat_files:
+            findings += against_caches(topic, flat_files, committed, _find_missing(resources))
     return sorted(findings, key=lambda finding: finding.metadata_partition)
 
 
@@ -306,8 +300,8 @@ def _find_missing(resources: Resources) -> FindMissing | None:
 
 
 def _caches(resources: Resources) -> list[CacheCoverage]:
-    """Read the caches of the state directory and the log directories; report each unreadable one."""
-    paths = [path for folder in _folders(resources.request) for path in cache_files(folder)]
+    """Read the caches in the log directories; report each unreadable one."""
+    paths = [path for folder in resources.request.log_dir for path in cache_files(folder)]
     caches = []
     for found in each_file(resources, "reading caches", coverage_of, paths):
         if isinstance(found, CacheCoverage):
@@ -317,25 +311,21 @@ def _caches(resources: Resources) -> list[CacheCoverage]:
     return caches
 
 
-def _folders(request: Request) -> list[Path]:
-    return [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
-
-
 def _path(request: OffsetsRequest) -> Path:
     """Return the file that `request` names; raise NotFoundError if it, or a named folder, does not exist."""
-    path, folders = request.file, _folders(request)
+    path, folders = request.file, request.log_dir
     for folder in folders:
         if not folder.exists():
             raise NotFoundError(f"{folder}: no such folder", hint="check the path")
     if path is None:
         if not folders:
-            raise UsageError("no offsets are named", hint="name FILE, --state-dir or --log-dir")
+            raise UsageError("no offsets are named", hint="name FILE or --log-dir")
         files = [folder / FILE_NAME for folder in folders]
         path = next((file for file in files if file.exists()), files[0])
     if not path.exists():
         raise NotFoundError(
             f"{path}: no such file",
-            hint="name FILE, or a --state-dir or --log-dir that has one",
+            hint="name FILE, or a --log-dir that has one",
         )
     return path
 

@@ -269,7 +269,6 @@ class Resources:
         self,
         *,
         writable: bool = False,
-        stores_state: bool = False,
         may_be_new: bool = False,
         is_whole: bool = False,
         sizes_only: bool = False,
@@ -291,7 +290,6 @@ class Resources:
                 self.metadata_location,
                 state_dir=None if is_whole else self.request.state_dir,
                 writable=writable,
-                stores_state=stores_state,
                 if_missing=if_missing,
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
@@ -561,7 +559,7 @@ class Resources:
         return self.request.clock_ms() if self.request.now_ms is None else self.request.now_ms
 
 
-def required(option: str, value: str | None) -> str:
+def required(option: str, value: T | None) -> T:
     """Return `value`; if it is None, raise UsageError with the ways to give `option`."""
     if value is None:
         variable = "TIERCTL_" + option.strip("-").replace("-", "_").upper()

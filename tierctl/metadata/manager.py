@@ -20,7 +20,7 @@ from tierctl.metadata.parallel_fold import (
     ThreadsFold,
     partition_ranges,
 )
-from tierctl.metadata.state_dir.directory import StateDirectory
+from tierctl.metadata.state_dir import StateDirectory
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic.folder_writer import FolderSettings
@@ -193,7 +193,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._sizes_only = sizes_only
         self._reading = reading
         self._state = TierState()
-        self._fold = PartitionFold(self._state, topic.partition_count, state_dir)
+        self._fold = PartitionFold(self._state, topic.partition_count, holds=state_dir is not None)
         if state_dir is not None:
             state_dir.load(self._state, topic)
 
@@ -225,7 +225,7 @@ class TopicBasedRemoteLogMetadataManager:
             topic=self._topic,
             state=self._state,
             runner=runner,
-            state_dir=self._state_dir,
+            holds=self._state_dir is not None,
             sizes_only=self._sizes_only,
         ).catch_up(ranges)
 
@@ -308,7 +308,6 @@ def open_metadata(
     *,
     state_dir: Path | None = None,
     writable: bool = False,
-    stores_state: bool = False,
     if_missing: IfMissing = IfMissing.FAIL,
     on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -319,12 +318,12 @@ def open_metadata(
 ) -> RemoteLogMetadataManager:
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
-    With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
-    each file that is damaged and whose metadata partition is read again. If another run has locked the
-    directory, one that only reads stores no state; with `stores_state` LockedError is raised. `fold_runner`
-    folds the topic in the first `refresh`; with `sizes_only` it keeps the sizes of user partitions instead of
-    their segments, and there may be no other `refresh`. `reading` shows the progress of each `refresh`. The
-    other parameters and the errors are those of `open_topic`.
+    With `state_dir` the manager continues from the snapshots of an earlier run; `on_note` receives a message
+    for each one that is damaged and whose metadata partition is read again. If another run has locked the
+    directory, one that only reads stores no state. `fold_runner` folds the topic in the first `refresh`; with
+    `sizes_only` it keeps the sizes of user partitions instead of their segments, and there may be no other
+    `refresh`. `reading` shows the progress of each `refresh`. The other parameters and the errors are those
+    of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(
@@ -338,7 +337,7 @@ def open_metadata(
         opened.callback(topic.close)
         kept = None
         if state_dir is not None:
-            kept = StateDirectory(state_dir, writable=writable or stores_state)
+            kept = StateDirectory(state_dir, writable=writable)
             opened.callback(kept.close)
         manager = TopicBasedRemoteLogMetadataManager(
             topic, state_dir=kept, fold_runner=fold_runner, sizes_only=sizes_only, reading=reading

@@ -11,7 +11,7 @@ import numpy as np
 from tierctl.errors import CorruptInputError
 from tierctl.files import broker_kept_out, exclusive, read_regular, replace_durably
 from tierctl.metadata.cache_files.reading import CacheCoverage, Form
-from tierctl.metadata.state_dir.directory import LOCK
+from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.files import committed_offsets
@@ -105,7 +105,7 @@ def against_caches(
     for file in files:
         if file.topic_id is not None and file.partition is not None:
             key = (file.topic_id, file.partition)
-            held[key] = max(held.get(key, -1), file.last_offset)
+            held[key] = max(held.get(key, -1), file.metadata_topic_offset)
     ends = topic.end_offsets()
     unread = [Unread(each, min(offset + 1, ends.get(each, 0))) for each, offset in committed.items()]
     if find_missing is None:

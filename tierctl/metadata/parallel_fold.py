@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
@@ -22,22 +23,21 @@ from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
 from tierctl.state.sizes import keep_sizes
-from tierctl.state.tier_state import ANOMALIES_KEPT, MissingEvents, Quarantined, TierState
-from tierctl.wire.arrays import ByteSlices, numbers
+from tierctl.state.snapshot import write_snapshot
+from tierctl.state.tier_state import HeldState, MissingEvents, Quarantined, TierState
+from tierctl.wire.arrays import ByteSlices, Int64s, numbers
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.metadata.decode import DecodedEvents, decode_values
+from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
 from tierctl.wire.metadata.partitioner import metadata_partition
 
-if TYPE_CHECKING:
-    from tierctl.metadata.state_dir.cache_file import CacheLedger
-    from tierctl.metadata.state_dir.directory import StateDirectory
+Bools = npt.NDArray[np.bool_]
 
 
 class EventSink(Protocol):
-    """Keep the events that are folded: a state directory, its ledger, or a table of the pipeline."""
+    """Receives the events that are folded: a table of the pipeline."""
 
-    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
-        """Keep the decoded events of `chunk`; return both without events that were kept before."""
+    def take(self, chunk: RecordChunk, events: DecodedEvents, /) -> None:
+        """Keep the decoded events of `chunk`."""
         ...
 
 
@@ -55,7 +55,7 @@ class PartitionFold:
 
     Events that the metadata topic's retention deleted before they were read go to `state.missing`; unreadable
     records go to `state.quarantined`, and so do misplaced events if the count is known. Folded events also go
-    to `sink`.
+    to `sink`. With `holds`, `state.held` gets a snapshot before the first record that is not understood.
     """
 
     def __init__(
@@ -63,10 +63,13 @@ class PartitionFold:
         state: TierState,
         partition_count: int | None,
         sink: EventSink | None = None,
+        *,
+        holds: bool = False,
     ) -> None:
         self._state = state
         self._partition_count = partition_count
         self._sink = sink
+        self._holds = holds
 
     def catch_up(
         self,
@@ -92,23 +95,9 @@ class PartitionFold:
         position = self._state.read.get(partition, 0)
         if position > end:
             self._quarantine(partition, end, f"an end at or after {position}", f"an end at {end}")
-        elif position < begin and not self._has_noted(partition, begin):
-            known_end = self._known_end(partition)
-            first = position or (known_end if known_end < begin else 0)
-            self._state.add_missing(MissingEvents(partition, first, begin))
+        elif position < begin:
+            self._state.add_missing(MissingEvents(partition, position, begin))
         return max(position, begin)
-
-    def _has_noted(self, partition: int, begin: int) -> bool:
-        """Return whether events up to `begin` are known to be missing, and are to be read once more."""
-        return any(missing.end_offset >= begin for missing in self._state.missing_of(partition))
-
-    def _known_end(self, partition: int) -> int:
-        """Return the offset after the last known event of a metadata partition, 0 for none.
-
-        Where a cache of the state directory is damaged, `state.read` is 0 although other caches have events.
-        """
-        parts = self._state.partitions.values()
-        return max((p.last_event_offset + 1 for p in parts if p.metadata_partition == partition), default=0)
 
     def _quarantine(
         self, partition: int, offset: int, expected: str, found: str, *, is_misplaced: bool = False
@@ -128,14 +117,16 @@ class PartitionFold:
         partition, state = chunk.partition, self._state
         events = decode_values(chunk.slices)
         if self._sink is not None:
-            chunk, events = self._sink.take(chunk, events)
-        folded = fold(
-            events,
-            state,
-            metadata_partition=partition,
-            metadata_offsets=chunk.offsets,
-            next_offset=chunk.next_offset,
-        )
+            self._sink.take(chunk, events)
+        first = _first_unknown(chunk, events) if self._holds and partition not in state.held else None
+        if first is None:
+            folded = self._apply(partition, events, chunk.offsets, chunk.next_offset)
+        else:
+            is_before = chunk.offsets < first
+            before = self._apply(partition, *_chosen(events, chunk.offsets, is_before), first)
+            state.held[partition] = HeldState(state.read[partition], write_snapshot(state, partition))
+            after = self._apply(partition, *_chosen(events, chunk.offsets, ~is_before), chunk.next_offset)
+            folded = Folded(*map(np.concatenate, zip(before, after, strict=True)))
         for damage in chunk.damage:
             state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
         count = self._partition_count
@@ -152,6 +143,25 @@ class PartitionFold:
                 is_misplaced=True,
             )
         return folded
+
+    def _apply(self, partition: int, events: DecodedEvents, offsets: Int64s, next_offset: int) -> Folded:
+        return fold(
+            events,
+            self._state,
+            metadata_partition=partition,
+            metadata_offsets=offsets,
+            next_offset=next_offset,
+        )
+
+
+def _first_unknown(chunk: RecordChunk, events: DecodedEvents) -> int | None:
+    """Return the offset of the first damage, or record that can't be decoded; None without any."""
+    unknown = chunk.offsets[np.isin(events.rows[:, KIND], (ODD, SNAPSHOT))].tolist()
+    return min([*unknown, *(damage.offset for damage in chunk.damage)], default=None)
+
+
+def _chosen(events: DecodedEvents, offsets: Int64s, is_chosen: Bools) -> tuple[DecodedEvents, Int64s]:
+    return events.take(np.flatnonzero(is_chosen)), offsets[is_chosen]
 
 
 def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
@@ -177,8 +187,6 @@ def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
 
 EVENTS_AT_ONCE_MAX = 4_000_000
 """The results of a round of tasks are held in memory: about 45 bytes per event, 90 for unfinished copies."""
-KEPT_EVENTS_AT_ONCE_MAX = 1_000_000
-"""With a state directory the results also contain the events: about 200 bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,14 +206,14 @@ class PartitionRange:
 class FoldTask:
     """Metadata partitions to read, ascending, and their known state; picklable.
 
-    `state` has these metadata partitions only, and no anomalies. `ledger` is None without a state directory.
-    With `sizes_only` the result has the sizes of user partitions instead of their segments.
+    `state` has these metadata partitions only. `holds` as for `PartitionFold`. With `sizes_only` the result
+    has the sizes of user partitions instead of their segments.
     """
 
     ranges: tuple[PartitionRange, ...]
     partition_count: int
     state: TierState
-    ledger: CacheLedger | None = None
+    holds: bool = False
     sizes_only: bool = False
 
     @property
@@ -216,11 +224,10 @@ class FoldTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldResult:
-    """The result of a task: its ledger and its state; of quarantined and missing events the new ones only."""
+    """The state after a task; of anomalies, quarantined and missing events it has the new ones only."""
 
     metadata_partitions: tuple[int, ...]
     state: TierState
-    ledger: CacheLedger | None
 
 
 class FoldRunner(Protocol):
@@ -237,19 +244,18 @@ def run_fold_task(topic: ReadableTopic, task: FoldTask, advance: Advance = no_op
     `advance` receives the numbers of offsets that were read.
     """
     prepare(task.unread)
-    known, known_missing = len(task.state.quarantined), len(task.state.missing)
-    partitions = PartitionFold(task.state, task.partition_count, task.ledger)
+    state = task.state
+    known = len(state.quarantined), len(state.missing), len(state.anomalies)
+    known_counts = dict(state.anomaly_counts)
+    partitions = PartitionFold(state, task.partition_count, holds=task.holds)
     for each in task.ranges:
         partitions.catch_up(topic, each.metadata_partition, each.begin, each.end, advance)
-    del task.state.quarantined[:known]
-    del task.state.missing[:known_missing]
+    del state.quarantined[: known[0]], state.missing[: known[1]], state.anomalies[: known[2]]
+    for number, count in known_counts.items():
+        state.anomaly_counts[number] -= count
     if task.sizes_only:
-        keep_sizes(task.state)
-    return FoldResult(
-        metadata_partitions=tuple(each.metadata_partition for each in task.ranges),
-        state=task.state,
-        ledger=task.ledger,
-    )
+        keep_sizes(state)
+    return FoldResult(metadata_partitions=tuple(each.metadata_partition for each in task.ranges), state=state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +279,13 @@ class ThreadsFold:
 class ParallelFold:
     """Fold a topic into `state` with `runner`; the result is that of reading partition after partition.
 
-    The events also go to the state directory. `sizes_only` as for `FoldTask`; there must be no state
-    directory then.
+    `holds` and `sizes_only` as for `FoldTask`.
     """
 
     topic: MetadataTopic
     state: TierState
     runner: FoldRunner
-    state_dir: StateDirectory | None = None
+    holds: bool = False
     sizes_only: bool = False
 
     def catch_up(self, ranges: Iterable[PartitionRange]) -> None:
@@ -294,18 +299,14 @@ class ParallelFold:
                 members = {number for group in repeated for number in group}
                 results = [result for result in results if result.metadata_partitions[0] not in members]
                 results += self._run(repeated, by_number)
-            merge_results(self.state, results)
-            for result in results:
-                if self.state_dir is not None and result.ledger is not None:
-                    self.state_dir.merge_ledger(result.ledger)
+            self.state.merge([result.state for result in results])
 
     def _rounds(self, ranges: Iterable[PartitionRange]) -> Iterator[list[PartitionRange]]:
-        events_max = EVENTS_AT_ONCE_MAX if self.state_dir is None else KEPT_EVENTS_AT_ONCE_MAX
         one_round: list[PartitionRange] = []
         events = 0
         for each in ranges:
             events += each.unread(self.state)
-            if one_round and events > events_max and not self.sizes_only:
+            if one_round and events > EVENTS_AT_ONCE_MAX and not self.sizes_only:
                 yield one_round
                 one_round, events = [], each.unread(self.state)
             one_round.append(each)
@@ -322,19 +323,21 @@ class ParallelFold:
             ranges=tuple(ranges[number] for number in group),
             partition_count=self.topic.partition_count,
             state=part_of(self.state, group),
-            ledger=None if self.state_dir is None else self.state_dir.ledger_of(group),
+            holds=self.holds,
             sizes_only=self.sizes_only,
         )
 
 
 def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
-    """Return the part of `state` for `metadata_partitions`, without anomalies."""
+    """Return the part of `state` for `metadata_partitions`."""
     chosen = frozenset(metadata_partitions)
     return TierState(
         partitions={key: p for key, p in state.partitions.items() if p.metadata_partition in chosen},
         read={p: offset for p, offset in state.read.items() if p in chosen},
         quarantined=[q for q in state.quarantined if q.metadata_partition in chosen],
         missing=[m for m in state.missing if m.metadata_partition in chosen],
+        anomalies=[a for a in state.anomalies if a.metadata_partition in chosen],
+        anomaly_counts={p: count for p, count in state.anomaly_counts.items() if p in chosen},
         tables={p: table for p, table in state.tables.items() if p in chosen},
     )
 
@@ -363,24 +366,6 @@ def merge_groups(
     for number in sorted(leader):
         members.setdefault(find(number), []).append(number)
     return [tuple(found) for found in members.values()]
-
-
-def merge_results(state: TierState, results: Iterable[FoldResult]) -> None:
-    """Merge the states of tasks into `state`, as if the partitions had been read one after the other."""
-    # Sorted by metadata partition: if the state can't keep all anomalies, it keeps the same ones as a fold of
-    # the partitions in order.
-    parts = [result.state for result in results]
-    anomalies = sorted((a for part in parts for a in part.anomalies), key=lambda a: a.metadata_partition)
-    quarantined = sorted((q for part in parts for q in part.quarantined), key=lambda q: q.metadata_partition)
-    state.quarantined += quarantined
-    for missing in sorted((m for part in parts for m in part.missing), key=lambda m: m.metadata_partition):
-        state.add_missing(missing)
-    state.anomalies += anomalies[: ANOMALIES_KEPT - len(state.anomalies)]
-    state.anomaly_count += sum(part.anomaly_count for part in parts)
-    for part in parts:
-        state.partitions |= part.partitions
-        state.read |= part.read
-        state.tables |= part.tables
 
 
 def partition_ranges(begins: dict[int, int], ends: dict[int, int]) -> list[PartitionRange]:

@@ -18,14 +18,12 @@ class UserPartitionRows:
     """The rows of a decoded chunk, grouped by user partition.
 
     User partition i has number i in `table`, which has no segments, and the rows `rows[bounds[i]:bounds[i +
-    1]]`, ascending. `without` are the rows without a user partition: tombstones and records that cannot be
-    decoded.
+    1]]`, ascending. Tombstones and records that cannot be decoded have none.
     """
 
     table: SegmentTable
     rows: Int64s
     bounds: Int64s
-    without: Int64s
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -41,7 +39,7 @@ def rows_by_user_partition(events: DecodedEvents) -> UserPartitionRows:
     owners, _topics = numbered(table, events)
     order = np.argsort(owners, kind="stable")
     bounds = np.searchsorted(owners[order], np.arange(len(table.partitions) + 1))
-    return UserPartitionRows(table, order[bounds[0] :], bounds - bounds[0], np.sort(order[: bounds[0]]))
+    return UserPartitionRows(table, order[bounds[0] :], bounds - bounds[0])
 
 
 def misplaced(

@@ -139,11 +139,6 @@ class RemoteLogSegmentMetadata(_Event):
         """The newest leader epoch of the segment's records."""
         return max(epoch for epoch, _ in self.segment_leader_epochs)
 
-    def epoch_end_offset(self, epoch: int) -> int:
-        """Return the last offset, inclusive, that `epoch` may have in this segment."""
-        later = [(e, start) for e, start in dict(self.segment_leader_epochs).items() if e > epoch]
-        return min(later)[1] - 1 if later else self.end_offset
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadataUpdate(_Event):

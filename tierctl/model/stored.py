@@ -46,18 +46,4 @@ class StoredPartitionState:
     state: RemotePartitionDeleteState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredValue:
-    """Entry type 100, tierctl's own: the unchanged value of a metadata record in either dialect.
-
-    It has the fields that types 0 and 1 lack: broker id, custom metadata, transaction index flag, tags.
-    """
-
-    type: ClassVar[str] = "MetadataValue"
-
-    metadata_offset: int
-    timestamp_ms: int
-    value: bytes
-
-
-StoredRecord = StoredSegment | StoredPartitionState | StoredValue
+StoredRecord = StoredSegment | StoredPartitionState

@@ -365,12 +365,11 @@ class _Events:
         with parquet_writer(self.path, SCHEMAS[EVENTS]) as self._writer:
             yield
 
-    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
-        """Implement `EventSink.take`: write all rows, because every event is new."""
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> None:
+        """Implement `EventSink.take`: write the rows."""
         assert self._writer is not None
         rows = batch_of(chunk, self._split, events.table())
         if rows.num_rows:
             batch = pa.repeat(pa.scalar(self._number, BATCH.type), rows.num_rows)
             self._writer.write_batch(rows.append_column(BATCH, batch), ROW_GROUP_ROWS)
             self.rows += rows.num_rows
-        return chunk, events

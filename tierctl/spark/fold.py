@@ -119,7 +119,7 @@ def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> 
         state.read[each.metadata_partition] = each.end
         add_sizes(state, each.metadata_partition, rows[each.metadata_partition])
     numbers = tuple(each.metadata_partition for each in task.ranges)
-    return FoldResult(metadata_partitions=numbers, state=state, ledger=None)
+    return FoldResult(metadata_partitions=numbers, state=state)
 
 
 def _events(task: FoldTask) -> int:

@@ -119,10 +119,9 @@ class _LastEvents:
     def __init__(self) -> None:
         self.events = rows_of(())
 
-    def take(self, chunk: RecordChunk, events: DecodedEvents) -> tuple[RecordChunk, DecodedEvents]:
+    def take(self, _chunk: RecordChunk, events: DecodedEvents) -> None:
         """Implement `EventSink.take`."""
         self.events = events
-        return chunk, events
 
 
 def rows_of_task(

@@ -104,7 +104,7 @@ def _report(
     for row in kept:
         event = events.event(row)
         state.note(Anomaly(metadata_partition, int(offsets[row]), _partition_of(event), event))
-    state.anomaly_count += len(ignored) - len(kept)
+    state.count_anomalies(metadata_partition, len(ignored) - len(kept))
 
 
 def _partition_of(event: MetadataEvent) -> TopicIdPartition:

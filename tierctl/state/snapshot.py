@@ -83,7 +83,7 @@ def write_snapshot(
         ],
         "missing": [[m.first_offset, m.end_offset] for m in state.missing_of(metadata_partition)],
         "anomalies": [_anomaly(a) for a in state.anomalies if a.metadata_partition == metadata_partition],
-        "anomaly_count": state.anomaly_count,
+        "anomaly_count": state.anomaly_counts.get(metadata_partition, 0),
         "notes": {name: list(texts) for name, texts in (notes or {}).items()},
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
@@ -146,7 +146,7 @@ def _state_of(facts: dict[str, Any]) -> TierState:
         quarantined=[_quarantined_of(partition, raw) for raw in facts["quarantined"]],
         missing=[MissingEvents(partition, *offsets) for offsets in facts["missing"]],
         anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],
-        anomaly_count=facts["anomaly_count"],
+        anomaly_counts={partition: facts["anomaly_count"]} if facts["anomaly_count"] else {},
     )
 
 

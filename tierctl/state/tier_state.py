@@ -1,7 +1,8 @@
 """The state of the whole tier: the result of folding all events of the metadata topic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
@@ -70,6 +71,14 @@ class Anomaly:
     metadata_offset: int
     topic_id_partition: TopicIdPartition
     event: MetadataEvent
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """A snapshot of one metadata partition at `offset`, before the first record that was not understood."""
+
+    offset: int
+    snapshot: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +234,14 @@ class TierState:
     accepts_missing: bool = False
     """Whether the remaining events decide, as on a broker, for the partitions that are not in `complete`."""
     anomalies: list[Anomaly] = field(default_factory=list)
-    """The first ANOMALIES_KEPT of the `anomaly_count` anomalies."""
-    anomaly_count: int = 0
+    """The first ANOMALIES_KEPT of the anomalies."""
+    anomaly_counts: dict[int, int] = field(default_factory=dict)
+    """The number of anomalies by metadata partition."""
     keep_deleted: bool = False
     tables: dict[int, SegmentTable] = field(default_factory=dict)
     """The segments by metadata partition."""
+    held: dict[int, HeldState] = field(default_factory=dict)
+    """What a state directory keeps of a metadata partition with a record that was not understood."""
 
     def table(self, metadata_partition: int) -> SegmentTable:
         """Return the table of a metadata partition, which is empty if no event was folded."""
@@ -253,6 +265,23 @@ class TierState:
                 self.partitions[partition.key] = PartitionState(partition, metadata_partition, table, number)
             partitions[number]["is_foreign"] = found is not None
 
+    def merge(self, parts: Sequence["TierState"]) -> None:
+        """Add the states of other metadata partitions, as if these had been folded one after the other."""
+        by_number = attrgetter("metadata_partition")
+        self.quarantined += sorted((q for part in parts for q in part.quarantined), key=by_number)
+        for missing in sorted((m for part in parts for m in part.missing), key=by_number):
+            self.add_missing(missing)
+        # If not all anomalies can be stored, they are those of a fold of the partitions in order.
+        anomalies = sorted((a for part in parts for a in part.anomalies), key=by_number)
+        self.anomalies += anomalies[: self.anomaly_room]
+        for part in parts:
+            self.partitions |= part.partitions
+            self.read |= part.read
+            self.tables |= part.tables
+            self.held = part.held | self.held
+            for number, count in part.anomaly_counts.items():
+                self.count_anomalies(number, count)
+
     @property
     def anomaly_room(self) -> int:
         """Return how many further anomalies `note` will store."""
@@ -260,9 +289,20 @@ class TierState:
 
     def note(self, anomaly: Anomaly) -> None:
         """Count an anomaly, and store it unless ANOMALIES_KEPT are stored."""
-        self.anomaly_count += 1
+        self.count_anomalies(anomaly.metadata_partition, 1)
         if len(self.anomalies) < ANOMALIES_KEPT:
             self.anomalies.append(anomaly)
+
+    def count_anomalies(self, metadata_partition: int, count: int) -> None:
+        """Count anomalies that are not stored."""
+        if count:
+            known = self.anomaly_counts.get(metadata_partition, 0)
+            self.anomaly_counts[metadata_partition] = known + count
+
+    @property
+    def anomaly_count(self) -> int:
+        """Return the number of all anomalies."""
+        return sum(self.anomaly_counts.values())
 
     def partition(self, topic_id_partition: TopicIdPartition) -> PartitionState | None:
         """Return the state of one user partition; None if no event names it."""

@@ -15,7 +15,7 @@ from tierctl.wire.metadata.values import decode, encode
 
 from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update
-from tests.metadata.pictures import picture, without_times
+from tests.metadata.pictures import picture
 from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, damaged, small_pieces, within
 
@@ -79,7 +79,7 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
         states.append(picture(manager.refresh()))
         manager.close()
     assert states[1] == states[0]
-    kept, same = ({p.name: without_times(p.read_bytes()) for p in folder.iterdir()} for folder in folders)
+    kept, same = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in folders)
     assert same == kept
 
 

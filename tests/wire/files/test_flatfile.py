@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import DATA, vectors
 from tests.support.amounts import examples
-from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, golden, offsets
+from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, offsets
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import (
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
+from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile import FlatFileHeader
 from tierctl.wire.metadata.schema import json_fields
@@ -38,12 +38,6 @@ RECORDS: st.SearchStrategy[StoredRecord] = st.one_of(
         epoch=INT32,
         event_timestamp_ms=INT64,
         state=st.sampled_from(RemotePartitionDeleteState),
-    ),
-    st.builds(
-        StoredValue,
-        metadata_offset=INT64,
-        timestamp_ms=INT64,
-        value=st.deferred(lambda: st.sampled_from(golden("kafka"))),
     ),
 )
 HEADERS = st.builds(
@@ -188,11 +182,3 @@ def test_a_header_cut_within_is_not_taken_for_one_without_a_name() -> None:
 def test_a_topic_without_a_name_can_not_be_written() -> None:
     with pytest.raises(UsageError):
         flatfile.encode_header(FlatFileHeader(topic="", topic_id=ANY_ID, metadata_topic_offset=0))
-
-
-def test_a_stored_value_keeps_what_kafka_wrote_byte_for_byte() -> None:
-    for offset, value in enumerate(golden("kafka")):
-        entry = flatfile.encode_entry(StoredValue(metadata_offset=offset, timestamp_ms=5, value=value))
-        (found,) = flatfile.read(FLAT["empty"] + entry).records
-        assert isinstance(found, StoredValue)
-        assert (found.metadata_offset, found.timestamp_ms, found.value) == (offset, 5, value)

@@ -17,7 +17,7 @@ from tierctl.commands.request import Request, request_as
 from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, verify
 from tierctl.errors import ExitCode, combined_exit_code
-from tierctl.metadata.state_dir.manifest import last_successful_runs
+from tierctl.metadata.state_dir import last_successful_runs
 from tierctl.model import (
     LocalLog,
     LocalSegment,

@@ -35,7 +35,7 @@ from tierctl.commands.verify.repairs import (
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
 from tierctl.metadata.manager import RemoteLogMetadataManager
-from tierctl.metadata.state_dir.manifest import KEPT_MS, ReadingRun, read_segments, record_read_segments
+from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,

@@ -22,13 +22,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tierctl.errors import CorruptInputError, LockedError
-from tierctl.files import PLAIN, exclusive, read_regular, replace_durably
+from tierctl.errors import CorruptInputError
+from tierctl.files import PLAIN, exclusive, replace_durably
 from tierctl.kernel import prepare
+from tierctl.metadata.cache_files.reading import cache_name
 from tierctl.metadata.parallel_fold import PartitionFold, PartitionRange, counted, record_chunks
-from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
-from tierctl.metadata.state_dir.directory import LOCK
-from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
+from tierctl.metadata.state_dir import LOCK
 from tierctl.metadata.topic.base import ReadableTopic
 from tierctl.model import (
     RemoteLogSegmentMetadata,
@@ -350,18 +349,3 @@ def _row(
         "entries": entries,
         "size_bytes": path.stat().st_size,
     }
-
-
-def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield one row for each cache file that the manifest of the state directory `folder` lists.
-
-    Raise LockedError if another run, which makes the directory, has not yet written the manifest.
-    """
-    try:
-        manifest = Manifest.loads(read_regular(folder / MANIFEST))
-    except FileNotFoundError:
-        raise LockedError(f"another tierctl is writing {folder}", hint="wait for it to end") from None
-    for name, entry in sorted(manifest.caches.items()):
-        partition = partition_of(name)
-        if partition is not None:
-            yield _row(folder / name, partition, entry.metadata_partition, entry.last_offset, entry.events)

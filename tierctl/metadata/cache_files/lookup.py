@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import FileBytes
@@ -24,13 +23,11 @@ from tierctl.metadata.cache_files.reading import (
     read_cache,
 )
 from tierctl.model import RemoteLogSegmentMetadataSnapshot
-from tierctl.model.stored import StoredValue
 from tierctl.state.table_arrays import FINISHED
 from tierctl.wire.arrays import Int64s, ranges
 from tierctl.wire.files import flatfile, remote_index
 from tierctl.wire.metadata.decode import (
     ADD,
-    DIALECT,
     END,
     EPOCH_COUNT,
     EPOCHS_AT,
@@ -39,10 +36,7 @@ from tierctl.wire.metadata.decode import (
     SEGMENT_ID_LOW,
     SNAPSHOT,
     STATE,
-    STORED,
-    UPDATE,
     DecodedEvents,
-    decode_values,
     rows_of,
 )
 from tierctl.wire.primitives import read_uvarint
@@ -100,8 +94,7 @@ def _serving(cache: CacheFile, epoch: int | None, offset: int, damage: list[Entr
     """Return the position of the entry that serves an offset; put damaged entries into `damage`.
 
     Of the finished segments that have the offset in this leader epoch, it is the one in which the epoch
-    starts last, as in RemoteLogMetadataCache. The state of a segment is that of its last entry; in a file of
-    metadata records, the entry with the offsets is the one that began the copy.
+    starts last, as in RemoteLogMetadataCache. The state of a segment is that of its last entry.
     """
     if epoch is None:
         raise UsageError("--epoch is missing", hint=f"{cache.path} has segments of several leader epochs")
@@ -116,7 +109,7 @@ def _serving(cache: CacheFile, epoch: int | None, offset: int, damage: list[Entr
 
 
 def _segment_rows(cache: CacheFile, damage: list[Entry]) -> Iterator[tuple[DecodedEvents, Int64s]]:
-    """Yield the segments of a file and events of segments, as rows with the positions of their entries."""
+    """Yield the segments of a file, as rows with the positions of their entries."""
     if not isinstance(cache.entries, FlatEntries):
         damage += (entry for entry in cache.entries if entry.error is not None)
         read = [
@@ -131,31 +124,20 @@ def _segment_rows(cache: CacheFile, damage: list[Entry]) -> Iterator[tuple[Decod
         room = PROBLEMS_MAX - len(damage)
         for row, error in islice(sorted(chunk.rows.errors.items()), room):
             damage.append(Entry(position=int(chunk.positions[row]), record=None, error=error))
-        kinds = chunk.rows.rows[:, KIND]
         yield chunk.rows, chunk.positions
-        good = [row for row in np.flatnonzero(kinds > SNAPSHOT).tolist() if row not in chunk.rows.errors]
-        records = [(int(chunk.positions[row]), chunk.record(row)) for row in good]
-        values = [(at, record.value) for at, record in records if isinstance(record, StoredValue)]
-        if values:
-            events = decode_values(pa.array([value for _, value in values], pa.binary()))
-            yield events, np.array([at for at, _ in values])
 
 
 def _take(candidates: _Candidates, events: DecodedEvents, positions: Int64s, epoch: int, offset: int) -> None:
-    """Update the candidates by segments and events, in the order of their rows."""
+    """Update the candidates by segments, in the order of their rows."""
     rows = events.rows
     holders = _holders(events, epoch, offset)
     known = [low for _, low in candidates] + rows[list(holders), SEGMENT_ID_LOW].tolist()
     for row in np.flatnonzero(np.isin(rows[:, SEGMENT_ID_LOW], known)).tolist():
-        kind, dialect = int(rows[row, KIND]), int(rows[row, DIALECT])
-        key = int(rows[row, SEGMENT_ID]), int(rows[row, SEGMENT_ID_LOW])
-        state = int(rows[row, STATE])
-        if kind in {ADD, SNAPSHOT}:
+        if int(rows[row, KIND]) in {ADD, SNAPSHOT}:
+            key = int(rows[row, SEGMENT_ID]), int(rows[row, SEGMENT_ID_LOW])
             candidates.pop(key, None)
             if row in holders:
-                candidates[key] = _Candidate(holders[row], int(positions[row]), state)
-        elif kind == UPDATE and dialect != STORED and key in candidates:
-            candidates[key] = candidates[key]._replace(state=state)
+                candidates[key] = _Candidate(holders[row], int(positions[row]), int(rows[row, STATE]))
 
 
 def _holders(events: DecodedEvents, epoch: int, offset: int) -> dict[int, int]:

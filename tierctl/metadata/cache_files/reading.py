@@ -1,31 +1,51 @@
-"""Read cache files of any form, tierctl's and brokers'; which events they have, and what is wrong with
-them.
-"""
+"""Read cache files of any form: which events they have, and what is wrong with them."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.files import FileBytes, read_regular
-from tierctl.metadata.state_dir.cache_file import SUFFIX, load_cache, partition_of
-from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataSnapshot, TopicPartition, Uuid
-from tierctl.model.events import dialect_of
-from tierctl.model.stored import StoredRecord, StoredValue
+from tierctl.model import (
+    RemoteLogSegmentMetadataSnapshot,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+    is_legal_topic_name,
+)
+from tierctl.model.stored import StoredRecord
 from tierctl.wire.files import flatfile, remote_index
 from tierctl.wire.files import flatfile as snapshot
 from tierctl.wire.files.flatfile import EntryChunk
 from tierctl.wire.files.remote_index import RemoteIndexFile
-from tierctl.wire.metadata.decode import KIND, UPDATE
 from tierctl.wire.metadata.schema import json_fields
-from tierctl.wire.metadata.values import decode
 
 SNAPSHOT_NAME = "remote_log_snapshot"
+SUFFIX = ".rlmcache"
+"""The ending of the names that `cache build` gives to flat files; the KIP names none."""
+
+_NAME_BYTES_MAX = 240
+_NAME = re.compile(r"(?P<topic>.{1,249})-(?P<partition>\d{1,10})-(?P<id>[A-Za-z0-9_-]{22})\.rlmcache\Z")
+
+
+def cache_name(partition: TopicIdPartition) -> str | None:
+    """Return the file's name; None if the topic's name is illegal or too long for a file name."""
+    if not is_legal_topic_name(partition.topic) or partition.partition < 0:
+        return None
+    name = f"{partition.topic}-{partition.partition}-{partition.topic_id}{SUFFIX}"
+    return name if len(name) <= _NAME_BYTES_MAX else None
+
+
+def partition_of(name: str) -> TopicIdPartition | None:
+    """Return the user partition that a file name states, None if it is no name of a flat file."""
+    match = _NAME.match(name)
+    if match is None or not is_legal_topic_name(match["topic"]):
+        return None
+    return TopicIdPartition(Uuid(match["id"]), match["topic"], int(match["partition"]))
 
 
 class Form(StrEnum):
@@ -54,8 +74,8 @@ class Entry:
 
     position: int
     """The position in the file of the byte that states the entry's type, or of its first byte."""
-    record: StoredRecord | MetadataEvent | RemoteIndexEntry | None
-    """None if `error` is set, and for a checked entry of KIP-405's own types that is only counted."""
+    record: StoredRecord | RemoteLogSegmentMetadataSnapshot | RemoteIndexEntry | None
+    """None if `error` is set, and for a checked entry that is only counted."""
     error: CorruptInputError | None
     is_torn: bool = False
     """Whether this is no entry: `error` is the reason why no bytes from `position` on can be read."""
@@ -65,8 +85,6 @@ class Entry:
         match self.record:
             case None:
                 return {"type": None, "error": str(self.error)}
-            case StoredValue():
-                return _value_fields(self.record)
             case RemoteIndexEntry(start_offset):
                 return {"type": "RemoteIndexEntry", "start_offset": start_offset}
         return json_fields(self.record)
@@ -74,21 +92,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatEntries:
-    """The entries of a flat file from byte `start` on, at most `limit`.
+    """The entries of a flat file from byte `start` on.
 
     The file is read each time they are iterated over, in chunks, so that memory does not grow with them.
     """
 
     path: Path
     start: int
-    limit: int | None = None
     only_counted: bool = False
-    """Whether entries of the KIP's own types are checked and have no `record`, which takes time."""
+    """Whether entries are checked and have no `record`, which takes time."""
 
     def __iter__(self) -> Iterator[Entry]:
-        return islice(self._all(), self.limit)
-
-    def _all(self) -> Iterator[Entry]:
         try:
             for chunk in self.chunks():
                 yield from entries_of(chunk, only_counted=self.only_counted)
@@ -104,12 +118,11 @@ class FlatEntries:
 def entries_of(chunk: EntryChunk, *, only_counted: bool = False) -> Iterator[Entry]:
     """Yield the entries of a chunk; see `FlatEntries.only_counted`."""
     errors = chunk.rows.errors
-    is_made = chunk.rows.rows[:, KIND] > UPDATE
     for row, position in enumerate(chunk.positions.tolist()):
         if row in errors:
             yield Entry(position=position, record=None, error=errors[row])
         else:
-            record = None if only_counted and not is_made[row] else chunk.record(row)
+            record = None if only_counted else chunk.record(row)
             yield Entry(position=position, record=record, error=None)
 
 
@@ -134,12 +147,6 @@ class CacheFile:
         """Yield the error of each entry that can't be decoded, and of the bytes after the last one."""
         return (entry.error for entry in self.entries if entry.error is not None)
 
-    @property
-    def last_offset(self) -> int:
-        """The last metadata offset that the file covers: of its entries, else of its header."""
-        offsets = (e.record.metadata_offset for e in self.entries if isinstance(e.record, StoredValue))
-        return max(offsets, default=self.metadata_topic_offset)
-
     def header(self) -> dict[str, Any]:
         """Return the facts that apply to the whole file as JSON-ready fields."""
         return {
@@ -155,7 +162,7 @@ class CacheFile:
 
 
 def cache_files(folder: Path) -> list[Path]:
-    """Return the flat files and snapshots in a state directory, or in a broker's log directory."""
+    """Return the flat files and snapshots in a folder of flat files, or in a broker's log directory."""
     return sorted(
         [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/{SNAPSHOT_NAME}"), *folder.glob(SNAPSHOT_NAME)]
     )
@@ -282,86 +289,24 @@ def _owner(path: Path) -> TopicPartition | None:
     return TopicPartition(topic, int(number)) if dash and topic and number.isdigit() else None
 
 
-def _value_fields(stored: StoredValue) -> dict[str, Any]:
-    where = {"metadata_offset": stored.metadata_offset, "timestamp_ms": stored.timestamp_ms}
-    try:
-        event = decode(stored.value)
-    except CorruptInputError as error:
-        return {"type": None, "error": str(error), "value": stored.value.hex()} | where
-    return json_fields(event) | {"dialect": str(dialect_of(event))} | where
-
-
-def manifest_of(folder: Path) -> Manifest:
-    """Read the manifest of a state directory, which must not be changed; it is empty for any other folder.
-
-    Raise CorruptInputError if it is damaged, or OSError.
-    """
-    path = folder / MANIFEST
-    if not path.is_file():
-        return Manifest(topic_id=None, metadata_partitions=0)
-    status = path.stat()
-    return _manifest_at(path, (status.st_mtime_ns, status.st_size, status.st_ino))
-
-
-@lru_cache(maxsize=4)
-def _manifest_at(path: Path, _version: tuple[int, int, int]) -> Manifest:
-    # The manifest lists thousands of caches and is asked once for each of them, so the parsed form is cached.
-    try:
-        return Manifest.loads(read_regular(path))
-    except CorruptInputError as error:
-        raise error.within(str(path)) from None
-
-
-def listed_in_manifest(file: CacheFile) -> CacheFile:
-    """Return the file with only the entries that the manifest of its state directory lists.
-
-    A crash may leave entries after them, which tierctl ignores. A file that no manifest lists is returned
-    unchanged.
-    """
-    entry = manifest_of(file.path.parent).caches.get(file.path.name)
-    if entry is None or not isinstance(file.entries, FlatEntries):
-        return file
-    return replace(file, entries=replace(file.entries, limit=entry.events))
-
-
 def findings(file: CacheFile, entries: Iterable[Entry] | None = None) -> Iterator[CorruptInputError]:
     """Yield each problem of a cache file; a good file has none.
 
-    Problems are bytes that can't be decoded, entries of another partition, metadata offsets that do not
-    rise, a file name that contradicts the header, content that differs from a state directory's manifest,
-    and a `.remoteindex` file that overlaps the next one. Of a state directory's file only the entries that
-    its manifest lists are checked. `entries` replaces the iterable from which they are taken.
+    Problems are bytes that can't be decoded, a file name that contradicts the header, and a `.remoteindex`
+    file that overlaps the next one. `entries` replaces the iterable from which entries are taken.
     """
     yield from _name(file)
-    yield from _entries(file, checked_entries(file) if entries is None else entries)
-    yield from against_manifest(file)
+    for entry in checked_entries(file) if entries is None else entries:
+        if entry.error is not None:
+            yield entry.error
     if file.form is Form.REMOTE_INDEX:
         yield from _overlap(file)
 
 
 def checked_entries(file: CacheFile) -> Iterable[Entry]:
     """Return the entries of a file that `findings` examines."""
-    entries = listed_in_manifest(file).entries
+    entries = file.entries
     return replace(entries, only_counted=True) if isinstance(entries, FlatEntries) else entries
-
-
-def missing(folder: Path) -> Iterator[CorruptInputError]:
-    """Yield an error for each file that a state directory's manifest lists and the directory lacks."""
-    for name in sorted(manifest_of(folder).caches):
-        if not (folder / name).exists():
-            yield CorruptInputError("state directory", expected=f"cache {name}", found="no such file")
-
-
-def against_manifest(file: CacheFile) -> Iterator[CorruptInputError]:
-    """Yield an error if the manifest of the file's state directory lists another content."""
-    entry = manifest_of(file.path.parent).caches.get(file.path.name)
-    partition = partition_of(file.path.name)
-    if entry is None or partition is None:
-        return
-    try:
-        load_cache(file.path, partition, entry)
-    except CorruptInputError as error:
-        yield error
 
 
 def _overlap(file: CacheFile) -> Iterator[CorruptInputError]:
@@ -400,52 +345,11 @@ def _name(file: CacheFile) -> Iterator[CorruptInputError]:
         )
 
 
-def _entries(file: CacheFile, entries: Iterable[Entry]) -> Iterator[CorruptInputError]:
-    """Yield the errors of entries, and what is wrong with the values of metadata records."""
-    before: int | None = None
-    for entry in entries:
-        if entry.error is not None:
-            yield entry.error
-        if not isinstance(entry.record, StoredValue):
-            continue
-        offset = entry.record.metadata_offset
-        if before is not None and offset <= before:
-            yield CorruptInputError(
-                "metadata offset",
-                expected=f"more than {before}",
-                found=str(offset),
-                at=entry.position,
-                source=str(file.path),
-            )
-        before = offset
-        yield from _value(file, entry.position, entry.record)
-
-
-def _value(file: CacheFile, position: int, stored: StoredValue) -> Iterator[CorruptInputError]:
-    try:
-        event = decode(stored.value)
-    except CorruptInputError as error:
-        yield error.within(f"{file.path}, the entry at byte {position}")
-        return
-    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
-        return
-    found = (event.topic_id, event.partition)
-    if found != (file.topic_id, event.partition if file.partition is None else file.partition):
-        yield CorruptInputError(
-            "entry",
-            expected=f"an event of topic id {file.topic_id}, partition {file.partition}",
-            found=str(event.topic_id_partition),
-            at=position,
-            source=str(file.path),
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCoverage:
-    """The events that a cache file contains: those of its partition up to `last_offset`.
+    """The events that a cache file contains: those of its partition up to `metadata_topic_offset`.
 
-    A snapshot of Kafka 3 names its `metadata_partition`, and was written at `metadata_topic_offset`. Other
-    forms name the user partition.
+    A snapshot of Kafka 3 names its `metadata_partition`. Other forms name the user partition.
     """
 
     source: str
@@ -455,7 +359,6 @@ class CacheCoverage:
     partition: int | None
     metadata_partition: int | None
     metadata_topic_offset: int
-    last_offset: int
 
 
 def coverage_of(path: Path) -> CacheCoverage | CorruptInputError:
@@ -471,7 +374,6 @@ def coverage_of(path: Path) -> CacheCoverage | CorruptInputError:
         partition=file.partition,
         metadata_partition=file.metadata_partition,
         metadata_topic_offset=file.metadata_topic_offset,
-        last_offset=file.last_offset,
     )
 
 

@@ -58,7 +58,6 @@ _PACKAGES = (
     "read.tasks",
     "wire.files.committed_offsets",
     "metadata.cache_files",
-    "metadata.state_dir.cache_file",
     "report.formatters.pages",
     "report.formatters.records",
     "apply.side_effects",

@@ -25,7 +25,7 @@ from tierctl.model.events import (
     RemotePartitionDeleteState,
     dialect_of,
 )
-from tierctl.model.stored import StoredPartitionState, StoredSegment, StoredValue
+from tierctl.model.stored import StoredPartitionState, StoredSegment
 from tierctl.wire.primitives import read_uvarint, take, write_uvarint
 
 States = type[RemoteLogSegmentState] | type[RemotePartitionDeleteState]
@@ -265,19 +265,6 @@ STORED_RECORDS = (
         name="DeletePartitionStateRecord",
         event=StoredPartitionState,
         body=Struct((_EPOCH, _EVENT_TIMESTAMP, _DELETE_STATE)),
-        flexible=False,
-    ),
-    RecordSchema(
-        api_key=100,
-        name="MetadataValueStored",
-        event=StoredValue,
-        body=Struct(
-            (
-                Field("metadata_offset", Fixed.INT64),
-                Field("timestamp_ms", Fixed.INT64),
-                Field("value", Variable.BYTES),
-            )
-        ),
         flexible=False,
     ),
 )

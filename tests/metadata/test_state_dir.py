@@ -11,24 +11,22 @@ import pytest
 from tierctl.errors import LockedError, MetadataError, SafetyRefusal
 from tierctl.files import FileSystem
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.state_dir.directory import COMMITTED_OFFSETS, StateDirectory
-from tierctl.metadata.state_dir.manifest import MANIFEST
+from tierctl.metadata.state_dir import LOCK, MANIFEST, Manifest, StateDirectory, snapshot_name
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.model import RemoteLogSegmentState, Uuid
+from tierctl.model import Uuid
+from tierctl.state import tier_state
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.wire.batches.segment_file import RecordChunk
-from tierctl.wire.files import committed_offsets, flatfile
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 
-from tests.metadata.events import FINISHED, TOPIC_ID, started, update
+from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.topics import topic_in
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
 PARTITIONS = 3
 HOME = metadata_partition(TOPIC_ID, 0, PARTITIONS)
 OTHER = metadata_partition(TOPIC_ID, 1, PARTITIONS)
-CACHE = f"orders-0-{TOPIC_ID}.rlmcache"
 
 
 class CountingTopic(FolderTopic):
@@ -71,8 +69,16 @@ class Place:
             topic_in(self.metadata, partition_count=PARTITIONS)
         ).refresh()
 
-    def committed(self) -> dict[int, int]:
-        return dict(committed_offsets.read((self.state / COMMITTED_OFFSETS).read_bytes()).offsets)
+    @property
+    def kept(self) -> dict[int, int]:
+        """The offset of the snapshot of each metadata partition."""
+        entries = Manifest.loads((self.state / MANIFEST).read_bytes()).snapshots
+        return {number: entry.offset for number, entry in entries.items()}
+
+    @property
+    def snapshot(self) -> Path:
+        """The snapshot of the metadata partition HOME."""
+        return self.state / snapshot_name(HOME, self.kept[HOME])
 
 
 class Run:
@@ -91,6 +97,7 @@ def summary(state: TierState) -> object:
         ],
         sorted((q.metadata_partition, q.metadata_offset) for q in state.quarantined),
         {p: offset for p, offset in state.read.items() if offset},
+        (state.anomaly_count, sorted((a.metadata_partition, a.metadata_offset) for a in state.anomalies)),
     )
 
 
@@ -119,7 +126,7 @@ class TestGoingOn:
     def test_a_second_run_reads_only_what_is_new(self, place: Place) -> None:
         first = place.run()
         assert first.records_read == 16
-        assert place.committed()[HOME] == place.truth().read[HOME] - 1
+        assert place.kept == {p: offset for p, offset in place.truth().read.items() if offset}
         second = place.run()
         assert second.records_read == 0
         assert summary(second.state) == summary(first.state) == summary(place.truth())
@@ -129,20 +136,31 @@ class TestGoingOn:
         assert summary(third.state) == summary(place.truth())
         assert first.notes == second.notes == third.notes == []
 
+    def test_only_what_counts_is_in_the_directory(self, place: Place) -> None:
+        """Neither a snapshot that a newer one replaces stays, nor what a crash left."""
+        place.run()
+        left = [place.state / name for name in ("_tierctl_state-1-999", f"{snapshot_name(HOME, 7)}.tmp")]
+        for path in left:
+            path.write_bytes(b"left by a crash")
+        place.append(*events([9]))
+        place.run()
+        names = {snapshot_name(*each) for each in place.kept.items()}
+        assert {path.name for path in place.state.iterdir()} == names | {MANIFEST, LOCK}
+
     def test_what_is_kept_is_on_the_disk(self, place: Place) -> None:
         assert_durable(lambda fs: place.run(fs) and None)
+
+    def test_snapshots_are_on_the_disk_before_the_manifest_names_them(self, place: Place) -> None:
+        seen: list[tuple[str, str]] = []
+        place.run(FileSystem(lambda operation, path: seen.append((operation, path.name))))
+        named = seen.index(("rename", MANIFEST))
+        written = [at for at, (operation, name) in enumerate(seen) if operation == "rename" and at != named]
+        assert len(written) == len(place.kept) > 0
+        assert max(written) < seen.index(("fsync-dir", place.state.name), max(written)) < named
 
     def test_nothing_new_writes_nothing(self, place: Place) -> None:
         place.run()
         assert operations_of(lambda fs: place.run(fs) and None) == []
-
-    def test_the_files_are_the_kips(self, place: Place) -> None:
-        place.run()
-        found = flatfile.read((place.state / CACHE).read_bytes())
-        assert (found.header.topic, found.header.topic_id) == ("orders", TOPIC_ID)
-        assert found.header.metadata_topic_offset == len(found.records) - 1 or HOME == OTHER
-        assert len(found.records) == 10
-        assert found.damaged == ()
 
     def test_what_publishing_read_back_is_kept(self, place: Place) -> None:
         place.run()
@@ -154,59 +172,72 @@ class TestGoingOn:
         assert again.records_read == 0
         assert summary(again.state) == summary(place.truth())
 
-    def test_large_caches_are_appended_to(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        from tierctl.metadata.state_dir import cache_file
-        from tierctl.metadata.state_dir import directory as state_dir
+    def test_a_topic_that_may_not_be_a_file_name(self, place: Place) -> None:
+        hostile = started(0, topic="../../etc", topic_id=Uuid("u6uHqOrgTh-HLODx2Wo0EA"))
+        place.append(encode(hostile), partition=metadata_partition(hostile.topic_id, 0, PARTITIONS))
+        for read in (17, 0):
+            run = place.run()
+            assert (summary(run.state), run.records_read) == (summary(place.truth()), read)
 
-        monkeypatch.setattr(cache_file, "REWRITE_BYTES_MAX", 0)
-        monkeypatch.setattr(state_dir, "PENDING_BYTES_MAX", 0)
-        place.run()
-        place.append(*events([7, 8]))
-        assert operations_of(lambda fs: place.run(fs) and None).count("create") == 3
-        assert summary(place.run().state) == summary(place.truth())
-
-    def test_offsets_lowered_by_hand_are_read_again_once(self, place: Place) -> None:
-        place.run()
-        (place.state / COMMITTED_OFFSETS).write_bytes(committed_offsets.write({HOME: 2, OTHER: 100}))
-        again = place.run()
-        assert again.records_read == place.truth().read[HOME] - 3
-        assert summary(again.state) == summary(place.truth())
-        assert len(flatfile.read((place.state / CACHE).read_bytes()).records) == 10
+    def test_of_too_many_anomalies_all_are_counted(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tier_state, "ANOMALIES_KEPT", 3)
+        for number in range(50, 53):
+            place.append(encode(update(number)))
+            place.append(encode(update(number, partition=1)), partition=OTHER)
+            assert place.run().state.anomaly_counts == place.truth().anomaly_counts
+        run = place.run()
+        assert (run.state.anomaly_count, len(run.state.anomalies), run.records_read) == (6, 3, 0)
 
 
 class TestUnreadable:
     def test_what_was_not_understood_is_met_again(self, place: Place) -> None:
         place.append(b"\1\7\0what", *events([5]))
-        expected = summary(place.truth())
-        for _ in range(3):
+        for read in (19, 3, 3):
             run = place.run()
-            assert summary(run.state) == expected
-            assert len(run.state.quarantined) == 1
-        assert place.committed()[HOME] == run.state.quarantined[0].metadata_offset - 1
+            assert summary(run.state) == summary(place.truth())
+            assert (len(run.state.quarantined), run.records_read) == (1, read)
+        place.append(*events([6]))
+        assert summary(place.run().state) == summary(place.truth())
+        assert place.kept[HOME] == run.state.quarantined[0].metadata_offset
 
-    def test_a_topic_that_may_not_be_a_file_name_is_met_again(self, place: Place) -> None:
-        hostile = started(0, topic="../../etc", topic_id=Uuid("u6uHqOrgTh-HLODx2Wo0EA"))
-        place.append(encode(hostile), partition=metadata_partition(hostile.topic_id, 0, PARTITIONS))
+    def test_what_is_understood_later_is_folded(self, place: Place) -> None:
+        """Another release of tierctl reads the record, or an operator puts a good replica there."""
+        place.append(b"\1\7\0what", *events([6]))
+        assert place.run().state.quarantined
+        for folder in place.metadata.glob("__remote_log_metadata-*"):
+            for path in folder.glob("*.log"):
+                path.write_bytes(b"")
+        place.append(*events(range(5)), encode(started(5)), *events([6]))
+        place.append(*events(range(3), partition=1), partition=OTHER)
+        for _ in range(2):
+            run = place.run()
+            assert run.state.quarantined == []
+            assert summary(run.state) == summary(place.truth())
+
+    def test_anomalies_before_it_are_kept(self, place: Place) -> None:
+        place.append(encode(update(70)))
+        place.run()
+        place.append(encode(update(71)), b"\1\7\0what", encode(update(72)))
         for _ in range(2):
             assert summary(place.run().state) == summary(place.truth())
-        assert {path.name for path in place.state.iterdir() if path.suffix == ".rlmcache"} == {
-            CACHE,
-            f"orders-1-{TOPIC_ID}.rlmcache",
-        }
 
-    def test_a_history_without_beginning_stays_incomplete(self, place: Place) -> None:
-        checkpoint = place.metadata / "log-start-offset-checkpoint"
-        checkpoint.write_bytes(b"0\n1\n__remote_log_metadata %d 4\n" % HOME)
-        for _ in range(2):
-            assert place.run().state.missing_of(HOME)
 
-    def test_a_beginning_that_was_read_before_it_went_is_complete(self, place: Place) -> None:
-        whole = place.run()
-        checkpoint = place.metadata / "log-start-offset-checkpoint"
-        checkpoint.write_bytes(b"0\n1\n__remote_log_metadata %d 4\n" % HOME)
-        later = place.run()
-        assert summary(later.state) == summary(whole.state)
-        assert not later.state.missing_of(HOME)
+class TestUserPartitionsInTwoPlaces:
+    def test_are_read_anew(self, place: Place) -> None:
+        """Only both metadata partitions together have the state; the third one is kept."""
+        stray = ({0, 1, 2} - {HOME}).pop()
+        third = ({0, 1, 2} - {HOME, stray}).pop()
+        others = [n for n in range(9) if metadata_partition(TOPIC_ID, n, PARTITIONS) == third]
+        place.append(*events([0], partition=others[0]), partition=third)
+        place.run()
+        for number in (30, 31, 32):
+            place.append(encode(started(number)), partition=stray)
+            assert summary(place.run().state) == summary(place.truth())
+            place.append(encode(update(number)), *events([number + 10]))
+            assert summary(place.run().state) == summary(place.truth())
+        assert place.kept.keys() == {third}
 
 
 class TestMissingEvents:
@@ -215,6 +246,27 @@ class TestMissingEvents:
     def cut(self, place: Place, begin: int) -> None:
         checkpoint = place.metadata / "log-start-offset-checkpoint"
         checkpoint.write_bytes(b"0\n1\n__remote_log_metadata %d %d\n" % (HOME, begin))
+
+    def test_a_history_without_beginning_stays_incomplete(self, place: Place) -> None:
+        self.cut(place, 4)
+        for _ in range(2):
+            assert place.run().state.missing == [MissingEvents(HOME, 0, 4)]
+
+    def test_a_beginning_that_was_read_before_it_went_is_complete(self, place: Place) -> None:
+        whole = place.run()
+        self.cut(place, 4)
+        later = place.run()
+        assert summary(later.state) == summary(whole.state)
+        assert not later.state.missing_of(HOME)
+
+    def test_a_beginning_stays_known_before_a_record_that_is_not_understood(self, place: Place) -> None:
+        place.append(b"\1\7\0what", *events([5]))
+        whole = place.run()
+        self.cut(place, 4)
+        for _ in range(2):
+            later = place.run()
+            assert summary(later.state) == summary(whole.state)
+            assert not later.state.missing
 
     def test_events_between_two_runs(self, place: Place) -> None:
         read = place.run().state.read[HOME]
@@ -232,25 +284,19 @@ class TestMissingEvents:
         for _ in range(2):
             assert place.run().state.missing == expected
 
-    def test_a_damaged_cache_is_not_read_again_without_its_head(self, place: Place) -> None:
-        """The other cache of the metadata partition has events up to above the topic's new start offset."""
-        both = next(n for n in range(2, 99) if metadata_partition(TOPIC_ID, n, PARTITIONS) == HOME)
-        place.append(*events([0, 1], partition=both), partition=HOME)
+    def test_a_log_without_events_any_more(self, place: Place) -> None:
+        read = place.truth().read[HOME]
+        self.cut(place, read)
+        for _ in range(2):
+            assert place.run().state.missing == [MissingEvents(HOME, 0, read)]
+
+    def test_a_damaged_snapshot_of_a_topic_that_lost_its_head(self, place: Place) -> None:
         read = place.run().state.read[HOME]
-        (place.state / CACHE).write_bytes(b"nonsense")
+        place.snapshot.write_bytes(b"nonsense")
         self.cut(place, read - 2)
         run = place.run()
         assert run.notes
         assert run.state.missing == [MissingEvents(HOME, 0, read - 2)]
-
-    def test_a_damaged_cache_beside_one_that_ends_before_a_hole(self, place: Place) -> None:
-        both = next(n for n in range(2, 99) if metadata_partition(TOPIC_ID, n, PARTITIONS) == HOME)
-        place.append(*events([0, 1], partition=both), partition=HOME)
-        read = place.run().state.read[HOME]
-        place.append(*events([7, 8]))
-        (place.state / CACHE).write_bytes(b"nonsense")
-        self.cut(place, read + 3)
-        assert place.run().state.missing == [MissingEvents(HOME, read, read + 3)]
 
 
 class TestDamage:
@@ -265,44 +311,47 @@ class TestDamage:
         elif how == "flipped":
             middle = len(data) // 2
             path.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
-        elif how == "another's":
-            path.write_bytes(path.with_name(f"orders-1-{TOPIC_ID}.rlmcache").read_bytes())
         else:
             path.write_bytes(b"nonsense")
 
-    @pytest.mark.parametrize("how", ["missing", "cut", "empty", "flipped", "another's", "nonsense"])
-    @pytest.mark.parametrize("name", [CACHE, MANIFEST, COMMITTED_OFFSETS])
-    def test_is_noticed_and_read_anew(self, place: Place, name: str, how: str) -> None:
+    @pytest.mark.parametrize("how", ["missing", "cut", "empty", "flipped", "nonsense"])
+    @pytest.mark.parametrize("what", ["snapshot", "manifest"])
+    def test_is_noticed_and_read_anew(self, place: Place, what: str, how: str) -> None:
         place.run()
-        self.damage(place.state / name, how)
-        broken = (place.state / name).read_bytes() if (place.state / name).exists() else None
+        path = place.snapshot if what == "snapshot" else place.state / MANIFEST
+        self.damage(path, how)
+        broken = path.read_bytes() if path.exists() else None
         run = place.run()
         assert summary(run.state) == summary(place.truth())
-        if name == CACHE:
-            assert run.notes
-            assert run.records_read >= 10
-            if broken is not None:
-                assert (place.state / f"{name}.bak").read_bytes() == broken
+        if broken is not None:
+            assert path.with_name(f"{path.name}.bak").read_bytes() == broken
+        assert bool(run.notes) == (broken is not None or what == "snapshot")
+        assert run.records_read >= 10
         again = place.run()
         assert (again.records_read, again.notes) == (0, [])
         assert summary(again.state) == summary(place.truth())
 
-    def test_every_cut_and_flip_of_a_cache(self, place: Place) -> None:
+    def test_every_cut_and_flip_of_a_snapshot(self, place: Place) -> None:
         place.run()
-        path = place.state / CACHE
-        whole = path.read_bytes()
         expected = summary(place.truth())
-        for at in range(0, len(whole), 41):
+        path = place.snapshot
+        whole = path.read_bytes()
+        for at in range(0, len(whole), len(whole) // 40):
             for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]):
                 path.write_bytes(data)
                 assert summary(place.run().state) == expected
 
-    def test_offsets_ahead_of_the_caches_do_not_lose_what_lies_between(self, place: Place) -> None:
+    def test_a_snapshot_of_another_metadata_partition(self, place: Place) -> None:
         place.run()
-        place.append(*events([6]))
-        ahead = place.committed() | {HOME: place.truth().read[HOME] - 1}
-        (place.state / COMMITTED_OFFSETS).write_bytes(committed_offsets.write(ahead))
-        assert summary(place.run().state) == summary(place.truth())
+        manifest = Manifest.loads((place.state / MANIFEST).read_bytes())
+        path, other = place.snapshot, place.state / snapshot_name(OTHER, place.kept[OTHER])
+        path.write_bytes(other.read_bytes())
+        own, its = manifest.snapshots[HOME], manifest.snapshots[OTHER]
+        manifest.snapshots[HOME] = its._replace(offset=own.offset)
+        (place.state / MANIFEST).write_bytes(manifest.dumps())
+        run = place.run()
+        assert run.notes
+        assert summary(run.state) == summary(place.truth())
 
 
 class TestRefusals:
@@ -335,7 +384,7 @@ class TestRefusals:
             manager = TopicBasedRemoteLogMetadataManager(topic_in(place.metadata), state_dir=reader)
             assert summary(manager.refresh()) == summary(place.truth())
             manager.close()
-            assert not (place.state / COMMITTED_OFFSETS).exists()
+            assert not (place.state / MANIFEST).exists()
         assert place.run().records_read == 16
 
 
@@ -344,7 +393,7 @@ class StateDirectoryHeld:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        self._fd = os.open(folder / ".tierctl-state.lock", os.O_RDWR | os.O_CREAT)
+        self._fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
 
     def __enter__(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
@@ -355,7 +404,7 @@ class StateDirectoryHeld:
 
 class TestFaults:
     def prepared(self, folder: Path) -> Place:
-        """Some caches exist, some are new, some are extended, and a bad record stops the committed offset."""
+        """Some snapshots exist, one is new, one is replaced, and a bad record holds one."""
         place = Place(folder)
         place.append(*events(range(3)))
         place.run()
@@ -391,16 +440,3 @@ class TestFaults:
 
 def run_once(place: Place, fs: FileSystem) -> None:
     place.run(fs)
-
-
-def test_finished_segments_keep_their_brokers_fields(place: Place) -> None:
-    """Entries of KIP-405 have no fields for broker id and custom metadata; tierctl's entries have them."""
-    place.run()
-    (segment,) = [
-        s
-        for p in place.run().state
-        for s in p.cache.list_remote_log_segments()
-        if p.topic_id_partition.partition == 0 and s.start_offset == 0
-    ]
-    assert (segment.broker_id, segment.state, segment.segment_size_in_bytes) == (-1, FINISHED, 1000)
-    assert segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -1,0 +1,440 @@
+"""The state directory of `--state-dir`: what a run has read, so that the next one continues from there.
+
+It has one snapshot per metadata partition, named by the offset up to which it was folded, and a manifest. A
+run writes new snapshots beside the old ones, replaces the manifest atomically, and then deletes the old ones:
+a crash in between leaves the state of the run before. A metadata partition with a record that was not
+understood is kept as it was before that record, so that the next run reads it again.
+
+Beside them are the last successful runs and the segments that `verify` read; `apply.journal` has more.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from tierctl.errors import CorruptInputError, LockedError, NotFoundError, SafetyRefusal, UsageError
+from tierctl.files import (
+    BACKUP_SUFFIX,
+    PLAIN,
+    FileSystem,
+    exclusive,
+    read_regular,
+    replace_durably,
+    why_folder_distrusted,
+    write_durably,
+)
+from tierctl.locallog import list_partitions
+from tierctl.metadata.topic.base import MetadataTopic, translated
+from tierctl.model import Uuid
+from tierctl.state.snapshot import read_snapshot, write_snapshot
+from tierctl.state.tier_state import HeldState, TierState
+from tierctl.wire.files.checkpoints import META_PROPERTIES
+from tierctl.wire.primitives import crc32c
+
+MANIFEST = "_tierctl_state.json"
+LOCK = ".tierctl-state.lock"
+VERSION = 1
+_PREFIX = "_tierctl_state-"
+
+
+class SnapshotEntry(NamedTuple):
+    """A snapshot of a metadata partition: the offset before which it has all events, its size and CRC-32C."""
+
+    offset: int
+    size_bytes: int
+    crc: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Manifest:
+    """The metadata topic of a state directory, and the snapshots by metadata partition."""
+
+    topic_id: str | None
+    metadata_partitions: int
+    snapshots: dict[int, SnapshotEntry] = field(default_factory=dict)
+
+    def dumps(self) -> bytes:
+        """Return the content of the file."""
+        raw = {
+            "version": VERSION,
+            "topic_id": self.topic_id,
+            "metadata_partitions": self.metadata_partitions,
+            "snapshots": self.snapshots,
+        }
+        return (json.dumps(raw) + "\n").encode()
+
+    @classmethod
+    def loads(cls, data: bytes) -> Self:
+        """Return the manifest with the content `data`; raise CorruptInputError if it is malformed."""
+        try:
+            raw = json.loads(data)
+            version = raw["version"]
+            found = cls(
+                topic_id=raw["topic_id"],
+                metadata_partitions=int(raw["metadata_partitions"]),
+                snapshots={int(n): SnapshotEntry(*map(int, e)) for n, e in raw["snapshots"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise _no_manifest(f"{type(e).__name__}: {e}") from e
+        if version != VERSION:
+            raise _no_manifest(f"version {version}")
+        return found
+
+
+def _no_manifest(found: str) -> CorruptInputError:
+    return CorruptInputError("list of snapshots", expected=f"version {VERSION} as JSON", found=found)
+
+
+def snapshot_name(number: int, offset: int) -> str:
+    """Return the name of the file with the state of metadata partition `number` before `offset`."""
+    return f"{_PREFIX}{number}-{offset}"
+
+
+class StateDirectory:
+    """The snapshots of one metadata topic; `notes` has a message for each damaged file.
+
+    A writer needs exclusive access to the directory, and otherwise raises LockedError; a reader that finds it
+    locked writes nothing. Raise MetadataError if the disk fails, and UsageError for a broker's log directory.
+    """
+
+    def __init__(self, folder: Path, *, writable: bool = True, fs: FileSystem = PLAIN) -> None:
+        self._folder = folder
+        self._fs = fs
+        self._held = ExitStack()
+        self._keeps = True
+        self.notes: list[str] = []
+        self._manifest: Manifest | None = None
+        self._is_stored = False
+        """Whether the file of the manifest has its content."""
+        require_no_log_dir(folder)
+        require_private(folder)
+        with translated(f"opening {folder}"):
+            fs.make_folder(folder)
+            try:
+                self._held.enter_context(exclusive(folder, LOCK))
+            except LockedError:
+                if writable:
+                    raise
+                self._keeps = False
+
+    def load(self, state: TierState, topic: MetadataTopic) -> None:
+        """Add the snapshots to `state`; set `state.read` to the offsets at which to continue.
+
+        A damaged snapshot is renamed to `.bak`, and its metadata partition is read from its beginning. Raises
+        SafetyRefusal if the directory belongs to another metadata topic, or if the topic's number of
+        partitions has changed.
+        """
+        with translated(f"loading {self._folder}"):
+            manifest = self._read_manifest(topic)
+            found = {number: self._read(number, entry) for number, entry in manifest.snapshots.items()}
+            good = {number: part for number, part in sorted(found.items()) if part is not None}
+        if good.keys() != found.keys():
+            manifest.snapshots = {number: manifest.snapshots[number] for number in good}
+            self._is_stored = False
+        state.merge(list(good.values()))
+        for partition in range(topic.partition_count):
+            state.read.setdefault(partition, 0)
+        self._manifest = manifest
+
+    def _read_manifest(self, topic: MetadataTopic) -> Manifest:
+        path = self._folder / MANIFEST
+        new = Manifest(topic_id=topic.topic_id, metadata_partitions=topic.partition_count)
+        try:
+            found = Manifest.loads(read_regular(path))
+        except FileNotFoundError:
+            return new
+        except CorruptInputError as e:
+            self._set_aside(path, e)
+            return new
+        if found.metadata_partitions != topic.partition_count:
+            raise SafetyRefusal(
+                f"the metadata topic has {topic.partition_count} partitions, "
+                f"but had {found.metadata_partitions} when {self._folder} was filled",
+                hint="earlier events are in partitions where brokers no longer look for them; use a new "
+                "--state-dir to accept that",
+            )
+        require_same_topic(self._folder, found.topic_id, topic.topic_id)
+        self._is_stored = found.topic_id is not None or topic.topic_id is None
+        found.topic_id = found.topic_id or topic.topic_id
+        return found
+
+    def _read(self, number: int, entry: SnapshotEntry) -> TierState | None:
+        """Return the state in a snapshot; None if it is missing or damaged."""
+        path = self._folder / snapshot_name(number, entry.offset)
+        try:
+            data = read_regular(path)
+            _require(f"{entry.size_bytes} bytes", f"{len(data)} bytes")
+            _require(f"CRC-32C {entry.crc:#010x}", f"CRC-32C {crc32c(data):#010x}")
+            found = read_snapshot(data).state
+            _require({number: entry.offset}, found.read)
+        except FileNotFoundError:
+            self.notes.append(f"{path.name} is missing; its metadata partition is read anew")
+            return None
+        except CorruptInputError as e:
+            self._set_aside(path, e)
+            return None
+        return found
+
+    def _set_aside(self, path: Path, error: CorruptInputError) -> None:
+        self.notes.append(f"{path.name}: {error.message}; kept as {path.name}{BACKUP_SUFFIX} and read anew")
+        if self._keeps:
+            self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
+
+    def commit(self, state: TierState) -> None:
+        """Write the snapshots of metadata partitions with new events; without new events, write nothing."""
+        manifest = self._manifest
+        if manifest is None or not self._keeps:
+            return
+        apart = _entangled(state)
+        wanted: dict[int, HeldState | None] = {
+            number: state.held.get(number)
+            for number, offset in sorted(state.read.items())
+            if offset and number not in apart
+        }
+        entries: dict[int, SnapshotEntry] = {}
+        with translated(f"writing {self._folder}"):
+            for number, held in wanted.items():
+                offset = state.read[number] if held is None else held.offset
+                known = manifest.snapshots.get(number)
+                if known is not None and known.offset == offset:
+                    entries[number] = known
+                elif offset:
+                    data = write_snapshot(state, number) if held is None else held.snapshot
+                    name = snapshot_name(number, offset)
+                    write_durably(self._folder / name, [data], fs=self._fs, sync_folder=False)
+                    entries[number] = SnapshotEntry(offset, len(data), crc32c(data))
+            if entries == manifest.snapshots and self._is_stored:
+                return
+            self._fs.sync_folder(self._folder)
+            manifest.snapshots = entries
+            replace_durably(self._folder / MANIFEST, manifest.dumps(), fs=self._fs)
+            self._is_stored = True
+            self._delete_others(entries)
+
+    def _delete_others(self, entries: Mapping[int, SnapshotEntry]) -> None:
+        """Delete the snapshots of earlier runs, also of those that crashed."""
+        kept = {snapshot_name(number, entry.offset) for number, entry in entries.items()}
+        for path in self._folder.glob(f"{_PREFIX}*"):
+            if path.name not in kept and not path.name.endswith(BACKUP_SUFFIX):
+                self._fs.unlink(path)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._held.close()
+
+
+def _require(expected: object, found: object) -> None:
+    if found != expected:
+        raise CorruptInputError("snapshot", expected=str(expected), found=str(found))
+
+
+def _entangled(state: TierState) -> set[int]:
+    """Return the metadata partitions that share a user partition: only both together have its state.
+
+    They exist after the number of metadata partitions was changed. They are read anew by each run.
+    """
+    found: set[int] = set()
+    for number, table in state.tables.items():
+        for owner in np.flatnonzero(table.partitions["is_foreign"]).tolist():
+            part = state.partitions[table.topic_id_partition(owner).key]
+            found |= {number, part.metadata_partition}
+    return found
+
+
+def require_private(folder: Path) -> None:
+    """Raise SafetyRefusal if somebody else than this user and root may change the entries of a folder.
+
+    The state has offsets and log start offsets, which decide what is deleted.
+    """
+    why = why_folder_distrusted(folder) if folder.is_dir() else None
+    if why is not None:
+        raise SafetyRefusal(
+            f"--state-dir {folder} is not used: {why}",
+            hint="give the directory to this user or root, and take the right to write from all others",
+        )
+
+
+def require_no_log_dir(folder: Path) -> None:
+    """Raise UsageError if a folder is a broker's log directory.
+
+    Brokers before Kafka 3.8 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
+    """
+    if folder.is_dir() and ((folder / META_PROPERTIES).exists() or list_partitions([folder])):
+        raise UsageError(
+            f"--state-dir {folder} is a broker's log directory",
+            hint="give the state of tierctl a directory of its own",
+        )
+
+
+def require_own_state(folder: Path, topic_id: str | None) -> None:
+    """Raise an error unless a state directory is new or may be that of the metadata topic `topic_id`.
+
+    UsageError as for `require_no_log_dir`; SafetyRefusal for the state of another metadata topic, and as for
+    `require_private`; CorruptInputError for an unreadable manifest.
+    """
+    require_no_log_dir(folder)
+    require_private(folder)
+    try:
+        manifest = Manifest.loads(read_regular(folder / MANIFEST))
+    except FileNotFoundError:
+        return
+    require_same_topic(folder, manifest.topic_id, topic_id)
+
+
+def require_same_topic(folder: Path, kept: str | None, topic_id: str | None) -> None:
+    """Raise SafetyRefusal if the state in `folder` is that of the topic `kept`, which is not `topic_id`."""
+    if kept is not None and topic_id not in {None, kept}:
+        raise SafetyRefusal(
+            f"{folder} belongs to metadata topic {kept}, not {topic_id}",
+            hint="use another --state-dir for another metadata topic",
+        )
+
+
+T = TypeVar("T")
+_MALFORMED = (ValueError, KeyError, TypeError, IndexError, AttributeError, UsageError)
+
+
+def read_json(
+    path: Path, parse: Callable[[Any], T], *, if_missing: T, what: str, expected: str, hint: str
+) -> T:
+    """Return what `parse` makes of the file's content, or `if_missing` without a file.
+
+    Raise CorruptInputError, with `what`, `expected` and `hint`, for content that is not JSON or that `parse`
+    refuses; OSError.
+    """
+    try:
+        return parse(json.loads(read_regular(path)))
+    except FileNotFoundError:
+        return if_missing
+    except _MALFORMED as e:
+        raise CorruptInputError(what, expected=expected, found=str(e), source=str(path), hint=hint) from None
+
+
+def write_json(path: Path, content: object, *, fs: FileSystem = PLAIN) -> None:
+    """Replace the file by `content` as JSON; durable on return. Raise OSError."""
+    replace_durably(path, json.dumps(content, indent=1).encode() + b"\n", fs=fs)
+
+
+LAST_RUNS = "last-successful-runs.json"
+_RUNS_LOCK = ".last-successful-runs.lock"
+_RUNS_LOCK_TIMEOUT_S = 2.0
+
+
+def last_successful_runs(state_dir: Path) -> dict[str, int]:
+    """Return the end time in ms of each command's last successful run; CorruptInputError if unreadable."""
+    return read_json(
+        state_dir / LAST_RUNS,
+        lambda found: {str(command): int(ended_ms) for command, ended_ms in found.items()},
+        if_missing={},
+        what="last successful runs",
+        expected="an object of times",
+        hint="delete the file: the next runs create it again",
+    )
+
+
+def record_successful_run(state_dir: Path, command: str, ended_ms: int) -> None:
+    """Store that `command` ended at `ended_ms` without an error.
+
+    Raises NotFoundError without the directory, which is not made; OSError, LockedError, and CorruptInputError
+    for a file that another program wrote.
+    """
+    if not state_dir.is_dir():
+        raise NotFoundError("the directory does not exist", hint="a run that reads metadata makes it")
+    with exclusive(state_dir, _RUNS_LOCK, timeout_s=_RUNS_LOCK_TIMEOUT_S):
+        runs = last_successful_runs(state_dir) | {command: ended_ms}
+        write_json(state_dir / LAST_RUNS, dict(sorted(runs.items())))
+
+
+READ_SEGMENTS = "read-segments.json"
+KEPT_MS = 30 * 24 * 60 * 60 * 1000
+"""How long a read is kept: the time for which `verify` states how much of the tier was read."""
+_LOCK = ".read-segments.lock"
+_LOCK_TIMEOUT_S = 10.0
+
+_Key = tuple[Uuid, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRun:
+    """One run that read segments: its time, and the seed of its sample; None if it read all segments."""
+
+    at_ms: int
+    seed: int | None
+
+
+Reads = Mapping[_Key, Mapping[Uuid, ReadingRun]]
+"""The last run that read each segment, by partition and segment id."""
+
+
+def read_segments(state_dir: Path) -> dict[_Key, dict[Uuid, ReadingRun]]:
+    """Return the last read of each segment; raise CorruptInputError if the file does not parse."""
+    return read_json(
+        state_dir / READ_SEGMENTS,
+        _reads_of,
+        if_missing={},
+        what="segments that verify read",
+        expected="the runs, and the segments that each of them read",
+        hint="delete the file: every segment then counts as not read",
+    )
+
+
+def _reads_of(found: Any) -> dict[_Key, dict[Uuid, ReadingRun]]:
+    runs = [_run(each) for each in found["runs"]]
+    return {
+        (Uuid.parse(each["topic_id"]), int(each["partition"])): {
+            Uuid.parse(segment_id): runs[number] for segment_id, number in each["segments"].items()
+        }
+        for each in found["partitions"]
+    }
+
+
+def record_read_segments(
+    state_dir: Path,
+    read: Mapping[_Key, Collection[Uuid]],
+    run: ReadingRun,
+    *,
+    is_live: Callable[[_Key, Uuid], bool],
+    fs: FileSystem = PLAIN,
+) -> None:
+    """Store that `run` read these segments; durable on return.
+
+    Segments for which `is_live` is false, and reads that are more than 30 days older than `run`, are
+    dropped. Raises OSError, LockedError, and CorruptInputError for a damaged file.
+    """
+    fs.make_folder(state_dir)
+    with exclusive(state_dir, _LOCK, timeout_s=_LOCK_TIMEOUT_S):
+        kept = read_segments(state_dir)
+        for key, ids in read.items():
+            kept.setdefault(key, {}).update(dict.fromkeys(ids, run))
+        oldest_ms = run.at_ms - KEPT_MS
+        kept = {
+            key: {each: last for each, last in reads.items() if last.at_ms > oldest_ms and is_live(key, each)}
+            for key, reads in kept.items()
+        }
+        write_json(state_dir / READ_SEGMENTS, _content(kept), fs=fs)
+
+
+def _content(reads: Reads) -> dict[str, Any]:
+    """Return the file's content: each run is stated once, and segments have its position in the list."""
+    numbers: dict[ReadingRun, int] = {}
+    partitions = [
+        {
+            "topic_id": topic_id,
+            "partition": partition,
+            "segments": {each: numbers.setdefault(run, len(numbers)) for each, run in sorted(runs.items())},
+        }
+        for (topic_id, partition), runs in sorted(reads.items())
+        if runs
+    ]
+    runs = [{"at_ms": run.at_ms, "seed": run.seed} for run in numbers]
+    return {"runs": runs, "partitions": partitions}
+
+
+def _run(fields: dict[str, Any]) -> ReadingRun:
+    seed = fields["seed"]
+    return ReadingRun(int(fields["at_ms"]), None if seed is None else int(seed))
