@@ -42,7 +42,7 @@ def _table(table: SegmentTable) -> dict[str, Any]:
             (epoch["owner"].item(), epoch["epoch"].item()): (
                 [table.id_of(int(t.links[link]["segment"])) for link in readable_links(t, at)],
                 [table.id_of(int(t.links[link]["segment"])) for link in waiting_links(t, at)],
-                [epoch[name].item() for name in ("highest", "table_size", "left")],
+                [epoch[name].item() for name in ("highest", "left")],
             )
             for at, epoch in enumerate(table.epochs)
         },

@@ -1,6 +1,6 @@
 """Kafka's cache written with dictionaries, with which the columnar cache is compared."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tierctl.errors import IllegalEventError, RemoteResourceNotFound
@@ -8,15 +8,11 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
-    TopicIdPartition,
     Uuid,
     is_valid_transition,
 )
 
 _S = RemoteLogSegmentState
-
-
-_INT = 0xFFFF_FFFF
 
 
 def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
@@ -25,122 +21,27 @@ def epoch_end_offset(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
     return min(later)[1] - 1 if later else segment.end_offset
 
 
-def segment_hash(partition: TopicIdPartition, segment_id: bytes) -> int:
-    """Return RemoteLogSegmentId.hashCode as an unsigned 32-bit number."""
-    return (31 * (31 + _partition_hash(partition)) + _uuid_hash(segment_id)) & _INT
-
-
-def _partition_hash(partition: TopicIdPartition) -> int:
-    """Return TopicIdPartition.hashCode."""
-    topic_partition = 31 * (31 + partition.partition) + _string_hash(partition.topic)
-    return (31 * (31 + _uuid_hash(partition.topic_id.bytes)) + topic_partition) & _INT
-
-
-def _uuid_hash(raw: bytes) -> int:
-    """Return Uuid.hashCode."""
-    mixed = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
-    return (mixed >> 32 ^ mixed) & _INT
-
-
-def _string_hash(text: str) -> int:
-    """Return String.hashCode, computed over UTF-16 units."""
-    raw = text.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for high, low in zip(raw[::2], raw[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & _INT
-    return code
-
-
-def in_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
-    """Return the keys of `codes` in the order in which a ConcurrentHashMap yields them.
-
-    `codes` maps keys to hash codes, `table_size` is the number of bins; keys of one bin keep their order in
-    `codes`. Bins of eight and more keys, which the JVM turns into trees, are treated like other bins.
-    """
-    return sorted(codes, key=lambda key: _spread(codes[key]) & (table_size - 1))
-
-
-def split_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
-    """Return the keys in their order after ConcurrentHashMap.transfer doubles the table.
-
-    Each bin splits in two. The longest run of keys at its end that goes to the same half keeps its order; the
-    keys before the run are inserted at the front of their half one by one, and so in reverse order.
-    """
-    bins: dict[int, list[int]] = {}
-    for key in codes:
-        bins.setdefault(_spread(codes[key]) & (table_size - 1), []).append(key)
-    order: list[int] = []
-    for keys in bins.values():
-        high = [bool(_spread(codes[key]) & table_size) for key in keys]
-        run = len(keys) - 1
-        while run > 0 and high[run - 1] == high[-1]:
-            run -= 1
-        halves: dict[bool, list[int]] = {False: [], True: []}
-        halves[high[-1]] = keys[run:]
-        for key, goes_high in zip(keys[:run], high, strict=False):
-            halves[goes_high].insert(0, key)
-        order += halves[False] + halves[True]
-    return order
-
-
-def _spread(code: int) -> int:
-    """Return ConcurrentHashMap.spread of an unsigned 32-bit hash code."""
-    return (code ^ (code >> 16)) & 0x7FFF_FFFF
-
-
-@dataclass(slots=True)
-class _HashSet:
-    """ConcurrentHashMap.newKeySet() of segment ids, of which `code_of` returns the hash code."""
-
-    code_of: Callable[[Uuid], int]
-    ids: dict[int, Uuid] = field(default_factory=dict)
-    size: int = 16
-    """The number of bins."""
-
-    def __bool__(self) -> bool:
-        return bool(self.ids)
-
-    def add(self, segment_id: Uuid) -> None:
-        self.ids[_number(segment_id)] = segment_id
-        while 4 * len(self.ids) >= 3 * self.size:
-            self.ids = {key: self.ids[key] for key in split_bins(self._codes(), self.size)}
-            self.size *= 2
-
-    def discard(self, segment_id: Uuid) -> None:
-        self.ids.pop(_number(segment_id), None)
-
-    def __iter__(self) -> Iterator[Uuid]:
-        return (self.ids[key] for key in in_bins(self._codes(), self.size))
-
-    def _codes(self) -> dict[int, int]:
-        return {key: self.code_of(segment_id) for key, segment_id in self.ids.items()}
-
-
-def _number(segment_id: Uuid) -> int:
-    return int.from_bytes(segment_id.bytes, "big")
-
-
 @dataclass(slots=True)
 class _EpochState:
     """RemoteLogLeaderEpochState: `offsets` has the readable segments; other segments are unreferenced."""
 
-    unreferenced: _HashSet
+    unreferenced: dict[Uuid, None] = field(default_factory=dict)
     offsets: dict[int, Uuid] = field(default_factory=dict)
     highest_offset: int | None = None
 
     def finished(self, start_offset: int, segment_id: Uuid, end_offset: int) -> None:
         if self.highest_offset is None or self.highest_offset <= end_offset:
             for start in sorted((s for s in self.offsets if s >= start_offset), reverse=True):
-                self.unreferenced.add(self.offsets.pop(start))
+                self.unreferenced[self.offsets.pop(start)] = None
         self.offsets[start_offset] = segment_id
-        self.unreferenced.discard(segment_id)
+        self.unreferenced.pop(segment_id, None)
         if self.highest_offset is None or end_offset > self.highest_offset:
             self.highest_offset = end_offset
 
     def delete_started(self, start_offset: int, segment_id: Uuid) -> None:
         if self.offsets.get(start_offset) == segment_id:
             del self.offsets[start_offset]
-        self.unreferenced.add(segment_id)
+        self.unreferenced[segment_id] = None
 
     def floor(self, offset: int) -> Uuid | None:
         start = max((start for start in self.offsets if start <= offset), default=None)
@@ -168,7 +69,6 @@ class ReferenceCache:
         self.initialized = initialized
         self._segments: dict[Uuid, RemoteLogSegmentMetadata] = {}
         self._epochs: dict[int, _EpochState] = {}
-        self._partitions: dict[Uuid, TopicIdPartition] = {}
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -191,18 +91,12 @@ class ReferenceCache:
         if not is_valid_transition(existing.state if existing else None, metadata.state):
             return False
         for epoch in dict(metadata.segment_leader_epochs):
-            self._epoch(epoch, metadata).unreferenced.add(metadata.segment_id)
+            self._epoch(epoch).unreferenced[metadata.segment_id] = None
         self._segments[metadata.segment_id] = metadata
         return True
 
-    def _epoch(self, epoch: int, metadata: RemoteLogSegmentMetadata) -> _EpochState:
-        self._partitions[metadata.segment_id] = metadata.topic_id_partition
-        if epoch not in self._epochs:
-            self._epochs[epoch] = _EpochState(_HashSet(self._code_of))
-        return self._epochs[epoch]
-
-    def _code_of(self, segment_id: Uuid) -> int:
-        return segment_hash(self._partitions[segment_id], segment_id.bytes)
+    def _epoch(self, epoch: int) -> _EpochState:
+        return self._epochs.setdefault(epoch, _EpochState())
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
         """Implement updateRemoteLogSegmentMetadata; return False if the event was ignored.
@@ -227,13 +121,13 @@ class ReferenceCache:
     def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:
         segment_id = metadata.segment_id
         for epoch, start_offset in sorted(dict(metadata.segment_leader_epochs).items()):
-            entry = self._epoch(epoch, metadata)
+            entry = self._epoch(epoch)
             if metadata.state is _S.COPY_SEGMENT_FINISHED:
                 entry.finished(start_offset, segment_id, epoch_end_offset(metadata, epoch))
             elif metadata.state is _S.DELETE_SEGMENT_STARTED:
                 entry.delete_started(start_offset, segment_id)
             else:
-                entry.unreferenced.discard(segment_id)
+                entry.unreferenced.pop(segment_id, None)
         if metadata.state is _S.DELETE_SEGMENT_FINISHED:
             del self._segments[segment_id]
         else:

@@ -29,6 +29,7 @@ from tests.state.folding import assert_same, encodable, events_of, folded, one_b
 from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
 from tests.state.reference import ReferenceCache
 from tests.state.reference import updated as with_update
+from tests.state.test_cache import assert_lists
 from tests.support.amounts import examples
 
 pytestmark = pytest.mark.usefixtures("both_forms")
@@ -47,7 +48,7 @@ def test_kafkas_histories(number: int) -> None:
     assert everything == history["list_all"]
     for epoch, answers in history["by_epoch"].items():
         assert part.cache.highest_offset_for_epoch(int(epoch)) == answers["highest_offset"]
-        assert [m.segment_id for m in part.cache.list_remote_log_segments(int(epoch))] == answers["list"]
+        assert_lists(part.cache, int(epoch), answers["list"])
     errors = [event["error"] for event in history["events"]]
     assert len(state.quarantined) == errors.count("IllegalArgumentException")
     assert state.anomaly_count >= errors.count("RemoteResourceNotFoundException")
@@ -116,13 +117,6 @@ def test_segment_finished_and_marked_for_deletion_in_a_later_chunk_stays_listed(
 def test_a_segment_that_is_added_again_at_a_higher_offset_keeps_its_lowest_start(chunks: list[int]) -> None:
     values = values_of([started(1, 0, 9, ((0, 3),)), started(1, 3, 9, ((0, 3),))])
     assert_same(folded(values, chunks=chunks), one_by_one(values))
-
-
-@pytest.mark.parametrize("finishing", [0, 4])
-def test_many_at_once_come_in_the_order_of_a_grown_hash_set(finishing: int) -> None:
-    copies = [started(n * n * 7919, 5, 9) for n in range(60)]
-    values = values_of([*copies, *(updated(n * n * 7919, S.COPY_SEGMENT_FINISHED) for n in range(finishing))])
-    assert_same(folded(values), one_by_one(values))
 
 
 def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:

@@ -14,7 +14,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import MetadataEvent
-from tierctl.state.epoch_lists import bin_order, hashes_of, waiting_links
+from tierctl.state.epoch_lists import waiting_links
 from tierctl.state.fold_kernels import ACCEPTED, REFUSED, apply_numbered, numbered
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
@@ -39,13 +39,6 @@ def readable_links(t: Arrays, epoch: int) -> Int64s:
     for i in range(count):
         links[i], link = link, int64(t.links[link]["next"])
     return links
-
-
-@kernel
-def waiting_in_java_order(t: Arrays, epoch: int) -> Int64s:
-    """Return the links of a leader epoch's waiting segments in the order of Kafka's hash set of their ids."""
-    links = waiting_links(t, epoch)
-    return links[bin_order(hashes_of(t, links), int64(t.epochs[epoch]["table_size"]))]
 
 
 def refusal(event: MetadataEvent) -> IllegalEventError:
@@ -223,12 +216,15 @@ class RemoteLogMetadataCache:
             raise RemoteResourceNotFound(f"leader epoch {epoch} lists a segment without metadata")
 
     def listed(self, at: int, epoch: int) -> Int64s:
-        """Return the rows of the segments that the leader epoch in row `at` lists, in Kafka's order."""
+        """Return the rows of the segments that the leader epoch in row `at` lists, by start offset.
+
+        Of those with equal start offsets, the readable one comes first, and the others in order of arrival.
+        """
         t = self.table.arrays
         rows = self._readable(epoch).rows
         if t.epochs[at]["first_waiting"] < 0:
             return rows
-        waiting = t.links["segment"][waiting_in_java_order(t, at)].astype(np.int64)
+        waiting = t.links["segment"][waiting_links(t, at)].astype(np.int64)
         rows = np.concatenate([rows, waiting])
         return rows[np.argsort(t.segments["start"][rows], kind="stable")]
 

@@ -1,39 +1,14 @@
 """The loops over the two lists of segments that each leader epoch has.
 
-Source: org.apache.kafka.server.log.remote.metadata.storage, RemoteLogLeaderEpochState. The order of its set
-of unreferenced ids is that of java.util.concurrent.ConcurrentHashMap.
+Source: org.apache.kafka.server.log.remote.metadata.storage, RemoteLogLeaderEpochState. Its set of
+unreferenced ids has no order; here they wait in order of arrival.
 """
-
-from typing import Final
 
 import numpy as np
 
 from tierctl.kernel import int64, kernel, plain_kernel
 from tierctl.state.table_arrays import NOT_LISTED, ODD_EPOCHS, READABLE, REPEATED, WAITING, Arrays
 from tierctl.wire.arrays import Int64s
-
-_WORD: Final = 0xFFFFFFFF
-
-
-@plain_kernel
-def segment_hash(t: Arrays, row: int) -> int:
-    """Return RemoteLogSegmentId.hashCode as an unsigned number."""
-    segment = t.segments[row]
-    partition = t.partitions[int64(segment["owner"])]
-    topic_id = int64(partition["id_high"]) ^ int64(partition["id_low"])
-    segment_id = int64(segment["id_high"]) ^ int64(segment["id_low"])
-    of_topic_id = (topic_id >> 32 ^ topic_id) & _WORD
-    topic_partition = 31 * (31 + int64(partition["partition"])) + int64(
-        t.names[int64(segment["topic"])]["hash"]
-    )
-    of_partition = (31 * (31 + of_topic_id) + topic_partition) & _WORD
-    return (31 * (31 + of_partition) + ((segment_id >> 32 ^ segment_id) & _WORD)) & _WORD
-
-
-@plain_kernel
-def spread(code: int) -> int:
-    """Return ConcurrentHashMap.spread of an unsigned hash code."""
-    return (code ^ code >> 16) & 0x7FFFFFFF
 
 
 @kernel
@@ -47,35 +22,6 @@ def waiting_links(t: Arrays, epoch: int) -> Int64s:
     return links
 
 
-@plain_kernel
-def relink(t: Arrays, epoch: int, links: Int64s) -> None:
-    """Give the waiting list of a leader epoch the order of `links`."""
-    before = -1
-    for i in range(len(links)):
-        link = int64(links[i])
-        t.links[link]["previous"] = before
-        if before < 0:
-            t.epochs[epoch]["first_waiting"] = link
-        else:
-            t.links[before]["next"] = link
-        before = link
-    t.links[before]["next"] = -1
-    t.epochs[epoch]["last_waiting"] = before
-
-
-@kernel
-def bin_order(codes: Int64s, size: int) -> Int64s:
-    """Return the order in which a ConcurrentHashMap of `size` bins yields its keys.
-
-    `codes` are their unsigned hash codes; keys of one bin keep their order. Bins of eight and more keys,
-    which the JVM turns into trees, are treated like other bins.
-    """
-    bins = np.empty(len(codes), np.int64)
-    for i in range(len(codes)):
-        bins[i] = spread(int64(codes[i])) & (size - 1)
-    return ascending(bins)
-
-
 @kernel
 def ascending(values: Int64s) -> Int64s:
     """Return the order that sorts values; equal ones keep theirs.
@@ -83,52 +29,6 @@ def ascending(values: Int64s) -> Int64s:
     This is the only sort in kernels: compiling one takes seconds.
     """
     return np.argsort(values, kind="mergesort")
-
-
-@kernel
-def split_order(codes: Int64s, size: int) -> Int64s:
-    """Return the order of keys after ConcurrentHashMap.transfer doubled its `size` bins.
-
-    Each bin splits in two. The longest run of keys at its end that goes to the same half keeps its order; the
-    keys before the run are inserted at the front of their half one by one, and so in reverse order.
-    """
-    order = bin_order(codes, size)
-    result, filled, first = np.empty(len(codes), np.int64), 0, 0
-    while first < len(order):
-        number, end = spread(int64(codes[order[first]])) & (size - 1), first + 1
-        while end < len(order) and spread(int64(codes[order[end]])) & (size - 1) == number:
-            end += 1
-        of_run, run = spread(int64(codes[order[end - 1]])) & size, end - 1
-        while run > first and spread(int64(codes[order[run - 1]])) & size == of_run:
-            run -= 1
-        for half in (0, size):
-            for i in range(run - 1, first - 1, -1):
-                if spread(int64(codes[order[i]])) & size == half:
-                    result[filled] = order[i]
-                    filled += 1
-            if of_run == half:
-                for i in range(run, end):
-                    result[filled] = order[i]
-                    filled += 1
-        first = end
-    return result
-
-
-@kernel
-def hashes_of(t: Arrays, links: Int64s) -> Int64s:
-    """Return the hash codes of the ids of the links' segments."""
-    codes = np.empty(len(links), np.int64)
-    for i in range(len(links)):
-        codes[i] = segment_hash(t, int64(t.links[int64(links[i])]["segment"]))
-    return codes
-
-
-@kernel
-def grow(t: Arrays, epoch: int) -> None:
-    """Double the bins of a leader epoch's hash set of unreferenced ids."""
-    size, links = int64(t.epochs[epoch]["table_size"]), waiting_links(t, epoch)
-    relink(t, epoch, links[split_order(hashes_of(t, links), size)])
-    t.epochs[epoch]["table_size"] = 2 * size
 
 
 @plain_kernel
@@ -143,8 +43,6 @@ def add_waiting(t: Arrays, epoch: int, link: int) -> None:
         t.links[last]["next"] = link
     known["last_waiting"] = link
     known["waiting_count"] += 1
-    while 4 * int64(known["waiting_count"]) >= 3 * int64(known["table_size"]):
-        grow(t, epoch)
 
 
 @plain_kernel

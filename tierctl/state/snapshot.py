@@ -51,7 +51,7 @@ def _table_of(blobs: Mapping[str, memoryview]) -> SegmentTable:
     return table
 
 
-VERSION: Final = 4
+VERSION: Final = 5
 _ERRORS: Final = {
     kind.__name__: kind for kind in (CorruptInputError, UnsupportedFormatError, IllegalEventError)
 }

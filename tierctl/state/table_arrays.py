@@ -88,7 +88,6 @@ EPOCH: Final = np.dtype(
         ("first_waiting", "<i4"),
         ("last_waiting", "<i4"),
         ("waiting_count", "<i4"),
-        ("table_size", "<i4"),
         ("next", "<i4"),
         ("left", "<i4"),
     ],
@@ -98,9 +97,8 @@ EPOCH: Final = np.dtype(
 
 Its readable segments are a list by the offset at which the epoch starts in each, the others that Kafka's
 class calls unreferenced are a list in order of arrival. `highest` is the highest offset that was ever copied,
-NO_OFFSET for none. `table_size` is the number of bins of Kafka's hash set of unreferenced ids, which
-determines their order. `next` is the next leader epoch of the user partition. `left` counts deleted segments
-that it still lists.
+NO_OFFSET for none. `next` is the next leader epoch of the user partition. `left` counts deleted segments that
+it still lists.
 """
 
 PARTITION: Final = np.dtype(
@@ -143,12 +141,11 @@ user partition has its segments in the table of another metadata partition.
 """
 
 NAME: Final = np.dtype([("at", "<i8"), ("length", "<i4"), ("hash", "<i8")], align=True)
-"""The name of a topic: its place in `text`, and its String.hashCode as an unsigned number."""
+"""The name of a topic: its place in `text`, and a hash of it."""
 
 NO_OFFSET: Final = -(1 << 63)
 NO_BROKER: Final = -(1 << 31)
 NO_START: Final = (1 << 63) - 1
-FIRST_TABLE_SIZE: Final = 16
 
 # Indexes of `Arrays.counts`.
 SEGMENTS, LINKS, EPOCHS, PARTITIONS, NAMES, TEXT, BLOB, DEAD, COUNTS = range(9)

@@ -9,7 +9,6 @@ from tierctl.kernel import int64, plain_kernel
 from tierctl.state.table_arrays import (
     BLOB,
     EPOCHS,
-    FIRST_TABLE_SIZE,
     NAMES,
     NO_OFFSET,
     NO_START,
@@ -121,29 +120,18 @@ def is_name(t: Arrays, number: int, data: NdArray, at: int, length: int) -> bool
 
 
 @plain_kernel
-def string_hash(data: NdArray, at: int, length: int) -> int:
-    """Return String.hashCode, as an unsigned number, of text in UTF-8: computed over its UTF-16 units."""
-    code, i, end = 0, at, at + length
-    while i < end:
-        byte = int64(data[i])
-        extra = 0 if byte < 0xC0 else 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-        point = byte if extra == 0 else byte & 0x3F >> extra
-        i += 1
-        while extra > 0 and i < end:
-            point = point << 6 | int64(data[i]) & 0x3F
-            i += 1
-            extra -= 1
-        if point > 0xFFFF:
-            code = (31 * code + 0xD800 + (point - 0x10000 >> 10)) & _WORD
-            point = 0xDC00 + (point - 0x10000 & 0x3FF)
-        code = (31 * code + point) & _WORD
+def name_hash(data: NdArray, at: int, length: int) -> int:
+    """Return a hash of data[at:at + length] with 32 bits."""
+    code = int64(0)
+    for i in range(at, at + length):
+        code = (31 * code + int64(data[i])) & _WORD
     return code
 
 
 @plain_kernel
 def name_number(t: Arrays, data: NdArray, at: int, length: int) -> int:
     """Return the number of the name data[at:at + length], which is new if the table does not know it."""
-    code = string_hash(data, at, length)
+    code = name_hash(data, at, length)
     mask = len(t.name_slots) - 1
     slot = mixed(code, length, int64(0), t.seeds) & mask
     row = int64(t.name_slots[slot])
@@ -231,7 +219,7 @@ def epoch_row(t: Arrays, owner: int, epoch: int) -> int:
     new["highest"], new["owner"], new["epoch"] = NO_OFFSET, owner, epoch
     new["first_readable"], new["last_readable"] = -1, -1
     new["first_waiting"], new["last_waiting"], new["waiting_count"] = -1, -1, 0
-    new["table_size"], new["next"], new["left"] = FIRST_TABLE_SIZE, partition["first_epoch"], 0
+    new["next"], new["left"] = partition["first_epoch"], 0
     partition["first_epoch"] = row
     partition["latest_epoch"] = max(int64(partition["latest_epoch"]), epoch)
     return row
