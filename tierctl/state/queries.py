@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.kernel import int64, plain_kernel
+from tierctl.kernel import int64, kernel, plain_kernel
 from tierctl.model import (
     EpochEntry,
     RemoteLogSegmentMetadata,
@@ -19,6 +19,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.epoch_lists import ascending
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import (
     FINISHED,
@@ -27,6 +28,7 @@ from tierctl.state.table_arrays import (
     REPEATED,
     STATES,
     Array,
+    Arrays,
 )
 from tierctl.wire.arrays import Bools, Int64s, ranges
 
@@ -50,21 +52,34 @@ class EpochRuns(NamedTuple):
 
 def epoch_runs(table: SegmentTable, rows: Int64s) -> EpochRuns:
     """Return the leader epochs of `rows`; of an epoch that an event names twice, the last start counts."""
-    own, links = table.segments[rows], table.links
-    counts = own["link_count"].astype(np.int64)
-    places = ranges(own["links"].astype(np.int64), counts)
-    owners = np.repeat(np.arange(len(rows)), counts)
-    if (own["flags"] & ODD_EPOCHS).any():
-        is_named = links["status"][places] != REPEATED
-        places, owners = places[is_named], owners[is_named]
-        order = np.lexsort((links["epoch"][places], owners))
-        places, owners = places[order], owners[order]
-        counts = np.bincount(owners, minlength=len(rows))
-    starts = links["start"][places]
-    ends = own["end"][owners]
-    is_same = owners[1:] == owners[:-1]
-    ends[:-1][is_same] = starts[1:][is_same] - 1
-    return EpochRuns(counts, links["epoch"][places].astype(np.int64), starts, ends)
+    room = int(table.segments["link_count"][rows].sum(dtype=np.int64))
+    runs = EpochRuns(np.zeros(len(rows), np.int64), *(np.empty(room, np.int64) for _ in range(3)))
+    used = write_runs(table.arrays, rows, runs)
+    return EpochRuns(runs.counts, runs.epochs[:used], runs.starts[:used], runs.ends[:used])
+
+
+@kernel
+def write_runs(t: Arrays, rows: Int64s, runs: EpochRuns) -> int:
+    """Write the leader epochs of `rows` to `runs`; return their number."""
+    counts, epochs, starts, ends = runs
+    used = 0
+    for i in range(len(rows)):
+        segment, begin = t.segments[int64(rows[i])], used
+        first = int64(segment["links"])
+        for place in range(first, first + int64(segment["link_count"])):
+            link = t.links[place]
+            if link["status"] != REPEATED:
+                epochs[used], starts[used] = link["epoch"], link["start"]
+                used += 1
+        if int64(segment["flags"]) & ODD_EPOCHS:
+            order = ascending(epochs[begin:used])
+            epochs[begin:used], starts[begin:used] = epochs[begin:used][order], starts[begin:used][order]
+        for at in range(begin, used - 1):
+            ends[at] = starts[at + 1] - 1
+        if used > begin:
+            ends[used - 1] = segment["end"]
+        counts[i] = used - begin
+    return used
 
 
 @dataclass(frozen=True, slots=True)
