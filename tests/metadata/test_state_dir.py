@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 from tierctl.errors import LockedError, MetadataError, SafetyRefusal
 from tierctl.files import FileSystem
+from tierctl.metadata import state_dir
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.state_dir import LOCK, MANIFEST, Manifest, StateDirectory, snapshot_name
 from tierctl.metadata.topic.folder import FolderTopic
@@ -387,6 +389,31 @@ class TestRefusals:
             assert not (place.state / MANIFEST).exists()
         assert place.run().records_read == 16
 
+    def test_a_reader_beside_a_writer_that_replaces_the_snapshots(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place.run()
+        place.append(*events([9]))
+        reads = [dict(place.kept)]
+        read = state_dir.read_regular
+
+        def replaced_meanwhile(path: Path) -> bytes:
+            if path.name != MANIFEST and reads:
+                reads.clear()
+                writer.release()
+                place.run()
+                writer.acquire()
+            return read(path)
+
+        with StateDirectoryHeld(place.state) as writer:
+            monkeypatch.setattr(state_dir, "read_regular", replaced_meanwhile)
+            reader = StateDirectory(place.state, writable=False)
+            topic = CountingTopic(place.metadata, complete=True, empty_count=PARTITIONS)
+            manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=reader)
+            assert summary(manager.refresh()) == summary(place.truth())
+            assert (topic.records_read, reader.notes) == (0, [])
+            manager.close()
+
 
 class StateDirectoryHeld:
     """The state directory is locked, as by another tierctl."""
@@ -395,8 +422,15 @@ class StateDirectoryHeld:
         folder.mkdir(exist_ok=True)
         self._fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
 
-    def __enter__(self) -> None:
+    def acquire(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)

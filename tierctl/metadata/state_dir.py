@@ -130,16 +130,24 @@ class StateDirectory:
         partitions has changed.
         """
         with translated(f"loading {self._folder}"):
-            manifest = self._read_manifest(topic)
-            found = {number: self._read(number, entry) for number, entry in manifest.snapshots.items()}
-            good = {number: part for number, part in sorted(found.items()) if part is not None}
-        if good.keys() != found.keys():
+            manifest, good = self._read_all(topic)
+            if not self._keeps and good.keys() != manifest.snapshots.keys():
+                # The run that holds the directory may have replaced them meanwhile.
+                self.notes.clear()
+                manifest, good = self._read_all(topic)
+        if good.keys() != manifest.snapshots.keys():
             manifest.snapshots = {number: manifest.snapshots[number] for number in good}
             self._is_stored = False
-        state.merge(list(good.values()))
+        state.merge([good[number] for number in sorted(good)])
         for partition in range(topic.partition_count):
             state.read.setdefault(partition, 0)
         self._manifest = manifest
+
+    def _read_all(self, topic: MetadataTopic) -> tuple[Manifest, dict[int, TierState]]:
+        """Return the manifest, and the state in each of its snapshots that is not missing or damaged."""
+        manifest = self._read_manifest(topic)
+        found = {number: self._read(number, entry) for number, entry in manifest.snapshots.items()}
+        return manifest, {number: part for number, part in found.items() if part is not None}
 
     def _read_manifest(self, topic: MetadataTopic) -> Manifest:
         path = self._folder / MANIFEST
@@ -181,7 +189,8 @@ class StateDirectory:
         return found
 
     def _set_aside(self, path: Path, error: CorruptInputError) -> None:
-        self.notes.append(f"{path.name}: {error.message}; kept as {path.name}{BACKUP_SUFFIX} and read anew")
+        kept = f"kept as {path.name}{BACKUP_SUFFIX} and " if self._keeps else ""
+        self.notes.append(f"{path.name}: {error.message}; {kept}read anew")
         if self._keeps:
             self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
 
