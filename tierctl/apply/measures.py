@@ -1,11 +1,12 @@
 """Metrics about the results of a mutating run, and about the remaining work."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.model import TopicConfig
 from tierctl.plan.copy import written_ms
+from tierctl.plan.decisions import WAITING, NextAction
 from tierctl.plan.reasons import Reason
 from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus
@@ -47,8 +48,9 @@ def measure_mutation(
     is_delete = plan.command == "delete"
     topics = {part.topic_id_partition.topic for part in state if (part.delete_state is not None) == is_delete}
     topics = {topic for topic in topics if not scope.keeps((topic,))} | {step.topic for step in plan.steps}
-    lag = _Lag(Action.DELETE_SEGMENT, prometheus.DELETE_LAG_SEGMENTS, prometheus.DELETE_LAG_BYTES)
-    lag.measure(meter, left, topics, lambda labels: labels[0] in known - topics)
+    lag = [(step.topic, _size_bytes(step)) for step in left if step.action is Action.DELETE_SEGMENT]
+    families = prometheus.DELETE_LAG_SEGMENTS, prometheus.DELETE_LAG_BYTES
+    _set_lag(meter, families, lag, topics, lambda labels: labels[0] in known - topics)
 
 
 def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, *, now_ms: int) -> None:
@@ -58,9 +60,13 @@ def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Sco
 
 
 def _copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, now_ms: int) -> None:
-    lag = _Lag(Action.COPY_SEGMENT, prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES)
     named = list(topics)
-    lag.measure(meter, plan.steps, named, scope.keeps)
+    lag = [
+        (each.partition.topic, each.size_bytes or 0)
+        for each in plan.decisions(now_ms)
+        if each.action is NextAction.COPY or each.reason.kind in WAITING
+    ]
+    _set_lag(meter, (prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES), lag, named, scope.keeps)
     ages_s: dict[Labels, float] = {(topic,): 0 for topic in named if not scope.keeps((topic,))}
     for topic, since_ms in _uncopied(plan):
         ages_s[topic,] = max(ages_s.get((topic,), 0), (now_ms - since_ms) / 1000)
@@ -87,26 +93,24 @@ def _uncopied(plan: Plan) -> Iterator[tuple[str, int]]:
             yield skip.topic, oldest_ms
 
 
-@dataclass(frozen=True, slots=True)
-class _Lag:
-    """The gauges of the steps with an action that are not done."""
+def _set_lag(
+    meter: Meter,
+    families: tuple[Family, Family],
+    lag: Iterable[tuple[str, int]],
+    topics: Iterable[str],
+    keeps: Callable[[Labels], bool],
+) -> None:
+    """Set the gauges of segments and of bytes, of `topics` and of those in `lag`; `keeps` as in `Gauges`.
 
-    action: Action
-    segments: Family
-    size_bytes: Family
-
-    def measure(
-        self, meter: Meter, left: Iterable[Step], topics: Iterable[str], keeps: Callable[[Labels], bool]
-    ) -> None:
-        """Set the gauges of `topics` and of the topics of the steps in `left`; `keeps` as in `Gauges`."""
-        counts: dict[Labels, float] = {(topic,): 0 for topic in topics if not keeps((topic,))}
-        sizes_bytes = dict(counts)
-        for step in left:
-            if step.action is self.action:
-                counts[step.topic,] = counts.get((step.topic,), 0) + 1
-                sizes_bytes[step.topic,] = sizes_bytes.get((step.topic,), 0) + _size_bytes(step)
-        meter.set(self.segments, counts, keeps)
-        meter.set(self.size_bytes, sizes_bytes, keeps)
+    `lag` has the topic and the size of each segment.
+    """
+    counts: dict[Labels, float] = {(topic,): 0 for topic in topics if not keeps((topic,))}
+    sizes_bytes = dict(counts)
+    for topic, size_bytes in lag:
+        counts[topic,] = counts.get((topic,), 0) + 1
+        sizes_bytes[topic,] = sizes_bytes.get((topic,), 0) + size_bytes
+    for family, values in zip(families, (counts, sizes_bytes), strict=True):
+        meter.set(family, values, keeps)
 
 
 def _count(meter: Meter, command: str, outcome: Outcome) -> None:

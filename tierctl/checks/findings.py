@@ -39,7 +39,7 @@ class FindingRow(Check):
 
     `command` is the command whose plan repairs the finding, None if tierctl has none. `repair` describes the
     repair of a plan of `verify --plan-out`, None if it has no step. `is_corruption` states that bytes violate
-    their format or are missing (exit code 7).
+    their format, are missing, or can't be read (exit code 7).
     """
 
     needs: Needs = Needs.METADATA
@@ -184,6 +184,7 @@ class FindingKind(CheckTable):
         "correct the entry, or its owner and mode: verify checked neither its bytes nor anything in the "
         "folder",
         needs=Needs.OBJECTS,
+        is_corruption=True,
     )
     ARCHIVED_OBJECT = FindingRow(
         "archived_object",

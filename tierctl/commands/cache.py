@@ -133,7 +133,9 @@ class BuildCacheRequest(Request):
     def validate(self) -> None:
         """Implement `Request.validate`."""
         required("--metadata", self.metadata)
-        required("--out", self.out)
+        out = required("--out", self.out)
+        if self.state_dir is not None and out.resolve() == self.state_dir.resolve():
+            raise UsageError(f"--out {out} is the folder of --state-dir", hint="name another folder")
 
 
 class EntryRow(TypedDict):
@@ -525,4 +527,5 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
         found += (path for find in finders for path in find(named))
         if named in request.files and not cache_files(named) and not remote_index_files(named):
             raise NotFoundError(f"no cache files in {named}", hint="'tierctl cache build --out' writes some")
-    return found
+    # A file that is named twice, or through a link, is one file.
+    return list({path.resolve(): path for path in reversed(found)}.values())[::-1]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tierctl.metadata.manager import RemoteLogMetadataManager
     from tierctl.model import LocalLog
     from tierctl.plan.steps import Skip
-    from tierctl.state.tier_state import MissingEvents, TierState
+    from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
     from tierctl.storage import RemoteStorageManager
 
 _PROBLEMS_SHOWN_MAX = 20
@@ -83,12 +83,16 @@ class Histories:
 
     def report(self, state: TierState) -> bool:
         """Report damaged records and missing events as problems; return whether there are any."""
-        return report_unusable(self.resources, state, self.incomplete, self.unseen)
+        return report_unusable(self.resources, state.quarantined, self.incomplete, self.unseen)
+
+    def report_missing(self) -> bool:
+        """Report missing events as problems, where damaged records are findings; return whether any are."""
+        return report_unusable(self.resources, (), self.incomplete, self.unseen)
 
 
 def report_unusable(
     resources: Resources,
-    state: TierState,
+    quarantined: Iterable[Quarantined],
     incomplete: Mapping[TopicIdPartition, str],
     unseen: Collection[MissingEvents] = (),
 ) -> bool:
@@ -98,7 +102,7 @@ def report_unusable(
     """
     problems: list[TierctlError] = [
         bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
-        for bad in state.quarantined
+        for bad in quarantined
     ]
     if incomplete or unseen:
         from tierctl.read.leader_logs import missing_events_error, unseen_error

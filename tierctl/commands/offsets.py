@@ -1,5 +1,6 @@
 """`offsets`: read, check and repair a broker's `_rlmm_committed_offsets` file."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,7 @@ from tierctl.spark import fold as spark_files
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 
 FILE_NAME = "_rlmm_committed_offsets"
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +270,7 @@ def _plan(
 
 def _partition_and_offset(text: str) -> tuple[int, int]:
     partition, equals, offset = text.partition("=")
-    if not equals or not partition.isdigit() or not offset.isdigit():
+    if not equals or not _NUMBER.fullmatch(partition) or not _NUMBER.fullmatch(offset):
         raise UsageError(f"--set {text}: expected PARTITION=OFFSET", hint="as 3=4711")
     return int(partition), int(offset)
 
@@ -321,7 +323,10 @@ def _path(request: OffsetsRequest) -> Path:
         if not folders:
             raise UsageError("no offsets are named", hint="name FILE or --log-dir")
         files = [folder / FILE_NAME for folder in folders]
-        path = next((file for file in files if file.exists()), files[0])
+        existing = [file for file in files if file.exists()]
+        if len(existing) > 1:
+            raise UsageError(f"{existing[0]} and {existing[1]}: name one of the files as FILE")
+        path = next(iter(existing), files[0])
     if not path.exists():
         raise NotFoundError(
             f"{path}: no such file",

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tierctl.errors import MetadataError, RemoteResourceNotFound
+from tierctl.errors import AuthenticationError, MetadataError, RemoteResourceNotFound
 from tierctl.kernel import is_compiled, prepare
 from tierctl.metadata.parallel_fold import (
     FoldRunner,
@@ -49,6 +49,10 @@ from tierctl.wire.metadata.values import encode
 
 def no_op() -> None:
     """Allow the append: used if no check is needed."""
+
+
+def no_note(_text: str) -> None:
+    """Drop a message."""
 
 
 class RemoteLogMetadataManager(Protocol):
@@ -186,8 +190,12 @@ class TopicBasedRemoteLogMetadataManager:
         fold_runner: FoldRunner | None = None,
         sizes_only: bool = False,
         reading: Reading = unwatched,
+        on_note: Callable[[str], None] = no_note,
     ) -> None:
         self._topic = topic
+        self._on_note = on_note
+        self._is_folding = False
+        """Whether a fold has begun and not ended: an error or a signal may have come between its steps."""
         self._state_dir = state_dir
         self._fold_runner = fold_runner
         self._sizes_only = sizes_only
@@ -205,6 +213,7 @@ class TopicBasedRemoteLogMetadataManager:
     def refresh(self) -> TierState:
         """Implement `RemoteLogMetadataManager.refresh`; write the events read to the state directory."""
         ranges = partition_ranges(self._topic.beginning_offsets(), self._topic.end_offsets())
+        self._is_folding = True
         if self._fold_runner is not None and not self._knows_most(ranges):
             runner, self._fold_runner = self._fold_runner, None
             self._fold_by(runner, ranges)
@@ -216,6 +225,7 @@ class TopicBasedRemoteLogMetadataManager:
                     self._fold_by(ThreadsFold(self._topic, os.cpu_count() or 1, advance), ranges)
                 else:
                     self._catch_up(ranges, advance)
+        self._is_folding = False
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
         return self._state
@@ -243,6 +253,7 @@ class TopicBasedRemoteLogMetadataManager:
         records = [(self._partition_of(event), encode(event)) for event in events]
         begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
         written = {partition for partition, _ in records}
+        self._is_folding = True
         ranges = partition_ranges(begins, ends)
         self._catch_up(each for each in ranges if each.metadata_partition in written)
         transitions = Transitions(self._state)
@@ -251,6 +262,7 @@ class TopicBasedRemoteLogMetadataManager:
         if records:
             before_append()
         self._read_back(records, self._topic.append(records))
+        self._is_folding = False
 
     def _read_back(self, records: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> None:
         """Read the published events back into the state; raise MetadataError unless they are those sent."""
@@ -289,12 +301,19 @@ class TopicBasedRemoteLogMetadataManager:
         return metadata_partition(partition.topic_id, partition.partition, self._topic.partition_count)
 
     def close(self) -> None:
-        """Implement `RemoteLogMetadataManager.close`; write the published events to the state directory."""
+        """Implement `RemoteLogMetadataManager.close`; write the published events to the state directory.
+
+        If that fails, the next run reads them again, and `on_note` receives a message: what this run did is
+        still to be reported.
+        """
         try:
-            if self._state_dir is not None:
+            if self._state_dir is not None and not self._is_folding:
                 self._state_dir.commit(self._state)
-                self._state_dir.close()
+        except (MetadataError, AuthenticationError) as e:
+            self._on_note(f"{e.message}; the next run reads the events again")
         finally:
+            if self._state_dir is not None:
+                self._state_dir.close()
             self._topic.close()
 
 
@@ -310,7 +329,7 @@ def open_metadata(
     writable: bool = False,
     if_missing: IfMissing = IfMissing.FAIL,
     on_torn: Callable[[str], None] | None = None,
-    on_note: Callable[[str], None] | None = None,
+    on_note: Callable[[str], None] = no_note,
     fold_runner: FoldRunner | None = None,
     sizes_only: bool = False,
     reading: Reading = unwatched,
@@ -319,7 +338,8 @@ def open_metadata(
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
     With `state_dir` the manager continues from the snapshots of an earlier run; `on_note` receives a message
-    for each one that is damaged and whose metadata partition is read again. If another run has locked the
+    for each one that is damaged and whose metadata partition is read again, and if the state of this run
+    can't be stored at its end. If another run has locked the
     directory, one that only reads stores no state. `fold_runner` folds the topic in the first `refresh`; with
     `sizes_only` it keeps the sizes of user partitions instead of their segments, and there may be no other
     `refresh`. `reading` shows the progress of each `refresh`. The other parameters and the errors are those
@@ -340,10 +360,14 @@ def open_metadata(
             kept = StateDirectory(state_dir, writable=writable)
             opened.callback(kept.close)
         manager = TopicBasedRemoteLogMetadataManager(
-            topic, state_dir=kept, fold_runner=fold_runner, sizes_only=sizes_only, reading=reading
+            topic,
+            state_dir=kept,
+            fold_runner=fold_runner,
+            sizes_only=sizes_only,
+            reading=reading,
+            on_note=on_note,
         )
-        if kept is not None and on_note is not None:
-            for note in kept.notes:
-                on_note(note)
+        for note in () if kept is None else kept.notes:
+            on_note(note)
         opened.pop_all()
     return manager

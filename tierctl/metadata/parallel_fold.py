@@ -108,8 +108,8 @@ class PartitionFold:
             found=found,
             hint="its history is not complete, so nothing in it may be deleted",
         )
-        known = {(q.metadata_partition, q.metadata_offset, q.error.message) for q in self._state.quarantined}
-        if (partition, offset, error.message) not in known:
+        known = {(q.metadata_partition, q.error.message) for q in self._state.quarantined}
+        if (partition, error.message) not in known:
             self._state.quarantined.append(Quarantined(partition, offset, error, is_misplaced=is_misplaced))
 
     def fold(self, chunk: RecordChunk) -> Folded:
@@ -129,29 +129,31 @@ class PartitionFold:
             folded = Folded(*map(np.concatenate, zip(before, after, strict=True)))
         for damage in chunk.damage:
             state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
-        count = self._partition_count
-        if count is None:
-            return folded
-        numbers = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
-        for user_partition in misplaced(state.table(partition), numbers, partition, count):
-            home = metadata_partition(user_partition.topic_id, user_partition.partition, count)
-            self._quarantine(
-                partition,
-                int(chunk.offsets[0]),
-                f"events of {user_partition} in metadata partition {home}",
-                f"some from offset {chunk.offsets[0]} on",
-                is_misplaced=True,
-            )
         return folded
 
     def _apply(self, partition: int, events: DecodedEvents, offsets: Int64s, next_offset: int) -> Folded:
-        return fold(
+        """Fold events; quarantine the metadata partition if it has some that belong in another one."""
+        folded = fold(
             events,
             self._state,
             metadata_partition=partition,
             metadata_offsets=offsets,
             next_offset=next_offset,
         )
+        count = self._partition_count
+        if count is None:
+            return folded
+        numbers = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
+        for user_partition in misplaced(self._state.table(partition), numbers, partition, count):
+            home = metadata_partition(user_partition.topic_id, user_partition.partition, count)
+            self._quarantine(
+                partition,
+                int(offsets[0]),
+                f"events of {user_partition} in metadata partition {home}",
+                "some in this one",
+                is_misplaced=True,
+            )
+        return folded
 
 
 def _first_unknown(chunk: RecordChunk, events: DecodedEvents) -> int | None:

@@ -9,7 +9,8 @@ Beside them are the last successful runs and the segments that `verify` read; `a
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from tierctl.errors import CorruptInputError, LockedError, NotFoundError, Safety
 from tierctl.files import (
     BACKUP_SUFFIX,
     PLAIN,
+    TEMP_SUFFIX,
     FileSystem,
     exclusive,
     read_regular,
@@ -29,17 +31,19 @@ from tierctl.files import (
     write_durably,
 )
 from tierctl.locallog import list_partitions
-from tierctl.metadata.topic.base import MetadataTopic, translated
+from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic, translated
 from tierctl.model import Uuid
+from tierctl.model.selection import names_text
 from tierctl.state.snapshot import read_snapshot, write_snapshot
-from tierctl.state.tier_state import HeldState, TierState
-from tierctl.wire.files.checkpoints import META_PROPERTIES
+from tierctl.state.tier_state import TierState
+from tierctl.wire.files.checkpoints import META_PROPERTIES, PARTITION_METADATA_FILE
 from tierctl.wire.primitives import crc32c
 
 MANIFEST = "_tierctl_state.json"
 LOCK = ".tierctl-state.lock"
 VERSION = 1
 _PREFIX = "_tierctl_state-"
+_NAME = re.compile(rf"{_PREFIX}\d+-\d+({re.escape(TEMP_SUFFIX)})?")
 
 
 class SnapshotEntry(NamedTuple):
@@ -79,7 +83,7 @@ class Manifest:
                 metadata_partitions=int(raw["metadata_partitions"]),
                 snapshots={int(n): SnapshotEntry(*map(int, e)) for n, e in raw["snapshots"].items()},
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
             raise _no_manifest(f"{type(e).__name__}: {e}") from e
         if version != VERSION:
             raise _no_manifest(f"version {version}")
@@ -155,9 +159,11 @@ class StateDirectory:
         try:
             found = Manifest.loads(read_regular(path))
         except FileNotFoundError:
+            self._set_all_aside()
             return new
         except CorruptInputError as e:
             self._set_aside(path, e)
+            self._set_all_aside()
             return new
         if found.metadata_partitions != topic.partition_count:
             raise SafetyRefusal(
@@ -194,25 +200,34 @@ class StateDirectory:
         if self._keeps:
             self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
 
+    def _set_all_aside(self) -> None:
+        """Keep the snapshots, which no manifest lists: the topic may have lost the events in them."""
+        names = sorted(path.name for path in self._snapshots())
+        if names:
+            self.notes.append(f"{names_text(names)}: not listed in {MANIFEST}; kept as {BACKUP_SUFFIX}")
+        for name in names if self._keeps else ():
+            self._fs.rename(self._folder / name, self._folder / f"{name}{BACKUP_SUFFIX}")
+
+    def _snapshots(self) -> Iterator[Path]:
+        """Yield the files that are named as snapshots, unfinished ones as well."""
+        for path in self._folder.glob(f"{_PREFIX}*"):
+            if _NAME.fullmatch(path.name) and path.is_file():
+                yield path
+
     def commit(self, state: TierState) -> None:
         """Write the snapshots of metadata partitions with new events; without new events, write nothing."""
         manifest = self._manifest
         if manifest is None or not self._keeps:
             return
         apart = _entangled(state)
-        wanted: dict[int, HeldState | None] = {
-            number: state.held.get(number)
-            for number, offset in sorted(state.read.items())
-            if offset and number not in apart
-        }
         entries: dict[int, SnapshotEntry] = {}
         with translated(f"writing {self._folder}"):
-            for number, held in wanted.items():
-                offset = state.read[number] if held is None else held.offset
-                known = manifest.snapshots.get(number)
-                if known is not None and known.offset == offset:
+            for number, read in sorted(state.read.items()):
+                held, known = state.held.get(number), manifest.snapshots.get(number)
+                offset = read if held is None else held.offset
+                if known is not None and (known.offset == offset or number in apart):
                     entries[number] = known
-                elif offset:
+                elif offset and number not in apart:
                     data = write_snapshot(state, number) if held is None else held.snapshot
                     name = snapshot_name(number, offset)
                     write_durably(self._folder / name, [data], fs=self._fs, sync_folder=False)
@@ -228,8 +243,8 @@ class StateDirectory:
     def _delete_others(self, entries: Mapping[int, SnapshotEntry]) -> None:
         """Delete the snapshots of earlier runs, also of those that crashed."""
         kept = {snapshot_name(number, entry.offset) for number, entry in entries.items()}
-        for path in self._folder.glob(f"{_PREFIX}*"):
-            if path.name not in kept and not path.name.endswith(BACKUP_SUFFIX):
+        for path in self._snapshots():
+            if path.name not in kept:
                 self._fs.unlink(path)
 
     def close(self) -> None:
@@ -245,7 +260,8 @@ def _require(expected: object, found: object) -> None:
 def _entangled(state: TierState) -> set[int]:
     """Return the metadata partitions that share a user partition: only both together have its state.
 
-    They exist after the number of metadata partitions was changed. They are read anew by each run.
+    They exist after the number of metadata partitions was changed. What they had before stays in their
+    snapshots; the events since are read by each run.
     """
     found: set[int] = set()
     for number, table in state.tables.items():
@@ -273,7 +289,10 @@ def require_no_log_dir(folder: Path) -> None:
 
     Brokers before Kafka 3.8 have a `_rlmm_committed_offsets` of their own there, which a run would replace.
     """
-    if folder.is_dir() and ((folder / META_PROPERTIES).exists() or list_partitions([folder])):
+    has_metadata = (folder / PARTITION_METADATA_FILE).exists() or any(folder.glob(f"{METADATA_TOPIC}-*"))
+    if has_metadata or (
+        folder.is_dir() and ((folder / META_PROPERTIES).exists() or list_partitions([folder]))
+    ):
         raise UsageError(
             f"--state-dir {folder} is a broker's log directory",
             hint="give the state of tierctl a directory of its own",
@@ -292,6 +311,9 @@ def require_own_state(folder: Path, topic_id: str | None) -> None:
         manifest = Manifest.loads(read_regular(folder / MANIFEST))
     except FileNotFoundError:
         return
+    except CorruptInputError as e:
+        e.hint = "'tierctl status' with this --state-dir keeps the file as .bak and reads the metadata anew"
+        raise e.within(str(folder / MANIFEST)) from None
     require_same_topic(folder, manifest.topic_id, topic_id)
 
 

@@ -380,6 +380,7 @@ def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | No
             start_offset=segment.base_offset,
             end_offset=None if following is None else following - 1,
             reason=reason,
+            size_bytes=segment.size_bytes,
         )
 
 
@@ -691,6 +692,7 @@ def without_breaches(
             start_offset=step.start_offset or 0,
             end_offset=step.end_offset,
             reason=reasons[step.topic_id_partition],
+            size_bytes=step.details["segment_size_in_bytes"],
         )
         for step, _ in refused
     ]

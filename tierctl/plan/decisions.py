@@ -65,8 +65,8 @@ class NextAction(StrEnum):
 class Decision:
     """The next action for one segment, and the reason.
 
-    `segment_id` is None for a segment of the local log, and `end_offset` for the active one. `due_ms` is the
-    time from which brokers may take the action, None if that is unknown.
+    `segment_id` is None for a segment of the local log, which alone has `size_bytes`, and `end_offset` for
+    the active one. `due_ms` is the time from which brokers may take the action, None if that is unknown.
     """
 
     partition: TopicIdPartition
@@ -76,6 +76,7 @@ class Decision:
     reason: Reason
     action: NextAction = NextAction.NONE
     due_ms: int | None = None
+    size_bytes: int | None = None
 
     @classmethod
     def kept(cls, segment: RemoteLogSegmentMetadata, reason: Reason) -> Self:

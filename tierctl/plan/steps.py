@@ -230,6 +230,7 @@ class Plan:
                     reason=Reason.of(step.reason),
                     action=_NEXT_ACTIONS[step.action],
                     due_ms=now_ms,
+                    size_bytes=step.details.get("segment_size_in_bytes"),
                 )
 
     def to_json(self) -> dict[str, Any]:

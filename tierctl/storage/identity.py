@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing, SafetyRefusal
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteTierMissing,
+    SafetyRefusal,
+)
 from tierctl.model import (
     ClusterIdentity,
     RemoteLogSegmentMetadata,
@@ -181,8 +187,21 @@ def _newest(
 
 
 def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> bool:
-    """Return whether the tier has an object of one of the segments."""
-    return any(_has_objects(remote, segment) for segment in segments)
+    """Return whether the tier has an object of one of the segments.
+
+    Raise AuthenticationError if none was found and the store refused to tell of one: only a part of the tier
+    may be hidden from this user.
+    """
+    refused: AuthenticationError | None = None
+    for segment in segments:
+        try:
+            if _has_objects(remote, segment):
+                return True
+        except AuthenticationError as e:
+            refused = refused or e
+    if refused is not None:
+        raise refused
+    return False
 
 
 def _has_objects(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bool | None:

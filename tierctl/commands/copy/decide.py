@@ -228,7 +228,7 @@ def decide_from_tier(run: Mutation, source: MutationRequest, *, clean_dangling: 
     run.histories.examine(run.metadata.state)
     evidence = EvidenceSources(selection=selection, remote=lambda: opened.remote)
     incomplete = examine_histories(state, evidence, source.truncated_metadata)
-    run.is_source_damaged = report_unusable(run.resources, state, incomplete)
+    run.is_source_damaged = report_unusable(run.resources, state.quarantined, incomplete)
     run.from_remote = opened.spec
     run.source = place_of(source, opened.metadata, opened.remote)
     plan = run.narrowed(_plan_from_tier(run, opened, clean_dangling=clean_dangling))

@@ -209,7 +209,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     NotFoundError if the selection does not exist, the errors of the metadata and the cluster, and those of
     `require_own_tier` for a tier that the request names.
     """
-    copying = request_as(CopyRequest, request)
+    copying, lacks_events = request_as(CopyRequest, request), False
     stopped: dict[TopicIdPartition, Reason] = {}
     with mutation(copying, progress or SilentProgress(), reader=whole_metadata, needs_untiered=False) as run:
         state = run.metadata.refresh()
@@ -224,6 +224,8 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         else:
             plan = explained(run, state)
             topics.add_lag(plan, run.logs)
+            run.histories.ignore_untiered(state, plan.skipped)
+            lacks_events = run.histories.report_missing()
             if run.resources.cluster is None:
                 _note_unknown_settings(plan, run)
             if request.meter is not None:
@@ -249,7 +251,12 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         waiting_longest=topics.waiting_longest,
         exit_code=combined_exit_code(
-            [*map(finding_exit_code, findings), *(ExitCode.PARTIAL for _ in stopped)], is_partly_done=True
+            [
+                *map(finding_exit_code, findings),
+                *(ExitCode.PARTIAL for _ in stopped),
+                ExitCode.CORRUPT if lacks_events else ExitCode.OK,
+            ],
+            is_partly_done=True,
         ),
     )
 

@@ -162,7 +162,7 @@ def _replace(plans: Iterable[Rewrite]) -> None:
             continue
         if crc32c(read_regular(each.path)) != each.plan.crc:
             raise SafetyRefusal(
-                f"{each.path} is not the file that was read: it its content has changed",
+                f"{each.path} is not the file that was read: its content has changed",
                 hint="run the command again; with --engine spark, executors must see the same files",
             )
         replace_durably(each.path, new.data, backup=True)

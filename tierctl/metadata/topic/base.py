@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from tierctl.errors import NOT_ALLOWED, MetadataError, NotFoundError, UsageError
+from tierctl.errors import NOT_ALLOWED, AuthenticationError, MetadataError, NotFoundError, UsageError
 from tierctl.files import FileBytes, read_regular
 from tierctl.model import ClusterIdentity, TopicPartition, Uuid
 from tierctl.wire.batches.segment_file import LogBytes, RecordChunk
@@ -162,21 +162,24 @@ _HINTS = {
     errno.ENOSPC: "the disk is full: free space, then run again",
     errno.EDQUOT: "the quota is used up: raise it, then run again",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
-    errno.EACCES: NOT_ALLOWED,
-    errno.EPERM: NOT_ALLOWED,
     errno.EROFS: "the folder is mounted read-only",
 }
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise MetadataError for an OSError in the body; the message has `doing`, the hint a remedy."""
+    """Raise MetadataError for an OSError in the body, and AuthenticationError for a missing right.
+
+    The message has `doing`, the hint a remedy.
+    """
     try:
         yield
     except OSError as e:
-        where = f" ({e.filename})" if e.filename else ""
+        message = f"{doing}: {e.strerror or e}" + (f" ({e.filename})" if e.filename else "")
+        if isinstance(e, PermissionError):
+            raise AuthenticationError(message, hint=NOT_ALLOWED) from e
         hint = _HINTS.get(e.errno or 0, "look at the disk, then run again")
-        raise MetadataError(f"{doing}: {e.strerror or e}{where}", hint=hint) from e
+        raise MetadataError(message, hint=hint) from e
 
 
 EARLIEST, LATEST = "earliest", "latest"

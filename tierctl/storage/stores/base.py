@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import (
+    AuthenticationError,
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
@@ -261,7 +262,7 @@ def walk(
     list_folder: Callable[[str], FolderListing],
     prefix: str,
     *,
-    is_tolerated: Callable[[str, RemoteStorageError], bool],
+    is_tolerated: Callable[[str, TierctlError], bool],
 ) -> Iterator[RemoteObject]:
     """Yield the objects that `ObjectStore.list_objects` yields, by listing one folder at a time.
 
@@ -272,7 +273,7 @@ def walk(
     def listed(folder: str) -> FolderListing:
         try:
             return list_folder(folder)
-        except RemoteStorageError as e:
+        except (RemoteStorageError, AuthenticationError) as e:
             if not is_tolerated(folder, e):
                 raise
             problem = f"the folder can't be listed: {e.message}"

@@ -278,7 +278,7 @@ def _number_of(status: FileStatus) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def _is_forbidden(_folder: str, error: RemoteStorageError) -> bool:
+def _is_forbidden(_folder: str, error: TierctlError) -> bool:
     """Return whether the namenode refused this user one folder; other errors concern the whole store."""
     return "AccessControlException" in error.message or "Permission denied" in error.message
 

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from tierctl.errors import (
     NOT_ALLOWED,
+    AuthenticationError,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -41,8 +42,6 @@ _HINTS = {
     errno.ENOSPC: "the tier's disk is full: free space there, then run again",
     errno.EDQUOT: "the tier's quota is used up: raise it, then run again",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
-    errno.EACCES: NOT_ALLOWED,
-    errno.EPERM: NOT_ALLOWED,
     errno.EROFS: "the tier is mounted read-only",
     errno.ELOOP: "a symbolic link has the name of an object; tierctl does not follow links in a tier",
     errno.EISDIR: "a folder has the name of an object",
@@ -63,8 +62,11 @@ def _translated(
 
 def _error_of(
     doing: str, e: OSError, kind: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
-) -> RemoteStorageError:
+) -> TierctlError:
+    """Return the error for `e`: AuthenticationError for a missing right, which trying again does not give."""
     where = f" ({e.filename})" if e.filename else ""
+    if isinstance(e, PermissionError) and kind is not StoreWriteUnknown:
+        return AuthenticationError(f"{doing}: {e.strerror or e}{where}", hint=NOT_ALLOWED)
     return kind(f"{doing}: {e.strerror or e}{where}", hint=hint or _HINTS.get(e.errno or 0))
 
 

@@ -23,6 +23,9 @@ WINDOW_BYTES = 2 << 20
 _BATCHES_OF_AN_ITEM = 25
 
 _HOP = struct.Struct(">qi")
+_SPAN = struct.Struct(">qiibIhi")
+"""The head of a batch of format 2 up to its last offset delta."""
+_MAGIC = 2
 _LENGTH_MIN = 49
 
 Mark = tuple[int, int]
@@ -157,21 +160,26 @@ def skip_to(
     """Return position and offset of the last batch from `position` on whose head has `offset` or a lower one.
 
     Follows the length fields without checking the batches. Return None if the first batch begins above
-    `offset`, or if offsets descend, which shows that a length field is wrong. Append some of the visited
-    batches to `marks`.
+    `offset`, or if a batch begins at or below the last offset of the one before it, which shows that a length
+    or an offset is wrong. Append some of the visited batches to `marks`.
     """
     size = file.size_bytes
-    at, data, base = position, b"", position
+    at, data, base, last_offset = position, b"", position, -1
     found: tuple[int, int] | None = None
     while at + _HOP.size + _LENGTH_MIN <= size:
-        is_read = at + _HOP.size > base + len(data)
+        is_read = min(at + _SPAN.size, size) > base + len(data)
         if is_read:
             base, data = at, file.read(at, WINDOW_BYTES)
         batch_offset, length = _HOP.unpack_from(data, at - base)
         if length < _LENGTH_MIN or at + _HOP.size + length > size or batch_offset > offset:
             return found
-        if found is not None and batch_offset <= found[1]:
+        if found is not None and batch_offset <= last_offset:
             return None
+        last_offset = batch_offset
+        if at + _SPAN.size <= size:
+            *_, magic, _crc, _attributes, last_delta = _SPAN.unpack_from(data, at - base)
+            # The offsets of formats 0 and 1 are those of single messages, or of the last of several.
+            last_offset += last_delta if magic == _MAGIC and last_delta > 0 else 0
         if is_read and marks is not None:
             marks.append((batch_offset, at))
         found = (at, batch_offset)
