@@ -62,6 +62,32 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     assert re.search(r": 2 topics, .*; no problems .*; next: tierctl explain ledger-0 ", ran.summary)
 
 
+def test_the_metrics_have_the_copy_lag_of_the_rows(capture: Capture, tmp_path: Path) -> None:
+    """Segments that wait for a limit of KIP-1241 are behind in both."""
+    root, metrics = capture("copy-lag", "4.4.0"), tmp_path / "tierctl.prom"
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
+    settings = ("--topic-configs", root / "topics.properties", "--broker-config", root / "server.properties")
+    now_ms = (root / "looked_at_ms").read_text().strip()
+    found = rows("status", *where, *settings, "--now", now_ms, "--metrics-file", metrics)
+    text = metrics.read_text()
+    for kind, column in (("segments", "lag_segments"), ("bytes", "lag_bytes")):
+        gauge = rf'brokertopicmetrics_remotecopylag{kind}{{topic="(.+)"}} (\S+)\n'
+        measured = {topic: float(value) for topic, value in re.findall(gauge, text)}
+        assert measured == {row["topic"]: row[column] for row in found}
+    assert sum(row["lag_segments"] for row in found) > 20
+
+
+def test_an_incomplete_history_is_told_as_by_explain(capture: Capture) -> None:
+    root = capture("finite-metadata")
+    where = ("--metadata", root / "after", "--remote", root / "after-remote", "--log-dir", root / "after")
+    settings = ("--topic-configs", root / "topics.properties", "--broker-config", root / "server.properties")
+    for command in (("status",), ("explain", "quiet-0")):
+        ran = tierctl(
+            *map(str, (*command, *where, *settings, "--now", (root / "now_ms").read_text().strip()))
+        )
+        assert (ran.code, ran.err.count("quiet-0 is not known to be complete")) == (ExitCode.CORRUPT, 1)
+
+
 def test_what_brokers_delete_from_their_disks_next_is_what_explain_says(tmp_path: Path) -> None:
     data, settings = tmp_path / "data", tmp_path / "topics.properties"
     write_log(data, [[batch(n)] for n in range(4)], snapshots={1: (), 2: (), 3: ()})

@@ -42,6 +42,8 @@ _HINTS = {
     errno.ENOSPC: "the tier's disk is full: free space there, then run again",
     errno.EDQUOT: "the tier's quota is used up: raise it, then run again",
     errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
     errno.EROFS: "the tier is mounted read-only",
     errno.ELOOP: "a symbolic link has the name of an object; tierctl does not follow links in a tier",
     errno.EISDIR: "a folder has the name of an object",
@@ -52,22 +54,29 @@ _HINTS = {
 def _translated(
     doing: str, error: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
 ) -> Iterator[None]:
-    """Raise an OSError as `error`, or as RemoteResourceNotFound for a missing object."""
+    """Raise an OSError as `error`; when reading, as RemoteResourceNotFound for a missing object.
+
+    What this user may not read raises AuthenticationError: trying again does not help.
+    """
     try:
         yield
     except OSError as e:
-        missing = isinstance(e, FileNotFoundError) and error is RemoteStorageError
+        is_read = error is RemoteStorageError
+        if is_read and isinstance(e, PermissionError):
+            raise AuthenticationError(_message(doing, e), hint=NOT_ALLOWED) from e
+        missing = is_read and isinstance(e, FileNotFoundError)
         raise _error_of(doing, e, RemoteResourceNotFound if missing else error, hint) from e
 
 
 def _error_of(
     doing: str, e: OSError, kind: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
-) -> TierctlError:
-    """Return the error for `e`: AuthenticationError for a missing right, which trying again does not give."""
+) -> RemoteStorageError:
+    return kind(_message(doing, e), hint=hint or _HINTS.get(e.errno or 0))
+
+
+def _message(doing: str, e: OSError) -> str:
     where = f" ({e.filename})" if e.filename else ""
-    if isinstance(e, PermissionError) and kind is not StoreWriteUnknown:
-        return AuthenticationError(f"{doing}: {e.strerror or e}{where}", hint=NOT_ALLOWED)
-    return kind(f"{doing}: {e.strerror or e}{where}", hint=hint or _HINTS.get(e.errno or 0))
+    return f"{doing}: {e.strerror or e}{where}"
 
 
 class LocalStore:
