@@ -111,6 +111,22 @@ def test_a_plan_that_would_be_refused_is_not_suggested(capture: Capture, tmp_pat
     assert following(ran) == []
 
 
+def test_a_written_log_is_checked_by_no_command_on_files(capture: Capture, tmp_path: Path) -> None:
+    """verify of the old topic compares nothing with the new log, and finds that its topic was recreated."""
+    root, new = capture("tiered-cluster"), tmp_path / "new"
+    for number in range(2):
+        (new / f"clicks-{number}").mkdir(parents=True)
+        (new / f"clicks-{number}" / "partition.metadata").write_text(
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+        )
+    (new / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    where = f"--metadata {root}/after --remote {root}/after-remote --topic clicks --log-dir {new}"
+    ran = tierctl("restore", "log", *where.split(), "--apply")
+    assert ran.code == ExitCode.OK, ran.err
+    assert following(ran) == []
+    assert "now start the brokers, and verify with tierctl restore check, with the old topic's" in ran.err
+
+
 @pytest.fixture
 def tier(writable: Callable[[str], Path]) -> Spoilt:
     return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
