@@ -40,6 +40,14 @@ def following(ran: Ran) -> list[str]:
         (f"verify {WHERE} {LOGS}", f"verify --deep {WHERE} {LOGS}"),
         (f"status {WHERE} --log-dir {{root}}/after", f"verify {WHERE} --log-dir {{root}}/after"),
         (
+            f"status {WHERE} --log-dir {{root}}/after --now 2026-11-22",
+            f"verify {WHERE} --log-dir {{root}}/after --now 2026-11-22T00:00:00Z",
+        ),
+        (
+            f"status {WHERE} --log-dir {{root}}/after --now=1795305600001",
+            f"verify {WHERE} --log-dir {{root}}/after --now 1795305600001",
+        ),
+        (
             f"report --output json {WHERE} --log-dir {{root}}/after",
             f"verify {WHERE} --log-dir {{root}}/after",
         ),
