@@ -40,6 +40,14 @@ def following(ran: Ran) -> list[str]:
         (f"verify {WHERE} {LOGS}", f"verify --deep {WHERE} {LOGS}"),
         (f"status {WHERE} --log-dir {{root}}/after", f"verify {WHERE} --log-dir {{root}}/after"),
         (
+            f"status {WHERE} --log-dir {{root}}/after --now 2026-11-22",
+            f"verify {WHERE} --log-dir {{root}}/after --now 2026-11-22T00:00:00Z",
+        ),
+        (
+            f"status {WHERE} --log-dir {{root}}/after --now=1795305600001",
+            f"verify {WHERE} --log-dir {{root}}/after --now 1795305600001",
+        ),
+        (
             f"report --output json {WHERE} --log-dir {{root}}/after",
             f"verify {WHERE} --log-dir {{root}}/after",
         ),
@@ -109,6 +117,22 @@ def test_a_plan_that_would_be_refused_is_not_suggested(capture: Capture, tmp_pat
     assert "note: --apply would refuse this: the plan is decided as of" in ran.err
     assert ": a plan, nothing changed: 1" in ran.summary
     assert following(ran) == []
+
+
+def test_a_written_log_is_checked_by_no_command_on_files(capture: Capture, tmp_path: Path) -> None:
+    """verify of the old topic compares nothing with the new log, and finds that its topic was recreated."""
+    root, new = capture("tiered-cluster"), tmp_path / "new"
+    for number in range(2):
+        (new / f"clicks-{number}").mkdir(parents=True)
+        (new / f"clicks-{number}" / "partition.metadata").write_text(
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+        )
+    (new / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    where = f"--metadata {root}/after --remote {root}/after-remote --topic clicks --log-dir {new}"
+    ran = tierctl("restore", "log", *where.split(), "--apply")
+    assert ran.code == ExitCode.OK, ran.err
+    assert following(ran) == []
+    assert "now start the brokers, and verify with tierctl restore check, with the old topic's" in ran.err
 
 
 @pytest.fixture

@@ -61,6 +61,19 @@ def test_an_empty_file_is_an_empty_list(fmt: str, text: str, tmp_path: Path) -> 
     assert (ran.code, ran.out) == (0, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "good"), [("1 5\n2 x\n3 7\n", {1: 5, 3: 7}), ("0\n2\n1 5\n", {1: 5}), ("what?\n", {})]
+)
+def test_show_prints_the_good_lines_of_a_damaged_file(
+    text: str, good: dict[int, int], tmp_path: Path
+) -> None:
+    (tmp_path / NAME).write_text(text)
+    ran = tierctl("offsets", "show", tmp_path / NAME, "--output", "jsonl")
+    rows = map(json.loads, ran.out.splitlines())
+    assert (ran.code, {row["metadata_partition"]: row["committed_offset"] for row in rows}) == (7, good)
+    assert "\nhint: tierctl offsets repair keeps the good lines" in ran.err
+
+
 @pytest.mark.parametrize("text", ["0\n2\n1 5\n", "1 x\n", "1 5\n1 6\n", "9\n1\n1 5\n"])
 def test_damage_is_told_with_line_and_byte(text: str, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(text)

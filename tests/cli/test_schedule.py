@@ -85,7 +85,9 @@ def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folder
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (("--cron", "swep"), 2, "no command of tierctl"),
+        (("--cron", "stats"), 2, 'did you mean "status"?'),
+        (("--cron", "cache", "verfy"), 2, 'did you mean "cache verify"?'),
+        (("--cron", "stats"), 2, "stats: no command of tierctl"),
         (("--cron",), 2, "no command of tierctl"),
         (("--cron", "schedule", "--cron", "verify"), 2, "no command of tierctl"),
         (("--cron", "cache"), 2, "no command of tierctl"),

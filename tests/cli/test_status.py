@@ -138,7 +138,10 @@ def test_a_transaction_that_keeps_segments_from_the_tier(
     assert (problem["check"], problem["subject"], problem["findings"]) == ("open_transaction", "ledger-0", 1)
     assert "3 segments (from offset" in problem["found"]
     assert f"since {iso_utc(OPEN_SINCE_MS)}" in problem["found"]
-    assert "kafka-transactions.sh abort --topic ledger --partition 0 --start-offset 3280" in problem["fix"]
+    end = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic ledger --partition 0 "
+    end += "--start-offset 3280"
+    assert problem["fix"].endswith(f": {end}")
+    assert f"this ends it: {end}" in explained.err
     ran = tierctl(*map(str, ("status", *where)))
     assert "next: tierctl explain ledger-0 " in ran.summary
     assert rows("status", *where, code=code)[-1]["problems"] == 1

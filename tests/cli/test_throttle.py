@@ -1,5 +1,6 @@
 """--throttle-copy and --throttle-fetch in the summary and the metrics, and their reaction to signals."""
 
+import re
 import shlex
 import signal
 import subprocess
@@ -58,7 +59,7 @@ def test_two_tiers_of_a_run_share_the_limits(copy: tuple[str, ...], tmp_path: Pa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["copy", "verify"])
 def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[str, ...]) -> None:
-    args: tuple[str, ...] = (*copy, "--throttle-copy", "50K")
+    args: tuple[str, ...] = (*copy, "--throttle-copy", "50K", "--threads", "1", "--wave-size", "1")
     if command == "verify":
         assert tierctl(*copy).code == 0
         args = ("verify", *copy[1:5], "--deep", "--throttle-fetch", "50K")
@@ -83,6 +84,11 @@ def test_a_signal_ends_the_wait_at_once(command: str, number: int, copy: tuple[s
     assert err.endswith(f"; next: {same}\n")
     if command == "copy":
         # The next run completes the copy that was stopped.
+        summary = err.splitlines()[-1]
+        listed = tierctl("segments", *copy[1:3], "--output", "jsonl").out
+        begun = listed.count('"COPY_SEGMENT_STARTED"')
+        assert 0 < begun < 4
+        assert re.search(rf": 4 pending, .*; {begun} cop(y|ies) begun and not finished: the next ", summary)
         ran = tierctl(*copy)
         assert ran.code == 0, ran.err
         assert tierctl("verify", *copy[1:5], "--deep").code in {0, 3}

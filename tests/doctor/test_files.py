@@ -350,19 +350,24 @@ def test_an_error_prevents_its_checks_only() -> None:
     assert set(found) == set(DoctorCheck)
 
 
-def test_checks_that_nothing_was_named_for_are_counted_and_not_listed(tmp_path: Path) -> None:
+def test_checks_that_were_not_asked_for_are_counted_and_not_listed(capture: Capture, tmp_path: Path) -> None:
     file = written(tmp_path / "server.properties", BROKER + "log.retention.ms=x\n")
     ran = tierctl("doctor", "--broker-config", file)
     severities = [line.split()[0] for line in ran.out.splitlines()[1:]]
     assert severities == sorted(severities, key=["error", "warning", "ok"].index)
     assert {"error", "ok"} <= set(severities)
     whole = tierctl("doctor", "--broker-config", file, "--all")
-    hidden = [line for line in whole.out.splitlines() if line.startswith("not_checked")]
-    assert f"; {len(hidden)} checks not made (--all lists them and what they need)" in ran.raw_err
+    hidden = whole.out.splitlines()[1 + len(severities) :]
+    assert {line.split()[0] for line in hidden} == {"not_checked"}
+    assert f"; {len(hidden)} checks not made (--all lists them and why)" in ran.raw_err
     assert all("needs" in line for line in hidden)
     assert "not made" not in whole.raw_err
     as_json = json.loads(tierctl("doctor", "--broker-config", file, "--output", "json").out)
     assert len(as_json) == len(whole.out.splitlines()) - 1 == len(severities) + len(hidden)
+    # A source that was named does not make every check of it possible.
+    ran = tierctl("doctor", "--remote", capture("tiered-cluster") / "before-remote")
+    assert (ran.code, "not_checked" in ran.out + ran.raw_err) == (ExitCode.OK, False)
+    assert "store_list" in ran.out
     # A check that was asked for and could not be made is never hidden.
     ran = tierctl("doctor", "--metadata", tmp_path / "none")
     assert any(line.startswith("not_checked") and "event_clock" in line for line in ran.out.splitlines())

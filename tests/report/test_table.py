@@ -71,6 +71,10 @@ def at_terminal(rows: list[Any], kind: Columns, **view: Any) -> list[str]:
     return out.getvalue().splitlines()
 
 
+def left_out(rows: list[Any], kind: Columns) -> tuple[str, ...]:
+    return render(rows, "table", kind, View(now_ms=NOW_MS), stream=Terminal()).dropped
+
+
 def test_sizes_and_times_are_in_units_that_a_person_reads(width: Any) -> None:
     width(80)
     header, row = at_terminal([SEGMENT], SEGMENTS)
@@ -124,6 +128,8 @@ def test_an_object_of_no_topic_is_named(width: Any) -> None:
     width(80)
     lines = at_terminal(rows, FINDINGS)
     assert [line for line in lines if "key: " in line] == [f"    key: {key}"]
+    assert "key" not in left_out(rows, FINDINGS)
+    assert "key" in left_out([{**FINDING, "key": key}], FINDINGS)
     width(300)
     assert [key in line for line in at_terminal(rows, FINDINGS)] == [False, True, False]
 

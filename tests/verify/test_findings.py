@@ -8,6 +8,7 @@ import pytest
 from tierctl.checks import findings
 from tierctl.checks.findings import FindingKind
 from tierctl.cli.app import COMMANDS
+from tierctl.errors import NotFoundError
 from tierctl.model.choices import Severity
 
 
@@ -20,6 +21,18 @@ def test_every_kind_has_a_meaning_and_advice(kind: FindingKind) -> None:
     assert len(kind.row.fix) > 15
     assert kind.row.command is None or kind.row.command.split()[0] in COMMANDS
     assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+@pytest.mark.parametrize(
+    ("hint", "fix"),
+    [
+        ("run as the broker's user", "run as the broker's user; verify did not use this log for any check"),
+        (None, FindingKind.UNREADABLE_LOG.row.fix),
+    ],
+)
+def test_an_unreadable_log_has_the_next_step_of_its_error(hint: str | None, fix: str) -> None:
+    error = NotFoundError("orders-0 can't be read: Permission denied", hint=hint)
+    assert findings.unreadable_log(Path("data/orders-0"), error).fix == fix
 
 
 def test_corruption() -> None:

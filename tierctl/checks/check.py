@@ -55,6 +55,11 @@ class Result:
     fix: Annotated[str | None, f.FIX, Shown(0)] = None
     error: ExitCode | None = None
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether no check was made, and none was asked for: it does not apply, or has no source."""
+        return self.severity is Severity.NOT_CHECKED and self.error is None
+
 
 CHECKS = Columns(
     Result,
@@ -162,7 +167,10 @@ class Examination:
             self.results.append(result)
 
     def complete(self) -> "CheckResults":
-        """Return the results, the worst first, with one of each check that was not made."""
+        """Return the results, the worst first, with one of each check that was not made.
+
+        A check that was asked for and could not be made is among the problems; the others come last.
+        """
         there = {result.check for result in self.results}
         missing = [
             not_checked(
@@ -174,9 +182,14 @@ class Examination:
         severities, checks = list(Severity), list(self.registry)
         results = sorted(
             [*self.results, *missing],
-            key=lambda each: (severities.index(each.severity), each.error is None, checks.index(each.check)),
+            key=lambda each: (
+                each.is_left_out,
+                severities.index(each.severity),
+                each.error is None,
+                checks.index(each.check),
+            ),
         )
-        return CheckResults(results=tuple(results), not_asked=frozenset(each.check for each in missing))
+        return CheckResults(results=tuple(results))
 
     @property
     def exit_code(self) -> ExitCode:
@@ -189,8 +202,6 @@ class CheckResults(TableResult):
     """The results of all checks of a registry, the worst first."""
 
     results: tuple[Result, ...]
-    not_asked: frozenset[CheckTable]
-    """The checks that were skipped, or for which the request names no source."""
 
     @property
     def exit_code(self) -> ExitCode:

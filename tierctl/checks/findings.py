@@ -12,7 +12,7 @@ deep         segments that a sample did not read
 cross_check  the order of all of these, and partitions whose oldest events are gone
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -434,7 +434,7 @@ def unsafe_offset(path: Path, metadata_partition: int, found: str) -> Finding:
 
 def unreadable_offsets(path: Path, error: TierctlError) -> Finding:
     """Return the finding about a damaged file."""
-    return _finding(FindingKind.UNREADABLE_LOG, path, None, error.message)
+    return replace(_finding(FindingKind.UNREADABLE_LOG, path, None, error.message), own_fix=error.hint)
 
 
 def _finding(check: FindingKind, path: Path, metadata_partition: int | None, found: str) -> Finding:
@@ -460,4 +460,5 @@ def unreadable_log(folder: Path, error: TierctlError) -> Finding:
         partition=place.partition if place else None,
         key=str(folder),
         found=error.message,
+        own_fix=None if error.hint is None else f"{error.hint}; verify did not use this log for any check",
     )

@@ -6,6 +6,7 @@ its function. `COMMANDS` has the summaries, so that `tierctl --help` imports no 
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import chain
 from typing import Any, Final, NamedTuple, get_args
@@ -263,6 +264,18 @@ def named_command(words: Sequence[str]) -> tuple[Any, list[str]]:
     while isinstance(command, TyperGroup) and left and left[0] in command.commands:
         command = command.commands[left.pop(0)]
     return command, left
+
+
+def unknown_command(words: Sequence[str], hint: str) -> UsageError:
+    """Return the error for `words` that name no command; its hint is the nearest command, or else `hint`."""
+    command, left = named_command(words)
+    known = COMMANDS if command is None else getattr(command, "commands", {})
+    nearest = get_close_matches(left[0], known, n=1) if left else []
+    if nearest:
+        path = words[: len(words) - len(left)]
+        hint = f'did you mean "{" ".join([*path, *nearest])}"?'
+    what = " ".join(words[:2] if command is not None else words[:1]) or "nothing"
+    return UsageError(f"{what}: no command of tierctl", hint=hint)
 
 
 def context_of(ctx: typer.Context, words: Sequence[str], command: Any) -> typer.Context:

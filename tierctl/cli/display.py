@@ -18,6 +18,7 @@ from tierctl.cli.settings.profiles import option_key
 from tierctl.cli.settings.run import RunSettings
 from tierctl.commands.shared_options import FROM_TIER, WHERE, OutputFormat
 from tierctl.errors import ExitCode, SafetyRefusal, TierctlError
+from tierctl.model.times import iso_utc
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
 from tierctl.report.plans import (
@@ -46,6 +47,7 @@ _THROTTLED_FROM_S = 0.5
 _PROGRAM = "tierctl"
 _CHOOSE_PROFILE = ("config_file", "profile")
 _PANELS = (WHERE, FROM_TIER)
+_NOW = "now_ms"
 _TARGET = "to_"
 """Begins the keys of options of copy about its target, which other commands have without it."""
 
@@ -191,8 +193,8 @@ def console_of(ctx: typer.Context, *, prints_meanwhile: bool = False) -> Console
 def summarize(ctx: typer.Context, text: str, *, following: Following = None) -> None:
     """Print the line that ends a run; `following` is the command that can be run next.
 
-    It is printed with the places that the command line names, so that it can be run as it is printed; it is
-    left out if it lacks an option.
+    It is printed with the places and the --now that the command line names, so that it can be run as it is
+    printed; it is left out if it lacks an option.
     """
     settings: RunSettings = ctx.obj
     seconds = time.monotonic() - settings.started_s
@@ -213,7 +215,7 @@ def _next(following: Following, ctx: typer.Context) -> str | None:
 
 
 def with_places(line: str, ctx: typer.Context) -> str | None:
-    """Return `line`, a command line of tierctl, with the places that the command line of `ctx` has.
+    """Return `line`, a command line of tierctl, with the places and --now that the command line of `ctx` has.
 
     The places are the options in `_PANELS` that its command accepts and does not name itself, and the
     profile. Values of the environment and of the profile are not added, because they apply to the next run,
@@ -244,14 +246,16 @@ def _is_complete(command: Command, path: Sequence[str], arguments: Sequence[str]
 
 
 def _typed(ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
-    """Yield the key and the values of each option about places that the command line has."""
+    """Yield the key and the values of each option about places, and of --now, that the command line has."""
     for part in (ctx.find_root(), ctx):
         for param in part.command.get_params(part):
             name = param.name or ""
             is_place = getattr(param, "rich_help_panel", None) in _PANELS or name in _CHOOSE_PROFILE
-            if is_place and is_typed(part, name):
+            if (is_place or name == _NOW) and is_typed(part, name):
                 # The values of options with a callback are in the settings of the run.
                 value = part.params.get(name, getattr(ctx.obj, name, None))
+                if name == _NOW and isinstance(value, int) and value % 1000 == 0:
+                    value = iso_utc(value)
                 values = value if isinstance(value, list | tuple) else [value]
                 yield option_key(param.opts), [str(each) for each in values]
 

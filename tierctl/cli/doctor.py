@@ -19,7 +19,8 @@ All = Annotated[
     bool,
     typer.Option(
         "--all",
-        help="Also list the checks that were not made because no option names what they need.",
+        help="Also list the checks that were not made because they do not apply here or no option names what "
+        "they need.",
         rich_help_panel=SHOW,
     ),
 ]
@@ -45,13 +46,14 @@ app = new_app()
 def doctor(ctx: typer.Context, request: commands.DoctorRequest, show_all: All = False) -> ExitCode:
     """Find conditions that would make tiering fail.
 
-    For each check, doctor prints what it found, why it matters, and how to fix it, the worst problems first.
+    For each check, doctor prints what it found, why it matters, and how to fix it, the worst problems first,
+    then what is ok.
     The checks cover tierctl.toml and the files of broker,
     client and topic settings that its profiles or the options name, contradictory settings of brokers and
     topics, the metadata topic, Kafka releases with known bugs, clocks, permissions, the features and
     lifecycle rules of the store, the state directory, and readable files with secrets. doctor checks only
-    what the options name; other checks are counted as not checked and never count as ok: --all lists them,
-    and --output json always has them. It changes nothing, except with --probe-writes.
+    what the options name; other checks are counted and never count as ok: --all lists them, and --output json
+    always has them. It changes nothing, except with --probe-writes.
 
     The problems of files of settings are: unknown names, wrong types and values out of bounds, settings that
     exclude each other, duplicates, and settings that --kafka-version does not have. A wrong tierctl.toml or
@@ -69,8 +71,9 @@ def doctor(ctx: typer.Context, request: commands.DoctorRequest, show_all: All = 
     request = request_of(commands.DoctorRequest, ctx, own_settings=own_settings(ctx))
     diagnosis = commands.doctor(request, console_of(ctx))
     is_table = printer.output is OutputFormat.TABLE and not show_all
-    hidden = diagnosis.not_asked if is_table else frozenset()
-    printer.show(each for each in diagnosis.results if each.check not in hidden)
-    left = f"{counted(len(hidden), 'check')} not made (--all lists them and what they need)"
+    shown = [each for each in diagnosis.results if not (is_table and each.is_left_out)]
+    printer.show(shown)
+    hidden = len(diagnosis.results) - len(shown)
+    left = f"{counted(hidden, 'check')} not made (--all lists them and why)"
     printer.finish(also=left if hidden else None)
     return diagnosis.exit_code

@@ -20,11 +20,16 @@ app = new_app(name="offsets", cls=Group, help=f"Show, check and repair {_NAME}."
 @app.command("show", cls=Command)
 @with_options(commands.OffsetsRequest, ..., "log_dir", Rows, ENGINE, rows=(COMMITTED_OFFSETS,))
 def show(ctx: typer.Context, request: commands.OffsetsRequest) -> None:
-    """Print the last consumed offset of each metadata partition, and the format of the file."""
+    """Print the last consumed offset of each metadata partition, and the format of the file.
+
+    Of a damaged file the good lines are printed, and the exit code is 7.
+    """
     printer = Printer.of(ctx, COMMITTED_OFFSETS)
     found = commands.show_offsets(request, console_of(ctx))
     _, rows = found.table_rows()
     printer.show(rows)
+    for error in found.damage:
+        raise error
     printer.finish()
 
 

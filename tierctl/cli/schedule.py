@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from tierctl.cli.app import Command, named_command, new_app
+from tierctl.cli.app import Command, named_command, new_app, unknown_command
 from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import console_of, summarize
 from tierctl.cli.options import (
@@ -145,8 +145,7 @@ def _checked(ctx: typer.Context, words: Sequence[str], *, check: bool) -> _Sched
     command, arguments = named_command(words)
     path = words[: len(words) - len(arguments)]
     if not isinstance(command, Command) or command.name == "schedule":
-        what = " ".join(words[:2]) or "nothing"
-        raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
+        raise unknown_command(words, "as in: tierctl schedule --cron sweep ...")
     given = parsed_for_later(ctx, path, command, arguments)
     settings: RunSettings = ctx.obj
     _note_variables(ctx, settings)

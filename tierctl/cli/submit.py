@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from tierctl import commands
-from tierctl.cli.app import Command, named_command, new_app, parsed
+from tierctl.cli.app import Command, named_command, new_app, parsed, unknown_command
 from tierctl.cli.config.options import check_names, choosing_profile, parsed_for_later
 from tierctl.cli.display import console_of
 from tierctl.cli.options import (
@@ -60,8 +60,10 @@ def _checked(
     command, arguments = named_command(words)
     path = words[: len(words) - len(arguments)]
     names = {option.name for option in command.options} if isinstance(command, Command) else ()
+    if words and not isinstance(command, Command):
+        raise unknown_command(words, _HINT)
     if "engine" not in names:
-        what = " ".join(path or words[:1])
+        what = " ".join(path)
         raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)
     if not any(word.partition("=")[0] == "--engine" for word in arguments):
         arguments = ["--engine", "spark", *arguments]

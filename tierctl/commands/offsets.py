@@ -119,10 +119,11 @@ UNSAFE_OFFSETS = Columns(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffsets(TableResult):
-    """The offsets in a file by metadata partition, and the form of the file."""
+    """The offsets in a file by metadata partition, the form of the file, and the errors of its bad lines."""
 
     offsets: Mapping[int, int]
     form: OffsetsForm
+    damage: Sequence[CorruptInputError] = ()
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`."""
@@ -192,10 +193,13 @@ class OffsetsRepair(TableResult):
 
 
 def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> StoredOffsets:
-    """Return the offsets in the file; raise NotFoundError without one, CorruptInputError if it is damaged."""
+    """Return the offsets in the good lines of the file, and the errors of the others.
+
+    Raise NotFoundError without a file, and UnsupportedFormatError for a version that is not known.
+    """
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        found = _read(resources, _path(request))
-        return StoredOffsets(offsets=found.offsets, form=found.form)
+        (found,) = each_file(resources, "reading offsets", read_good_lines, [_path(request)])
+        return StoredOffsets(offsets=found.offsets, form=found.form, damage=found.damage)
 
 
 def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> OffsetsCheck:

@@ -160,15 +160,22 @@ def read_committed(path: Path) -> CommittedOffsets:
 
 
 def read_good_lines(path: Path) -> CommittedOffsets:
-    """Decode the good lines of a file of committed offsets; `damage` names the file.
+    """Decode the good lines of a file of committed offsets; `damage` names the file and its repair.
 
     Raise UnsupportedFormatError for a version that is not known, or OSError.
     """
     try:
         found = committed_offsets.read_good_lines(read_regular(path))
     except CorruptInputError as error:
-        raise error.within(str(path)) from None
-    return replace(found, damage=[error.within(str(path)) for error in found.damage])
+        raise _of_file(error, path) from None
+    return replace(found, damage=[_of_file(error, path) for error in found.damage])
+
+
+def _of_file(error: CorruptInputError, path: Path) -> CorruptInputError:
+    """Return the error with its position in the file, and with a hint that names the repair."""
+    named = error.within(str(path))
+    named.hint = "tierctl offsets repair keeps the good lines; stop the broker before --apply"
+    return named
 
 
 def write_committed(path: Path, offsets: Mapping[int, int]) -> None:

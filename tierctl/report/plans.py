@@ -159,6 +159,8 @@ PLAN_ROWS: Final = (STEPS, OUTCOMES)
 _FIXED = 8
 """The number of columns that every step has."""
 _RECOVERY = {"rebuild", "restore into", "restore new-ids", "restore log"}
+_WRITE_LOGS = {"materialise_partition", "restore_partition"}
+"""Actions after which the operator starts brokers, as the run says, before anything can be checked."""
 _OUTCOME = ("status", "error", "why")
 
 
@@ -214,13 +216,16 @@ def apply_command(file: object) -> str:
 def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | None]:
     """Return the counts of outcomes for the line that ends a run, and the command that can be run next.
 
-    The command deletes the topics that the run marked, or otherwise checks the result.
+    The command deletes the topics that the run marked, or otherwise checks the result. It is None for written
+    logs, which no command on files can check before their brokers have started.
     """
     tally, actions = Tally(OUTCOMES), set()
     for row in tally.of(outcomes):
         actions.add(row["action"])
     if not tally.rows:
         return "nothing to do", None
+    if actions & _WRITE_LOGS:
+        return tally.text, None
     return tally.text, "tierctl delete" if actions == {"mark_partition"} else "tierctl verify"
 
 

@@ -186,7 +186,7 @@ class TerminalTable:
     subjects: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, more: Iterable[Cells], out: TextIO) -> tuple[str, ...]:
-        """Write the header, the sample and `more` rows; return the names of the columns that do not fit.
+        """Write the header, the sample and `more` rows; return the names of the columns that are left out.
 
         Sentences are wrapped, names and contents of records cut in the middle; no id or number is cut. Rows
         that follow each other with the same notes have them once, below the last of them.
@@ -201,7 +201,7 @@ class TerminalTable:
         subjects = self._subjects(fitted.dropped)
         names = [self.columns[i].name for i in [*below, *subjects]]
         unlabelled = names[0] if below else None
-        is_after_notes = False
+        is_after_notes, printed = False, set[str]()
         for notes, rows in groupby(chain(self.sample, more), lambda row: _below(row, below, subjects)):
             if is_after_notes:
                 out.write("\n")
@@ -212,7 +212,8 @@ class TerminalTable:
                 )
             out.writelines(_sentences(names, notes, unlabelled))
             is_after_notes = any(notes)
-        return fitted.dropped
+            printed.update(name for name, note in zip(names, notes, strict=True) if note)
+        return tuple(name for name in fitted.dropped if name not in printed)
 
     def _subjects(self, dropped: Sequence[str]) -> dict[int, int | None]:
         """Return the indexes of the dropped columns in `subjects`, each with that of its other column.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
+from tierctl.errors import CorruptInputError, LockedError, MetadataError, NotFoundError, SafetyRefusal
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.metadata.topic.open_topic import StoreFiles
@@ -107,6 +107,26 @@ class TestMaking:
             for writable in (False, True):
                 with pytest.raises(CorruptInputError, match=f"none numbered {missing}"):
                     open_log(copy, writable=writable)
+
+    def test_rebuild_is_named_where_metadata_may_be_lost(self, folder: Path, tmp_path: Path) -> None:
+        broker, empty, cut = tmp_path / "broker", tmp_path / "empty", folder
+        for each in (broker, empty):
+            each.mkdir()
+        (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        shutil.rmtree(segment(cut, partition=1).parent)
+        lost = "lost, tierctl rebuild makes them again from the objects of the tier"
+        cases = {
+            broker: ("this is a broker's log directory", lost, "only for a new tier"),
+            empty: ("expected a folder that contains", lost, "copy creates new ones for a new tier"),
+            cut: ("put all partitions in one folder", lost),
+        }
+        for where, parts in cases.items():
+            with pytest.raises((CorruptInputError, NotFoundError)) as e:
+                FolderTopic(where, complete=True)
+            assert [part for part in parts if part not in str(e.value.hint)] == []
+        with pytest.raises(NotFoundError) as e:
+            FolderTopic(Path("nothing"), files=StoreFiles(open_store(folder.as_uri())))
+        assert e.value.hint == "expected a folder that contains __remote_log_metadata-N folders"
 
 
 class TestIdentity:

@@ -387,13 +387,21 @@ def test_the_control_of_the_cases_above_does_delete() -> None:
 
 
 @pytest.mark.parametrize(("skew_ms", "refused"), [(300_000, False), (300_001, True)])
-def test_clock_skew(skew_ms: int, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_now_given", "message", "hint"),
+    [
+        (False, "the clock is at", "set the clock of this machine, or of the broker that wrote the event"),
+        (True, "--now is at", "name a later --now, or leave it out"),
+    ],
+)
+def test_clock_skew(skew_ms: int, refused: bool, is_now_given: bool, message: str, hint: str) -> None:
     state = tier(segment(1, 0, 99, event_timestamp_ms=NOW_MS + skew_ms))
     if refused:
-        with pytest.raises(SafetyRefusal, match="the clock is at"):
-            sweep(state)
+        with pytest.raises(SafetyRefusal, match=message) as e:
+            sweep(state, is_now_given=is_now_given)
+        assert e.value.hint == hint
     else:
-        assert numbers(sweep(state)) == []
+        assert numbers(sweep(state, is_now_given=is_now_given)) == []
 
 
 def test_segments_of_another_topic_of_the_same_name_are_untouched() -> None:

@@ -112,6 +112,7 @@ def test_interpreters_and_settings(
     [
         (("--master", "yarn"), "no command"),
         (("segments", "--metadata", "x"), "--master is missing"),
+        (("--master", "yarn", "sweeep"), 'did you mean "sweep"?'),
         (("--master", "yarn", "schedule"), "schedule: this command can't run on Spark"),
         (("--master", "yarn", "segments", "--metdata", "x"), "No such option: --metdata"),
         (("--master", "yarn", "segments", "--engine", "local"), "submit can't be used with --engine local"),

@@ -11,11 +11,10 @@ import typer
 
 from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.app import Command, context_of, leaves, named_command, parsed, why_refused
+from tierctl.cli.app import Command, context_of, leaves, named_command, parsed, unknown_command, why_refused
 from tierctl.cli.options import request_of
 from tierctl.cli.settings.profiles import ProfilesFile, option_key
 from tierctl.cli.settings.run import RunSettings
-from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.model.ids import TopicPartition
 from tierctl.model.progress import Progress
@@ -243,9 +242,7 @@ def in_force(
         return list(contexts(ctx)), typed, request_of(commands.ConfigRequest, ctx)
     command, arguments = named_command(words)
     if not isinstance(command, Command):
-        raise UsageError(
-            f"{' '.join(words[:2])}: no command of tierctl", hint="as in: tierctl config show sweep"
-        )
+        raise unknown_command(words, "as in: tierctl config show sweep")
     path = words[: len(words) - len(arguments)]
     of_command = context_of(ctx, path, command)
     typed, _, _ = command.make_parser(of_command).parse_args(list(arguments))

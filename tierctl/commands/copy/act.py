@@ -102,6 +102,8 @@ def _why_not_finished(
     return None if opened.is_unchanged() else source_changed(opened.data.log_segment.path)
 
 
+BEGUN = f"begun and not finished, because {STOPPED}"
+"""The reason of a segment that a run leaves COPY_SEGMENT_STARTED, because it was told to stop."""
 _S = RemoteLogSegmentState
 _Key = tuple[Uuid, int]
 
@@ -290,7 +292,7 @@ class _Copier:
         """Wait until the segments of `wave` are stored, and publish COPY_SEGMENT_FINISHED for them."""
         attempts = list(wave.attempts.values())
         if wave.wait is None:
-            ended = [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
+            ended = [Outcome(step=a.step, status=Status.PENDING, reason=STOPPED) for a in attempts]
         else:
             ended = self._ended(self._stored(attempts, wave.wait(), wave.side_effects))
         wave.outcomes |= dict(zip(wave.attempts, ended, strict=True))
@@ -298,7 +300,7 @@ class _Copier:
 
     def _ended(self, stored: Sequence[_Attempt]) -> list[Outcome]:
         if self.context.stop.asked():
-            return [a.outcome(Status.FAILED if a.error else Status.PENDING, STOPPED) for a in stored]
+            return [a.outcome(Status.FAILED if a.error else Status.PENDING, BEGUN) for a in stored]
         # Copies after the first failure of a partition, in this wave or an earlier one, would leave a gap.
         good = [a for a in stored if a.is_stored and self._why_stopped(a.step) is None]
         events = [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]

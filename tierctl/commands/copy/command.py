@@ -1,12 +1,15 @@
 """`copy`: its request, and the one protocol of commands that change something."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.deletion import DeleteSegments
+from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import Acts
 from tierctl.commands.change import Change, MutationResult
-from tierctl.commands.copy.act import CLEANUP_LABELS, CopySegments
+from tierctl.commands.copy.act import BEGUN, CLEANUP_LABELS, CopySegments
 from tierctl.commands.copy.decide import decide_from_logs, decide_from_tier
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.shared_options import (
@@ -26,6 +29,7 @@ from tierctl.model.selection import names_text
 from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import require_enabled
 from tierctl.plan.steps import Action, Plan
+from tierctl.report.texts import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,3 +186,13 @@ class Copy(Change[CopyRequest]):
             Action.DELETE_SEGMENT: DeleteSegments(labels=CLEANUP_LABELS),
             Action.COPY_SEGMENT: copying,
         }
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> str | None:
+        """Implement `Change.conclude`: how the copies are ended that the run began before it was stopped."""
+        begun = sum(outcome.reason == BEGUN for outcome in outcomes)
+        if not begun:
+            return None
+        request, ending = self.request, "the next run withdraws what was stored and copies again"
+        if request.no_lease or request.broker_id != NOT_A_BROKER_ID:
+            ending = "the next run copies again, and 24 hours later --clean-dangling deletes what was stored"
+        return f"{counted(begun, 'copy/copies')} begun and not finished: {ending}"

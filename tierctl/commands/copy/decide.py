@@ -1,5 +1,6 @@
 """Decide which segments a broker's copy task would copy next: from log directories, or from another tier."""
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,21 @@ from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.resources import Resources
 from tierctl.locallog import with_open_transaction
 from tierctl.metadata.manager import RemoteLogMetadataManager
-from tierctl.model import LocalLog, RemoteLogSegmentState, Selection, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import (
+    LocalLog,
+    RemoteLogSegmentState,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.ids import INTERNAL_TOPICS
 from tierctl.model.progress import Progress
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN, Dangling, plan_copy, plan_copy_from_tier
 from tierctl.plan.preconditions import require_known_names
+from tierctl.plan.reasons import Reason, abort_words
 from tierctl.plan.steps import Plan, Skip
 from tierctl.read.leader_logs import EvidenceSources, examine_histories
 from tierctl.read.partition_reader import illegal_name_error
@@ -89,6 +99,23 @@ def explained(run: Mutation, state: TierState, *, custom_metadata_max_bytes: int
     inputs = _inputs(run, state, logs)
     plan = run.narrowed(_plan(run, state, inputs, explained=run.resources.selection))
     return run.without_breaches(plan, custom_metadata_max_bytes)
+
+
+def with_end_command(run: Mutation, partition: TopicPartition, reason: Reason) -> Reason:
+    """Return the reason of an open transaction with its transactional id, and the command that ends it.
+
+    The id is known on a cluster only, and not of a transaction that its coordinator has forgotten.
+    """
+    cluster, producer, name = run.resources.cluster, reason.facts.get("producer_id"), None
+    if cluster is not None and producer is not None:
+        name = cluster.transactional_id(producer)
+    servers = (run.request.cluster_servers or "HOST:PORT").removeprefix("kafka://")
+    if name is not None and run.resources.kafka_version.can_terminate_transactions:
+        words = ["forceTerminateTransaction", "--transactionalId", name]
+    else:
+        words = abort_words(partition, reason)
+    command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *words])
+    return Reason(reason.kind, **reason.facts, transactional_id=name, end_command=command)
 
 
 def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:

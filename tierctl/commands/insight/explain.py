@@ -1,6 +1,5 @@
 """`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,7 +11,7 @@ import typer
 from tierctl.checks.findings import Finding
 from tierctl.checks.segments import check_failed_copies, check_local_retention
 from tierctl.commands.copy.command import CopyRequest
-from tierctl.commands.copy.decide import explained
+from tierctl.commands.copy.decide import explained, with_end_command
 from tierctl.commands.mutation import Mutation, any_not_understood, mutation
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.shared_options import TIME_FORMS, CustomMetadataMaxBytes
@@ -27,7 +26,7 @@ from tierctl.model.times import parse_time_ms
 from tierctl.plan.decisions import ON_DISK, Decision, NextAction, needs_operator
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.preconditions import segments_of_newest
-from tierctl.plan.reasons import Reason, ReasonKind, abort_words
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import why_cut
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
@@ -371,7 +370,7 @@ def _explanation(
 def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Explanation]:
     """Yield a row per segment of the logs that `plan` copies or keeps."""
     segments = segments_of_newest(run.logs)
-    ended = cache(partial(_with_end, run))
+    ended = cache(partial(with_end_command, run))
     for decided in plan.decisions(run.resources.now_ms):
         is_open = decided.reason.kind is ReasonKind.OPEN_TRANSACTION
         decision = decided
@@ -388,23 +387,6 @@ def _local_rows(run: Mutation, plan: Plan, settings: _Settings) -> Iterator[Expl
             state=None,
             next_offset=log.log_end_offset if following is None else following,
         )
-
-
-def _with_end(run: Mutation, partition: TopicPartition, reason: Reason) -> Reason:
-    """Return the reason of an open transaction with its transactional id, and the command that ends it.
-
-    The id is known on a cluster only, and not of a transaction that its coordinator has forgotten.
-    """
-    cluster, producer, name = run.resources.cluster, reason.facts.get("producer_id"), None
-    if cluster is not None and producer is not None:
-        name = cluster.transactional_id(producer)
-    servers = (run.request.cluster_servers or "HOST:PORT").removeprefix("kafka://")
-    if name is not None and run.resources.kafka_version.can_terminate_transactions:
-        words = ["forceTerminateTransaction", "--transactionalId", name]
-    else:
-        words = abort_words(partition, reason)
-    command = shlex.join(["kafka-transactions.sh", "--bootstrap-server", servers, *words])
-    return Reason(reason.kind, **reason.facts, transactional_id=name, end_command=command)
 
 
 def _order(row: Explanation) -> tuple[str, bool, int, int]:

@@ -10,7 +10,7 @@ from typing import Annotated
 from tierctl.apply.measures import measure_copy_lag
 from tierctl.checks.findings import Finding, FindingKind, Needs
 from tierctl.commands.copy.command import CopyRequest
-from tierctl.commands.copy.decide import explained
+from tierctl.commands.copy.decide import explained, with_end_command
 from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as
@@ -33,7 +33,7 @@ from tierctl.model.settings.topic import REMOTE_STORAGE_ENABLE
 from tierctl.plan.copy import NOT_ENABLED
 from tierctl.plan.decisions import WAITING, NextAction, stopped_copies, stops_by_kind
 from tierctl.plan.preconditions import segments_of_newest
-from tierctl.plan.reasons import Reason, ReasonKind, abort_words
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Plan
 from tierctl.report import fields as f
 from tierctl.report.columns import JSON_ONLY, Columns, Field, Kind, Shown
@@ -234,6 +234,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
             limit_ms = run.resources.now_ms - request.copy_limit_ms
             stopped = stopped_copies(plan.kept, limit_ms)
+        stops = list(_stop_problems(run, stopped))
         findings = _findings(request, run)
     # One problem has one next step: what stops the copies also keeps segments on the disk.
     causes = {partition.key for partition in stopped}
@@ -247,7 +248,7 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     runs = last_successful_runs(request.state_dir) if request.state_dir else {}
     return Status(
         topics=topics.rows(),
-        problems=(*_problems(findings), *_stop_problems(stopped)),
+        problems=(*_problems(findings), *stops),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
         waiting_longest=topics.waiting_longest,
         exit_code=combined_exit_code(
@@ -314,7 +315,7 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
         )
 
 
-def _stop_problems(stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
+def _stop_problems(run: Mutation, stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
     """Yield one problem for each kind of reason in `stopped`, about its first partition."""
     for kind, found in stops_by_kind(stopped).items():
         partition, reason = next(iter(found.items()))
@@ -322,8 +323,9 @@ def _stop_problems(stopped: Mapping[TopicIdPartition, Reason]) -> Iterator[Probl
             limit = max(each.facts["size_bytes"] for each in found.values())
             fix = f"tierctl copy --custom-metadata-max-bytes {limit}"
         else:
-            abort = shlex.join(["kafka-transactions.sh", *abort_words(partition.topic_partition, reason)])
-            fix = f"end the transaction in its producer, or, if nothing runs there any more: {abort}"
+            ended = with_end_command(run, partition.topic_partition, reason)
+            end = ended.facts["end_command"]
+            fix = f"end the transaction in its producer, or, if nothing runs there any more: {end}"
         yield Problem(
             check=kind,
             severity=Severity.WARNING,

@@ -549,8 +549,15 @@ class Materialise(Change[RestoreLogRequest]):
             self._keys.report(map(self._keys.removal.read, new), self.run.progress)
         if not outcomes:
             return
+        # A log without the records of a key differs from the tier, with which the check compares it.
+        check = (
+            ", and verify with tierctl restore check, with the old topic's --topic-id, and with --as and "
+            "--until as in this run"
+            if self._keys is None
+            else ""
+        )
         self.run.progress.say(
-            "now start the brokers. Timestamps are kept: if the records are older than "
+            f"now start the brokers{check}. Timestamps are kept: if the records are older than "
             f"{topic.RETENTION_MS.name} of the new topic, set that to -1 first. Replicas without these "
             "records must not be in sync: name the log directories of all, or create the topic with one "
             "replica"

@@ -43,7 +43,8 @@ _READ_PER_TASK = 16
 class RetentionInputs:
     """The facts from which a sweep decides: `configs` are the present settings, by topic.
 
-    `current` maps each partition name to the partition that has it now; `asked` are the requested log starts.
+    `is_now_given` states whether `now_ms` is --now instead of the clock. `current` maps each partition name
+    to the partition that has it now; `asked` are the requested log starts.
     """
 
     state: TierState
@@ -51,6 +52,7 @@ class RetentionInputs:
     configs: Mapping[str, TopicConfig]
     now_ms: int
     topics: CurrentTopics
+    is_now_given: bool = False
     cluster: ClusterViews | None = None
     lineages: Mapping[_Key, Sequence[EpochEntry]] | None = None
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class RetentionInputs:
             topics=self.topics,
             explained=explained,
             on_kept=on_kept,
+            is_now_given=self.is_now_given,
         )
 
 
@@ -110,6 +113,7 @@ def retention_inputs(
         logs=logs,
         configs=_configs(run, state) if run.cluster is None else run.cluster.configs,
         now_ms=run.resources.now_ms,
+        is_now_given=run.request.now_ms is not None,
         topics=topics,
         cluster=views,
         lineages=_lineages(run, state, logs) if views is None else None,

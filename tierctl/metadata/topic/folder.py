@@ -259,6 +259,9 @@ def has_topic_id(folder: Path, partition: int) -> bool:
     return (partition_folder(folder, partition) / PARTITION_METADATA_FILE).exists()
 
 
+_REBUILD = "tierctl rebuild makes them again from the objects of the tier"
+
+
 def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
     # A mistyped or unmounted folder must not look like a tier without segments.
     if files is LOCAL and not folder.is_dir():
@@ -266,10 +269,20 @@ def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
             f"{name} has no metadata topic: there is no such folder",
             hint="name a broker's log directory, or another folder with __remote_log_metadata-N folders",
         )
-    return NotFoundError(
-        f"{name} has no metadata topic",
-        hint="expected a folder that contains __remote_log_metadata-N folders; copy creates a new one",
-    )
+    return NotFoundError(f"{name} has no metadata topic", hint=_hint_of_no_topic(folder, files))
+
+
+def _hint_of_no_topic(folder: Path, files: LogFiles) -> str:
+    """Return what to do about a folder without metadata partitions; they are made only in a local one."""
+    expected = "expected a folder that contains __remote_log_metadata-N folders"
+    if files is not LOCAL:
+        return expected
+    if (folder / META_PROPERTIES).is_file():
+        return (
+            f"this is a broker's log directory. If its __remote_log_metadata-N folders are lost, {_REBUILD}; "
+            "copy creates new ones only for a new tier"
+        )
+    return f"{expected}. If they are lost, {_REBUILD}; copy creates new ones for a new tier"
 
 
 def _require_all(name: str, numbers: Sequence[int]) -> None:
@@ -280,7 +293,8 @@ def _require_all(name: str, numbers: Sequence[int]) -> None:
             f"metadata topic in {name}",
             expected=f"{METADATA_TOPIC}-0 to -{numbers[-1]}",
             found=f"none numbered {missing[0]}",
-            hint="the number of partitions decides which events each has: put all partitions in one folder",
+            hint="the number of partitions decides which events each has: put all partitions in one folder; "
+            f"if some are lost, {_REBUILD}",
         )
 
 

@@ -367,7 +367,6 @@ def unreferenced_epoch_steps(
 
 
 PartitionKey = tuple[Uuid, int]
-_SET_CLOCK = "set the clock of this machine, or of the broker that wrote the event"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,6 +384,14 @@ class _Inputs:
     off_lineage: bool
     unreferenced_epochs: bool
     explained: Selection | None
+    is_now_given: bool
+
+    @property
+    def set_clock(self) -> str:
+        """What to do about an event later than `now_ms`."""
+        if self.is_now_given:
+            return "name a later --now, or leave it out"
+        return "set the clock of this machine, or of the broker that wrote the event"
 
     def explains(self, partition: TopicIdPartition) -> bool:
         """Return whether the plan has the segments of `partition` that stay."""
@@ -420,6 +427,7 @@ def plan_retention(
     topics: CurrentTopics | None = None,
     explained: Selection | None = None,
     on_kept: Callable[[Sequence[Decision]], None] | None = None,
+    is_now_given: bool = False,
 ) -> Plan:
     """Return the plan of a broker's deletes at `now_ms`: a contiguous prefix of each lineage.
 
@@ -440,8 +448,9 @@ def plan_retention(
     For partitions in `explained`, the plan also has the segments without a step. With `on_kept`, that
     function receives them instead, partition by partition, because a tier has millions. Nothing is decided
     for a partition with an event more than five minutes after `now_ms`: it is in `Plan.refused`. Raise
-    SafetyRefusal if most partitions have such events, which shows that the clock is behind, and UsageError
-    for a log start of an unknown partition or above the high watermark.
+    SafetyRefusal if most partitions have such events, which shows that the clock, or the `now_ms` that the
+    command line gives (`is_now_given`), is behind; and UsageError for a log start of an unknown partition or
+    above the high watermark.
     """
     if topics is None:
         topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
@@ -461,6 +470,7 @@ def plan_retention(
         off_lineage=off_lineage,
         unreferenced_epochs=unreferenced_epochs,
         explained=explained,
+        is_now_given=is_now_given,
     )
     decided: dict[TopicIdPartition, _Decisions] = {}
     for part in state.by_metadata_partition():
@@ -469,7 +479,7 @@ def plan_retention(
             on_kept(found.kept)
             found.kept = []
     in_order = {part.topic_id_partition: decided[part.topic_id_partition] for part in state}
-    _check_clock(in_order.values())
+    _check_clock(in_order.values(), inputs.set_clock)
     log_starts = {partition: each.log_start_offset for partition, each in in_order.items()}
     return Plan(
         command="sweep",
@@ -523,9 +533,9 @@ def _decide(inputs: _Inputs, part: PartitionState) -> _Decisions:
             decisions.kept += undecided(part.segments, reason)
         return decisions
     view = _view(inputs, part)
-    decisions.segments, decisions.ahead = part.segment_count, _events_ahead(view, inputs.now_ms)
+    decisions.segments, decisions.ahead = part.segment_count, _events_ahead(inputs, view)
     if decisions.ahead:
-        detail = f"nothing is decided: {decisions.ahead[0]}; {_SET_CLOCK}, if the event is not wrong"
+        detail = f"nothing is decided: {decisions.ahead[0]}; {inputs.set_clock}, if the event is not wrong"
         refusal = Reason(ReasonKind.NOT_UNDERSTOOD, detail=detail)
         decisions.skipped.append(Skip.of(partition, refusal))
         decisions.refused += decisions.skipped
@@ -558,21 +568,22 @@ def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
     return view.raised_to(inputs.log_starts.get(key, 0))
 
 
-def _events_ahead(view: PartitionView, now_ms: int) -> list[str]:
+def _events_ahead(inputs: _Inputs, view: PartitionView) -> list[str]:
     """Return a text for each segment whose last event is more than five minutes after `now_ms`."""
+    now_ms, clock = inputs.now_ms, "--now" if inputs.is_now_given else "the clock"
     if view.segments.newest_event_ms() <= now_ms + CLOCK_SKEW_MS_MAX:
         return []
     times = (segment.event_timestamp_ms for segment in view.segments)
     return [
-        f"the clock is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(at)}, "
+        f"{clock} is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(at)}, "
         f"{(at - now_ms) // 1000} s later"
         for at in times
         if at > now_ms + CLOCK_SKEW_MS_MAX
     ]
 
 
-def _check_clock(decisions: Iterable[_Decisions]) -> None:
-    """Raise SafetyRefusal if the events of the future show a wrong clock of this machine.
+def _check_clock(decisions: Iterable[_Decisions], set_clock: str) -> None:
+    """Raise SafetyRefusal with the hint `set_clock` if the events of the future show a wrong clock.
 
     They do if most partitions have one: with one wrong event among others, the clock is not the cause.
     """
@@ -580,7 +591,7 @@ def _check_clock(decisions: Iterable[_Decisions]) -> None:
     ahead = [text for each in decided for text in each.ahead]
     is_one_event = len(ahead) == 1 and sum(each.segments or 0 for each in decided) > 1
     if ahead and not is_one_event and 2 * sum(bool(each.ahead) for each in decided) > len(decided):
-        raise SafetyRefusal(ahead[0], hint=_SET_CLOCK)
+        raise SafetyRefusal(ahead[0], hint=set_clock)
 
 
 def _why_no_lineage(view: PartitionView) -> str | None:
