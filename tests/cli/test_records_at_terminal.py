@@ -127,4 +127,4 @@ def test_findings_of_a_partition_are_one_row(
     text = " ".join(" ".join(lines).split())
     assert text.count("fix: ") == 2
     assert ("; 2 more like this, see --all" in text) is not bool(options)
-    assert "9 problems of 4 topics: 7 info, 2 warning" in said[0]
+    assert ": 2 problems of 1 topic: 2 warning; 7 info" in said[0]
