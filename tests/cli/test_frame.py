@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tierctl import __version__
 from tierctl.cli.app import COMMANDS, leaves
+from tierctl.cli.docs.tree import Node, command_tree
 from tierctl.cli.main import run
 
 from tests.cli.shell import environment, tierctl, tierctl_process
@@ -36,15 +37,29 @@ def test_help_lists_every_command() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["cache", "show", "-h"], *([name, "--help"] for name in COMMANDS)]
+    "words", [["--help"], ["--help-all"], ["cache", "show", "-h"], *([name, "--help"] for name in COMMANDS)]
 )
-@pytest.mark.parametrize("width", ["60", "80", "200"])
+@pytest.mark.parametrize("width", ["60", "80", "100", "200"])
 def test_help_fits_the_terminal(words: list[str], width: str) -> None:
     ran = tierctl(*words, env=environment(COLUMNS=width))
     assert ran.code == 0
     assert [line for line in ran.lines if len(line) > int(width)] == []
+    assert "…" not in ran.out
     # Hyphens do not divide an option, and its value stands on its line, if both fit.
     assert not re.search(r"--\w+-\n", ran.out)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize(
+    "node", [each for each in command_tree().walk() if not each.children], ids=lambda e: e.path
+)
+def test_help_cuts_no_name_and_divides_no_choice(node: Node, width: int) -> None:
+    ran = tierctl(*node.path, "--help-all", env=environment(COLUMNS=str(width)))
+    assert (ran.code, "…" in ran.out) == (0, False)
+    shown = set(re.split(r"[\s<>|,]+", ran.out))
+    for option in node.options:
+        choices = option.choices if option.metavar == "|".join(option.choices) else ()
+        assert {*option.names, *choices} - shown == set()
 
 
 def test_the_help_of_the_program_imports_no_command() -> None:

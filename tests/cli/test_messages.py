@@ -32,7 +32,11 @@ def tier(capture: Capture) -> list[str]:
     ("line", "summary"),
     [
         ("segments", r"segments: 36 segments of 5 topics, 32\.6 MiB"),
-        ("segments --limit 1", r"segments: 36 segments of 5 topics, 32\.6 MiB"),
+        (
+            "segments --limit 1",
+            r"segments: 36 segments of 5 topics, 32\.6 MiB; 1 of 36 rows printed \(--limit\) \(",
+        ),
+        ("segments --limit 36", r"segments: 36 segments of 5 topics, 32\.6 MiB \("),
         ("segments --topic orders --partition 1 --sizes", r"segments: 1 topic, 4\.3 MiB"),
         ("segments --check", r"segments: no problems"),
         (
@@ -43,6 +47,10 @@ def tier(capture: Capture) -> list[str]:
         (
             "sweep --log-start-offset orders-0=1800",
             r"sweep: a plan, .*: 3 steps of 1 topic: 3 delete_segment, 2\.6 MiB; [0-9]+ partitions .*--apply",
+        ),
+        (
+            "sweep --log-start-offset orders-0=1800 --limit 2",
+            r"sweep: a plan, .*: 3 steps .*; 2 of 3 rows printed \(--limit\); [0-9]+ partitions skipped",
         ),
         (
             "sweep --log-start-offset orders-0=1800 --plan-out {tmp}/plan.json",
@@ -59,6 +67,26 @@ def test_a_run_ends_with_what_was_done(line: str, summary: str, tier: list[str],
     command, *args = line.format(tmp=tmp_path).split()
     ran = tierctl(command, *tier, *args)
     assert re.match(summary.replace("{tmp}", str(tmp_path)), ran.summary), (ran.summary, ran.err)
+
+
+@pytest.mark.parametrize(
+    ("name", "segments", "problems"),
+    [
+        ("tiered-cluster", "25 segments of 4 topics", "no problems"),
+        ("finite-metadata", "19 segments of 5 topics", "11 problems"),
+    ],
+)
+def test_verify_segments_and_report_count_the_same(
+    name: str, segments: str, problems: str, capture: Capture, tmp_path: Path
+) -> None:
+    """A topic whose segments are all deleted has none, and information is no problem."""
+    root = capture(name)
+    where = ["--metadata", root / "after", "--remote", root / "after-remote", "--log-dir", root / "after"]
+    assert f"segments: {segments}, " in tierctl("segments", *where).summary
+    for command in (["verify"], ["report", "--html", tmp_path / "page.html"]):
+        ran = tierctl(*command, *where)
+        assert f"{segments}, " in ran.summary
+        assert f": {problems}" in ran.summary
 
 
 def test_an_empty_result_says_so(tier: list[str]) -> None:

@@ -95,6 +95,25 @@ def test_a_terminal_shows_20_records(options: str, count: int, capture: Callable
     assert (len(lines) == count) is (count < 600)
 
 
+@pytest.mark.parametrize(
+    ("options", "hints"),
+    [
+        ("--topic payments --partition 0 --offset 100 --index offset", ("--output table", "--out", "pipe")),
+        ("--raw-segment AAAAAAAAAAAAAAAAAAAAEA", ("--out", "pipe")),
+    ],
+)
+def test_a_terminal_gets_no_raw_bytes(
+    options: str, hints: tuple[str, ...], capture: Callable[[str], Path]
+) -> None:
+    root = capture("tiered-cluster")
+    where = ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
+    said: list[str] = []
+    assert at_terminal(["fetch", *where, *options.split()], said, code=2) == []
+    assert [hint in said[0] for hint in hints] == [True] * len(hints)
+    if "--index" in options:
+        assert len(at_terminal(["fetch", *where, *options.split(), "--output", "table"])) > 1
+
+
 @pytest.mark.parametrize(("options", "rows"), [([], 6), (["--all"], 9)])
 def test_findings_of_a_partition_are_one_row(
     options: list[str], rows: int, capture: Callable[[str], Path]
@@ -108,4 +127,4 @@ def test_findings_of_a_partition_are_one_row(
     text = " ".join(" ".join(lines).split())
     assert text.count("fix: ") == 2
     assert ("; 2 more like this, see --all" in text) is not bool(options)
-    assert "9 problems of 4 topics: 7 info, 2 warning" in said[0]
+    assert ": 2 problems of 1 topic: 2 warning; 7 info" in said[0]

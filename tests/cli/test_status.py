@@ -344,6 +344,21 @@ def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:
     )
 
 
+def test_an_enabled_topic_without_segments_is_listed(capture: Callable[..., Path]) -> None:
+    """Also if copying is disabled, so that its lag is unknown; a topic that is not enabled is not listed."""
+    root = capture("copy-lag", "4.4.0")
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
+    where += ("--topic-configs", root / "topics.properties", "--broker-config", root / "server.properties")
+    now = (root / "looked_at_ms").read_text().strip()
+    found = {row["topic"]: row for row in rows("status", *where, "--now", now)}
+    assert found.keys() >= {"nocopy", "unbounded"}
+    (nocopy,) = rows("status", *where, "--now", now, "--topic", "nocopy")
+    assert nocopy == found["nocopy"]
+    assert (nocopy["segments"], nocopy["lag_segments"], nocopy["problems"]) == (0, None, 0)
+    disabled = rows("status", *where[:4], "--now", now, "--topic", "nocopy")
+    assert disabled == []
+
+
 def test_a_tier_that_this_user_may_not_open(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     root = capture("tiered-cluster")
 

@@ -101,6 +101,7 @@ class Printer:
     output: OutputFormat
     view: View
     tally: Tally
+    _cut_text: str = ""
 
     @classmethod
     def of(cls, ctx: typer.Context, columns: Columns, output: OutputFormat | None = None) -> Self:
@@ -126,17 +127,25 @@ class Printer:
         counted = self.tally.of(items)
         rows = counted if grouped is None else grouped(counted)
         shown = show_rows(rows, self.output, self.columns, self.view)
+        self._cut_text = shown.cut_text
         if shown.dropped:
             names = ", ".join(shown.dropped)
             console_of(self.ctx).note(f"this terminal is too narrow for {names}; see --columns")
 
     def show_texts(self, texts: Iterable[str]) -> None:
         """Print rows that executors have rendered."""
-        self.tally.rows += show_texts(texts, self.output, self.columns, self.view).rows
+        shown = show_texts(texts, self.output, self.columns, self.view)
+        self._cut_text = shown.cut_text
+        self.tally.rows += shown.rows
+
+    @property
+    def text(self) -> str:
+        """What was counted, and how many rows of it --limit let through."""
+        return self.tally.text + self._cut_text
 
     def finish(self, *, also: str | None = None, following: Following = None) -> None:
         """Print the line that ends the run: what the rows were, `also`, and the next command `following`."""
-        text = self.tally.text if also is None else f"{self.tally.text}; {also}"
+        text = self.text if also is None else f"{self.text}; {also}"
         summarize(self.ctx, text, following=following)
 
 
@@ -289,16 +298,17 @@ def print_mutation(ctx: typer.Context, result: "MutationResult", *, if_empty: st
     """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
-        show_plan(result.saved, display.output, view)
-        text = plan_summary(result.plan.steps)
+        printed = show_plan(result.saved, display.output, view)
+        text = plan_summary(result.plan.steps) + printed.cut_text
         following: Following = Again.APPLY if display.plan_out is None else apply_command(display.plan_out)
         following = None if result.is_refused else following
     else:
         rows = [outcome.to_json() for outcome in result.outcomes]
-        show_outcomes(result.saved, rows, display.output, view, conclusion=result.conclusion)
+        printed = show_outcomes(result.saved, rows, display.output, view, conclusion=result.conclusion)
         for outcome in result.outcomes:
             _warn_of_failure(console_of(ctx), outcome)
         text, following = outcomes_summary(rows)
+        text += printed.cut_text
         if any(outcome.status is Status.PENDING for outcome in result.outcomes):
             following = Again.SAME
     following = following if result.plan.steps else if_empty

@@ -19,7 +19,7 @@ from tierctl.cli.options import (
 )
 from tierctl.commands.insight.erasure import KEY_OCCURRENCES
 from tierctl.commands.shared_options import OutputFormat
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, UsageError
 from tierctl.read.record_rows import INDEXES, RECORDS
 from tierctl.report import render_object
 from tierctl.report.render import View
@@ -55,6 +55,7 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     Unreadable data is reported on stderr and reading continues after it; the exit code is then 7 (corrupt) or
     10 (missing). A terminal shows 20 records, unless --limit, --until, --to-time or --sort is given.
     """
+    _refuse_bytes_at_terminal(request)
     is_record = request.raw_segment is None and request.index is None and request.auxiliary_state is None
     if request.output is None and is_record and sys.stdout.isatty():
         request = replace(request, output=OutputFormat.TABLE)
@@ -71,7 +72,7 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
     if printer.view.sort:
         request = replace(request, limit=None)  # All records are read, and the first rows are printed.
     else:
-        printer.view = replace(printer.view, limit=None)
+        printer.view = replace(printer.view, limit=None if is_record else printer.view.limit)
     if request.output is OutputFormat.CSV and not printer.view.is_plain:
         # Executors render csv only with all columns. For other columns they render jsonl, and the driver
         # makes the csv.
@@ -98,6 +99,17 @@ def fetch(ctx: typer.Context, request: commands.FetchRequest) -> ExitCode:
                 printer.show(result)
             printer.finish(also=_cut_text(printer) if is_cut else None)
     return result.exit_code
+
+
+def _refuse_bytes_at_terminal(request: commands.FetchRequest) -> None:
+    """Raise UsageError if the bytes of a segment or an index would be printed at a terminal."""
+    is_bytes = request.raw_segment is not None or request.index is not None
+    if is_bytes and request.output is None and request.out is None and sys.stdout.isatty():
+        table = "" if request.index is None else "use --output table, "
+        raise UsageError(
+            "the bytes of a segment or an index are not printed at a terminal",
+            hint=f"{table}write them to a file with --out, or redirect stdout to a file or a pipe",
+        )
 
 
 def _cut_text(printer: Printer) -> str | None:

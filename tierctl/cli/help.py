@@ -1,12 +1,22 @@
-"""The texts that Typer prints for --help: joined paragraphs, repeated options by name, and examples."""
+"""The texts that Typer prints for --help: joined paragraphs, repeated options by name, and examples.
 
+No name is cut, and no choice is divided, at any width from 60 columns on.
+"""
+
+import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from copy import copy
+from itertools import zip_longest
 from typing import Any, Final
 
-from rich.console import Console
+from rich.columns import Columns
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from typer import rich_utils
 
 from tierctl.cli.everywhere import EVERYWHERE, HELP_ALL
 from tierctl.cli.examples import command_lines, examples
@@ -16,6 +26,84 @@ _FOOTER: Final = (
     "Options can be set as TIERCTL_<OPTION> or in tierctl.toml, except --apply and others that decide what "
     "is deleted: see tierctl-settings(7)."
 )
+
+_TEXT_WIDTH_MIN: Final = 24
+_GAP: Final = 2
+_INDENT: Final = (0, 0, 0, 6)
+_DIVISION: Final = re.compile(r"(?<=[|,])|(?<= )")
+"""Where the names of an option, or its choices, may be divided."""
+
+
+class _OptionTable(Table):
+    """Typer's table of options, which cuts no name and divides no choice.
+
+    If the texts do not fit beside the names, each text stands below its names.
+    """
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self._options: list[tuple[Sequence[Text], Columns]] = []
+
+    def add_row(self, *cells: Any, **more: Any) -> None:
+        """Add an option: names, kind and text; or a command, whose columns are known."""
+        if self.columns:
+            super().add_row(*cells, **more)
+        else:
+            *names, text = cells
+            self._options.append(([Text() if name == "" else name for name in names], text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table as lines of the terminal's width."""
+        if not self._options:
+            yield from super().__rich_console__(console, options)
+            return
+        width = options.max_width
+        rows = [[_in_lines(name, width // 4) for name in names] for names, _ in self._options]
+        used = [column for column in zip(*rows, strict=True) if any(column)]
+        left = width - sum(max(map(_width, column)) + _GAP for column in used)
+        texts = [text for _, text in self._options]
+        if left >= max(_TEXT_WIDTH_MIN, *map(_longest_word, texts)):
+            yield _grid(list(zip(*used, texts, strict=True)))
+        else:
+            for row, text in zip(rows, texts, strict=True):
+                yield _grid([[name for name in row if name]])
+                yield Padding(text, _INDENT)
+
+
+# Typer's help has no setting for this.
+vars(rich_utils)["Table"] = _OptionTable
+
+
+def _grid(rows: Sequence[Sequence[Any]]) -> Table:
+    """Return a table whose columns have the width of their content, but for the last one."""
+    grid = Table.grid(padding=(0, _GAP), expand=True)
+    for _ in rows[0][:-1]:
+        grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def _in_lines(names: Text, width: int) -> Text:
+    """Return the names of an option, or its kind of value, in lines that divide no name and no choice."""
+    lines, start = [], 0
+    ends = [found.start() for found in _DIVISION.finditer(names.plain)] + [len(names)]
+    for end, following in zip_longest(ends, ends[1:], fillvalue=len(names) + width + 1):
+        if following - start > width:
+            lines.append(names[start:end])
+            start = end
+    return Text("\n").join(lines)
+
+
+def _width(text: Text) -> int:
+    return max(map(len, text.plain.split("\n")))
+
+
+def _longest_word(text: Columns) -> int:
+    """Return the width of the longest word of an option's text."""
+    words = (word for part in text.renderables if isinstance(part, Text) for word in part.plain.split())
+    return max(map(len, words), default=0)
 
 
 def shown(command: Any, ctx: Any) -> Any:

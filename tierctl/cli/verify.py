@@ -99,7 +99,7 @@ def verify(
     with commands.verify(request, console_of(ctx)) as findings:
         grouped = partial(_grouped, show_all=show_all) if printer.may_group else None
         printer.show(_of_kinds(findings, kinds, hidden), grouped)
-    text = f"{findings.examined}: {printer.tally.text}"
+    text = f"{findings.examined}: {printer.text}"
     if findings.examined.reads is not None:
         text += f"; {findings.examined.reads.text}"
     if hidden:

@@ -285,6 +285,7 @@ SEGMENT_FINDINGS = Columns(
     commands="segments --check",
     noun="problem",
     word="severity",
+    apart=Severity.INFO,
     notes=("found",),
 )
 

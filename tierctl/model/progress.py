@@ -37,6 +37,9 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """Report one line of text; a repeated text is shown each time."""
 
+    def command(self, text: str) -> None:
+        """Report a command on a line of its own, which is not wrapped, so that it can be copied and run."""
+
     def detail(self, text: str) -> None:
         """Report a fact that only matters to an operator who examines a run (-v)."""
 
@@ -75,6 +78,10 @@ class SilentProgress:
 
     def say(self, text: str) -> None:
         """Implement `Progress.say`."""
+        self.lines.append(text)
+
+    def command(self, text: str) -> None:
+        """Implement `Progress.command`."""
         self.lines.append(text)
 
     def detail(self, text: str) -> None:

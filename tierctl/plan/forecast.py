@@ -71,13 +71,14 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFacts:
-    """The `replicas` of a partition in the log directories: their size, and what the changed settings leave.
+    """The replicas of a partition in the log directories: their size, and what the changed settings leave.
 
+    `active_bytes` has the size of the active segment of each replica, which brokers never delete.
     `left_bytes` is the size that local retention leaves now; `later_bytes` is the size of the same segments
     after retention by time at the last of HORIZONS_DAYS. A limit below 0 means no limit.
     """
 
-    replicas: int
+    active_bytes: tuple[int, ...]
     log_bytes: int
     retention_ms: int
     retention_bytes: int
@@ -287,9 +288,10 @@ def local_later(facts: PartitionFacts, now_ms: int) -> int | None:
     local, span_ms = facts.local, _LAST * DAY_MS
     if local.retention_ms >= 0:
         span_ms = min(span_ms, local.retention_ms)
-    total = local.later_bytes * MICRO + local.replicas * grown(facts, span_ms, now_ms).log_bytes
+    total = local.later_bytes * MICRO + len(local.active_bytes) * grown(facts, span_ms, now_ms).log_bytes
     if local.retention_bytes >= 0:
-        total = min(total, local.retention_bytes * local.replicas * MICRO)
+        most = sum(max(local.retention_bytes, active) for active in local.active_bytes)
+        total = min(total, most * MICRO)
     return total
 
 

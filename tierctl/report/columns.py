@@ -119,6 +119,8 @@ class Columns:
     """The column whose words the summary line counts."""
     word_texts: Mapping[str, str] = field(default_factory=dict)
     """What the summary line has instead of a word of that column, after the number of its rows."""
+    apart: str | None = None
+    """The word of that column whose rows are not what `noun` says: the summary line counts them apart."""
     size: str | None = None
     """The column of sizes that the summary line sums up."""
     terminal: tuple[str, ...] = ()

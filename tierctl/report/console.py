@@ -192,6 +192,10 @@ class Console:
         """Implement `Progress.say`."""
         self._print("message", text, prefix="note: ")
 
+    def command(self, text: str) -> None:
+        """Implement `Progress.command`."""
+        self._print("message", text, is_command=True)
+
     def detail(self, text: str) -> None:
         """Implement `Progress.detail`."""
         self._print("detail", text, is_shown=bool(self.verbosity))
@@ -239,6 +243,7 @@ class Console:
         following: str | None = None,
         is_urgent: bool = False,
         is_shown: bool = True,
+        is_command: bool = False,
     ) -> None:
         text = masked(text)
         if self.log is not None:
@@ -248,7 +253,7 @@ class Console:
         if self.is_json:
             self._write({key: {"message": text}})
         else:
-            _print_text(f"{prefix}{text}", following=following)
+            _print_text(f"{prefix}{text}", following=following, is_command=is_command)
 
     def _write(self, message: dict[str, Any]) -> None:
         print(json.dumps(message), file=sys.stderr, flush=True)
@@ -279,14 +284,14 @@ def _with_next(text: str, following: str | None) -> str:
     return f"{text}; next: {following}" if following else text
 
 
-def _print_text(text: str, *, following: str | None = None) -> None:
+def _print_text(text: str, *, following: str | None = None, is_command: bool = False) -> None:
     """Print one message on stderr: on one line, which a terminal gets wrapped at blanks.
 
-    At a terminal, a command `following` that does not fit has its own line, which is not wrapped: a wrapped
-    command can't be copied and run.
+    A message that is a command is not wrapped, and at a terminal a command `following` that does not fit has
+    its own line, which is not wrapped either: a wrapped command can't be copied and run.
     """
     lines = [printable(_with_next(text, following))]
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_command:
         width = shutil.get_terminal_size().columns
         alone = [printable(f"next: {following}")] if following and len(lines[0]) > width else []
         wrapped = printable(text) if alone else lines[0]

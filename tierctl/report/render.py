@@ -178,10 +178,17 @@ _PLAIN = View()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """What was printed: the number of all rows, and the columns that did not fit at a terminal."""
+    """The number of all rows, the number to print, and the columns that did not fit at a terminal."""
 
     rows: int
+    limit: int | None = None
     dropped: tuple[str, ...] = ()
+
+    @property
+    def cut_text(self) -> str:
+        """What the line that ends a run says about rows that --limit leaves out; empty if there are none."""
+        is_cut = self.limit is not None and self.limit < self.rows
+        return f"; {self.limit} of {self.rows} rows printed (--limit)" if is_cut else ""
 
 
 def render(
@@ -217,7 +224,7 @@ def render(
             dropped = _terminal(counted, columns, view, chosen, out)
         case _:
             _table(counted, columns, view, chosen or columns.in_table or columns.names, out)
-    return Printed(rows=counted.count, dropped=dropped)
+    return Printed(rows=counted.count, limit=view.limit, dropped=dropped)
 
 
 def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:

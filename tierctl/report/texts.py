@@ -88,7 +88,8 @@ class Tally:
     """Rows with `columns` that are counted while they are read.
 
     `topics` are the topic ids, or the names of topics without ids; `words` counts the values of the column
-    `columns.word`, and `size_bytes` is the sum of `columns.size`.
+    `columns.word`, and `size_bytes` is the sum of `columns.size`. Rows with the word `columns.apart` are in
+    `apart` only.
     """
 
     columns: Columns
@@ -96,15 +97,21 @@ class Tally:
     size_bytes: int = 0
     topics: set[str] = field(default_factory=set)
     words: Counter[str] = field(default_factory=Counter)
+    apart: int = 0
 
     def of(self, rows: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows, which are mappings or have the columns as attributes."""
         word, size = self.columns.word, self.columns.size
         for row in rows:
+            found = None if word is None else _value(row, word)
+            if found is not None and found == self.columns.apart:
+                self.apart += 1
+                yield row
+                continue
             self.rows += 1
             if topic := _value(row, "topic_id") or _value(row, "topic"):
                 self.topics.add(topic)
-            if word is not None and (found := _value(row, word)) is not None:
+            if found is not None:
                 self.words[str(found)] += 1
             if size is not None:
                 self.size_bytes += _value(row, size) or 0
@@ -112,7 +119,12 @@ class Tally:
 
     @property
     def text(self) -> str:
-        """What was counted: `36 segments of 5 topics, 33.1 MiB`, `2 problems: 2 error`, `no segments`."""
+        """What was counted: `36 segments of 5 topics, 33.1 MiB`, `2 problems: 2 error; 3 info`."""
+        text = self._text
+        return f"{text}; {self.apart} {self.columns.apart}" if self.apart else text
+
+    @property
+    def _text(self) -> str:
         text = counted(self.rows, self.columns.noun)
         if not self.rows:
             return text

@@ -213,11 +213,11 @@ def test_local_retention_leaves_what_is_not_replicated(
 
 @pytest.mark.parametrize(
     ("retention_ms", "retention_bytes", "expected"),
-    [(-1, -1, 10 + 2 * 9000), (DAY_MS, -1, 10 + 2 * 100), (DAY_MS, 70, 140), (-1, 0, 0)],
+    [(-1, -1, 10 + 2 * 9000), (DAY_MS, -1, 10 + 2 * 100), (DAY_MS, 70, 140), (-1, 4, 9), (-1, 0, 8)],
 )
 def test_the_disks_of_two_replicas(retention_ms: int, retention_bytes: int, expected: int) -> None:
     local = LocalFacts(
-        replicas=2,
+        active_bytes=(3, 5),
         log_bytes=30,
         retention_ms=retention_ms,
         retention_bytes=retention_bytes,

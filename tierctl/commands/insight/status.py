@@ -57,9 +57,9 @@ class TopicStatus:
 
     Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
     and of the newest segment; None without a finished segment. The lag counts rolled segments that are not in
-    the tier; None if no log directory has the topic. So do the segments that local retention deletes next
-    from the newest replica's disk. `problems` counts the findings of verify that are more than information,
-    and the partitions whose copies KIP-917's limit stops.
+    the tier; None if no log directory has the topic, or if copying is disabled. So do the segments that local
+    retention deletes next from the newest replica's disk. `problems` counts the findings of verify that are
+    more than information, and the partitions whose copies KIP-917's limit stops.
     """
 
     topic: Annotated[str, f.TOPIC, Shown(0)]
@@ -376,7 +376,10 @@ class _Topic:
 
 
 class TopicSums:
-    """The sums of the selected topic ids that have segments in the tier, or failing copies, with findings."""
+    """The sums of the selected topic ids that have segments in the tier, or failing copies, with findings.
+
+    `add_lag` adds the topics in log directories whose settings enable tiering.
+    """
 
     def __init__(self, run: Mutation, state: TierState) -> None:
         self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
@@ -399,7 +402,13 @@ class TopicSums:
             topic.segments, topic.log_bytes = sizes.of(number, _FINISHED)
 
     def add_lag(self, plan: Plan, logs: Sequence[LocalLog]) -> None:
-        """Add the segments of `logs` that `plan` copies, that wait, and that brokers delete from disks."""
+        """Add the segments of `logs` that `plan` copies, that wait, and that brokers delete from disks.
+
+        A topic whose settings enable tiering is added even if the tier and the plan have nothing of it.
+        """
+        for partition in (log.topic_id_partition for log in logs):
+            if plan.basis.configs.get(partition.topic, TopicConfig()).remote_storage_enable:
+                self._topics.setdefault((partition.topic, partition.topic_id), _Topic())
         segments, decisions = segments_of_newest(logs), list(plan.decisions(self._now_ms))
         pending = {
             (each.partition, each.start_offset)

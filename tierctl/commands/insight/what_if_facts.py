@@ -209,7 +209,7 @@ class _Gathering:
         by_then = (replace(log, high_watermark=log.log_end_offset) for log in logs)
         later = (limits.left(log, log.log_end_offset, later_ms) for log in by_then)
         return LocalFacts(
-            replicas=len(logs),
+            active_bytes=tuple(_size([log.segments[-1:]]) for log in logs),
             log_bytes=_size(log.segments for log in logs),
             retention_ms=limits.ms,
             retention_bytes=limits.size_bytes,

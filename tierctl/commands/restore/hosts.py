@@ -38,6 +38,7 @@ from tierctl.metadata.topic.folder import logs_in
 from tierctl.metadata.topic.folder_writer import TopicPlacement
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import EpochEntry, LocalLog, MetadataEvent, TopicIdPartition, TopicPartition
+from tierctl.model.progress import Progress
 from tierctl.plan.choose_sets import merge_lineage
 from tierctl.plan.partition_choice import DISK, PartitionDecision
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -416,20 +417,18 @@ def _require_deleted(folders: Sequence[Path], deleted: Collection[TopicIdPartiti
             )
 
 
-def recipe(hosts: HostsPlan, request: MutationRequest) -> list[str]:
-    """Return the operator's steps after the plan was written to `request.plan_out`, a line each."""
+def report_steps(hosts: HostsPlan, request: MutationRequest, progress: Progress) -> None:
+    """Report the operator's steps after the plan was written to `request.plan_out`, a line each."""
     names = ", ".join(map(str, hosts.brokers))
     others = ", ".join(str(each) for each in hosts.brokers if each != hosts.made_by)
     plan = quote(str(request.plan_out))
     where = f"--metadata LOG_DIR --log-dir LOG_DIR --remote {quote(str(request.remote))}"
-    apply = f"tierctl apply {plan} {where} --apply"
-    return [
-        f"brokers {names} have replicas of the metadata topic: start none of them before step 4",
-        f"1. copy {plan} to the hosts of brokers {others}",
-        f"2. on the host of each of brokers {names}, with its own log directory LOG_DIR: {apply}",
-        f"3. compare: each apply prints the digest of the metadata partitions, {hosts.sha256}",
-        f"4. when the hosts of brokers {names} have all printed it: start the brokers",
-    ]
+    progress.say(f"brokers {names} have replicas of the metadata topic: start none of them before step 4")
+    progress.say(f"1. copy {plan} to the hosts of brokers {others}")
+    progress.say(f"2. on the host of each of brokers {names}, with its own log directory LOG_DIR:")
+    progress.command(f"tierctl apply {plan} {where} --apply")
+    progress.say(f"3. compare: each apply prints the digest of the metadata partitions, {hosts.sha256}")
+    progress.say(f"4. when the hosts of brokers {names} have all printed it: start the brokers")
 
 
 def require_host(saved: SavedPlan, request: MutationRequest) -> None:

@@ -16,7 +16,7 @@ from tierctl.commands.metadata_folder import folder_of, folder_settings, is_of_a
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
-from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, recipe
+from tierctl.commands.restore.hosts import checkpoint_steps, plan_for_hosts, rebuild_acts, report_steps
 from tierctl.commands.restore.inventory import DecidingLogs, TierSets, inputs_of, require_read_logs
 from tierctl.commands.restore.new_logs import refusal_of
 from tierctl.commands.restore.new_node import COPYING_DISABLED
@@ -462,8 +462,8 @@ class Rebuild(Change[RebuildRequest]):
 
     def announce(self) -> None:
         """Implement `Change.announce`."""
-        for line in () if self.hosts is None else recipe(self.hosts, self.run.request):
-            self.run.progress.say(line)
+        if self.hosts is not None:
+            report_steps(self.hosts, self.run.request, self.run.progress)
 
     def check(self, plan: Plan) -> None:
         """Implement `Change.check`."""
@@ -499,17 +499,17 @@ def _untraceable(request: RebuildRequest, resources: Resources) -> SafetyRefusal
     config = "kafka-configs.sh --bootstrap-controller CONTROLLER:9093 --alter --entity-type topics"
     disabled = ",".join(f"{name}={value}" for name, value in COPYING_DISABLED.items())
     enabled = f"{topic.COPY_DISABLE.name}=false,{topic.LOCAL_RETENTION_MS.name}=…"
-    for line in (
-        f"if the cluster's metadata are lost on this node, only controllers know {METADATA_TOPIC}:",
-        "1. start controllers and no broker; if a node is both, with these settings in server.properties:",
-        "   process.roles=controller, and in listeners only those of controller.listener.names",
-        "2. disable copying, so that no broker raises a log start (Kafka 3.9 and later):",
-        *(f"   {config} --entity-name {name} --add-config {disabled}" for name in topics),
-        "3. put server.properties back and start the brokers: they make the partitions, empty",
-        f"4. tierctl rebuild --metadata kafka://BROKER:9092 --remote {quote(str(request.remote))} --apply",
-        f"5. restart the brokers, then set on these topics {enabled},{topic.LOCAL_RETENTION_BYTES.name}=…",
-    ):
-        resources.progress.say(line)
+    say, command = resources.progress.say, resources.progress.command
+    say(f"if the cluster's metadata are lost on this node, only controllers know {METADATA_TOPIC}:")
+    say("1. start controllers and no broker; if a node is both, with these settings in server.properties:")
+    say("   process.roles=controller, and in listeners only those of controller.listener.names")
+    say("2. disable copying, so that no broker raises a log start (Kafka 3.9 and later):")
+    for name in topics:
+        command(f"{config} --entity-name {name} --add-config {disabled}")
+    say("3. put server.properties back and start the brokers: they make the partitions, empty")
+    say("4. publish the metadata of the tier again:")
+    command(f"tierctl rebuild --metadata kafka://BROKER:9092 --remote {quote(str(request.remote))} --apply")
+    say(f"5. restart the brokers, then set on these topics {enabled},{topic.LOCAL_RETENTION_BYTES.name}=…")
     return SafetyRefusal(
         f"{folder_of(request.metadata)} is a broker's log directory and has no partition of "
         f"{METADATA_TOPIC}, and nothing here states the topic's id and partitions",

@@ -589,7 +589,7 @@ class Restore(Change[RestoreIntoRequest]):
         if tiered:
             self.run.progress.say("once the restore is checked, set the topics' settings back:")
         for source in tiered:
-            self.run.progress.say(_former_settings(source, self.run.resources.broker_settings))
+            self.run.progress.command(_former_settings(source, self.run.resources.broker_settings))
 
     @property
     def _other_controllers(self) -> int:

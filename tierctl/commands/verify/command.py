@@ -384,6 +384,7 @@ FINDINGS = Columns(
     commands="verify",
     noun="problem",
     word="severity",
+    apart=Severity.INFO,
     notes=("found", "fix"),
     subjects={"key": "topic"},
 )
@@ -564,7 +565,7 @@ def _findings(
 def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:
     parts = [part for part in state if part.topic_id_partition in selection]
     examined.segments = sum(len(part.cache) for part in parts)
-    examined.topics = len({part.topic_id_partition.topic_id for part in parts})
+    examined.topics = len({part.topic_id_partition.topic_id for part in parts if len(part.cache)})
     examined.log_dirs = len(request.log_dir)
 
 
