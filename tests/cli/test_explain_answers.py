@@ -123,7 +123,16 @@ CASES = (
         topic="payouts",
         location="tier",
         rule="RLMExpirationTask, within leader epochs",
-        words="off the lineage: its epochs 0@432 are not those of the log: 0@0, 4@520, 5@1220",
+        words="off the lineage: its epochs 0@576 are not those of the log: 0@0, 4@520, 5@1220",
+    ),
+    Case(
+        kind="doubled_segment",
+        of=UNCLEAN,
+        topic="wallets",
+        location="tier",
+        rule="RemoteLogLeaderEpochState: one segment per offset",
+        words="copied again from the same offset as UC8FylgaRL6SzJDUVQYCsg: brokers keep this copy until the "
+        "topic is deleted; sweep deletes it once it lies wholly below the log start offset",
     ),
     Case(
         kind="log_start_offset",
@@ -159,6 +168,29 @@ def rows(*args: object) -> list[dict[str, Any]]:
     # 3: the open transaction also keeps segments on the disk that local retention should have deleted.
     assert ran.code in {0, 3}, ran.err
     return [json.loads(line) for line in ran.lines]
+
+
+@pytest.mark.parametrize(
+    ("name", "doubled"), [("wallets", "YKjh5jBvR9ebdjZhpxTgaA"), ("payouts", "vYb3dxNaR5eobyDFHg903A")]
+)
+def test_a_segment_that_brokers_never_delete_is_deleted_by_a_plain_sweep(
+    capture: Capture, name: str, doubled: str
+) -> None:
+    """The brokers of the capture kept it, although its epochs have left their checkpoints."""
+    after = capture("unclean-leader") / "after"
+    logs = [f"--log-dir={after / f'broker-{broker}'}" for broker in (1, 2, 3)]
+    where = ("--metadata", after / "broker-1", *logs)
+    selected = (*where, "--topic", name)
+    explained = tierctl("explain", f"{name}-0", *where, "--output", "jsonl")
+    checked, stated = (tierctl(command, *selected) for command in ("verify", "status"))
+    assert [ran.code for ran in (explained, checked, stated)] == [3, 3, 3]
+    found = [json.loads(line) for line in explained.lines]
+    assert [row["segment_id"] for row in found if row["reason_kind"] == "doubled_segment"] == [doubled]
+    assert {row["next_action"] for row in found} == {"none"}
+    assert [step["segment_id"] for step in rows("sweep", *selected)] == [doubled]
+    for ran in (checked, stated):
+        assert "next: tierctl sweep --metadata" in ran.summary
+        assert "off-lineage" not in ran.out + ran.err + ran.summary
 
 
 def test_segments_of_a_marked_topic_are_deleted_by_delete(writable: Callable[[str], Path]) -> None:

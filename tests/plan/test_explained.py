@@ -25,7 +25,7 @@ EVERYTHING = Selection()
 K = ReasonKind
 ACTED_ON = {
     *(K.ROLLED, K.RETENTION_MS, K.RETENTION_BYTES, K.LOG_START_OFFSET, K.UNREFERENCED_EPOCHS, K.OFF_LINEAGE),
-    K.DELETE_STARTED,
+    *(K.DOUBLED_SEGMENT, K.DELETE_STARTED),
 }
 """The kinds of reasons of steps."""
 
@@ -37,7 +37,7 @@ def check_remote(plan: Plan, state: TierState) -> None:
     kept = [each.segment_id for each in plan.kept]
     assert sorted(known) == sorted([*filter(None, acted), *filter(None, kept)])
     assert {Reason.of(step.reason).kind for step in plan.steps} <= ACTED_ON
-    assert {each.reason.kind for each in plan.kept} <= {*K} - ACTED_ON | {K.OFF_LINEAGE}
+    assert {each.reason.kind for each in plan.kept} <= {*K} - ACTED_ON | {K.OFF_LINEAGE, K.DOUBLED_SEGMENT}
     check_times(plan)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -193,9 +194,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     """Explain the segments of one partition: those of the tier, and those of the log directories.
 
     The decisions are those of `copy`, `sweep` and `delete` for the same request. The exit code is PARTIAL if
-    copies of the partition fail, or continue only after an operator acted, CORRUPT if something was not
-    understood. Raises NotFoundError for an
-    unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
+    copies of the partition fail, or continue only after an operator acted, or if brokers never delete one of
+    its segments; CORRUPT if something was not understood. Raises NotFoundError for an unknown partition and
+    for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
     asked = SelectionRequest.of(topics=request.topic, partitions=request.partition)
@@ -220,6 +221,7 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         # One problem has one next step: what stops the copies also keeps segments on the disk.
         findings += [] if stopped else _not_freed(run, state, copies.basis.configs)
         warnings = [*(f"{found.subject}: {found.found}; {found.fix}" for found in findings), *stopped]
+        warnings += _doubled(rows)
         for warning in warnings:
             run.progress.warn(warning)
         is_damaged = run.histories.report(state) or bool(run.unreadable)
@@ -234,6 +236,16 @@ def _stopped(rows: Iterable[Explanation], limit_ms: int) -> list[str]:
     local = (row for row in rows if row.location is Location.LOCAL)
     stopped = (row for row in local if needs_operator(row.decision, limit_ms))
     return list(dict.fromkeys(f"{TopicPartition(row.topic, row.partition)}: {row.reason}" for row in stopped))
+
+
+def _doubled(rows: Iterable[Explanation]) -> Iterator[str]:
+    """Yield for each partition its first segment that brokers keep for ever, and the number of the others."""
+    doubled = [row for row in rows if row.reason_kind is ReasonKind.DOUBLED_SEGMENT]
+    for _, found in groupby(doubled, key=lambda row: (row.topic_id, row.partition)):
+        first, *others = found
+        more = f"; {len(others):,} more" if others else ""
+        where = TopicPartition(first.topic, first.partition)
+        yield f"{where}: segment {first.segment_id}: {first.reason}{more}"
 
 
 def _failing(

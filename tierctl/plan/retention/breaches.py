@@ -27,6 +27,8 @@ from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import PartitionState
 
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+OFF_LINEAGE, UNREFERENCED_EPOCHS = "--off-lineage", "--unreferenced-epochs"
+"""The options of `sweep` that delete segments which the lineage does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -497,10 +499,43 @@ def kept_of(
             copying = Reason(ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=begun)
             reason = unfinished.get(segment.segment_id, copying)
         elif segment.segment_id not in reasons:
-            reason = _why_off_lineage(view, segment)
+            reason = _why_beside(view, segment)
         else:
             reason = expiry.hole or reasons[segment.segment_id]
         yield Decision.kept(segment, reason)
+
+
+def sweep_option(
+    lineage: Lineage, segment: RemoteLogSegmentMetadata, log_start_offset: int, log_end_offset: int
+) -> str | None:
+    """Return the option of `sweep` that deletes a finished segment which no limit of the topic deletes.
+
+    It is empty if `sweep` needs none: the segment lies wholly below the log start, and is of the lineage or
+    of epochs that the checkpoint no longer has. Return None if a log start further on must come first.
+    """
+    is_below = segment.end_offset < log_start_offset
+    if is_below and lineage.contains(segment, log_end_offset):
+        return ""
+    newest, known = segment.newest_leader_epoch, lineage.earliest
+    earliest_epoch = lineage.first_epoch_from(log_start_offset)
+    if known is None or earliest_epoch is None or newest >= earliest_epoch:
+        return None
+    if newest >= known.epoch:
+        return OFF_LINEAGE
+    return "" if is_below else UNREFERENCED_EPOCHS
+
+
+def swept_text(option: str | None) -> str:
+    """Return in words how `sweep` deletes a segment; `option` is as `sweep_option` returns it."""
+    if option is None:
+        return "sweep deletes it once it lies wholly below the log start offset"
+    return f"{f'sweep {option}'.rstrip()} deletes it now"
+
+
+def why_doubled(view: PartitionView, segment: RemoteLogSegmentMetadata, sweep: str) -> Reason:
+    """Return why brokers keep a segment of `doubled_ids`; `sweep` states what `sweep` does with it."""
+    again_as = view.segments.doubled_by(segment)
+    return Reason(ReasonKind.DOUBLED_SEGMENT, again_as=again_as, sweep=sweep)
 
 
 def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Decision]:
@@ -511,10 +546,13 @@ def undecided(segments: PartitionSegments, reason: str, without: Collection[Step
             yield Decision.kept(segment, Reason.of(reason))
 
 
-def _why_off_lineage(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
-    """Return how the epochs of `segment` differ from those of the log."""
+def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
+    """Return how the epochs of `segment` differ from those of the log, or that a later copy replaced it."""
     if view.cut is not None and segment in view.cut.lost:
         return why_cut(view.cut, segment, "the log")
+    if segment.segment_id in view.segments.doubled_ids:
+        option = sweep_option(view.lineage, segment, view.log_start_offset, view.log_end_offset)
+        return why_doubled(view, segment, swept_text(option if view.cut is None else None))
     theirs = ", ".join(f"{epoch}@{start}" for epoch, start in segment.segment_leader_epochs)
     known = ", ".join(f"{epoch}@{start}" for epoch, start in view.current.entries)
     detail = f"{theirs} are not those of the log: {known}, up to offset {view.log_end_offset}"
