@@ -170,6 +170,31 @@ def rows(*args: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.lines]
 
 
+def test_what_the_broker_deleted_beyond_retention_bytes_is_explained_and_reported(capture: Capture) -> None:
+    """Brokers count what is below the log start; sweep does not, and keeps one segment more."""
+    root = capture("delete-across-epoch")
+    where = (
+        "--metadata",
+        root / "before",
+        "--log-dir",
+        root / "before",
+        "--now",
+        (root / "now_ms").read_text().strip(),
+    )
+    where = (*where, "--topic-configs", root / "topics.properties")
+    lines = (root / "deleted-over-retention.txt").read_text().splitlines()
+    deleted = {line.split()[3] for line in lines if line.startswith("both-0 ")}
+    found = [row for row in rows("explain", "both-0", *where) if row["location"] == "tier"]
+    last = "Xjzz5wpERwmcbZ2NRvKjbg"
+    assert {row["segment_id"] for row in found if row["next_action"] == "delete"} == deleted
+    (row,) = (row for row in found if row["segment_id"] == last)
+    assert (row["reason_kind"], row["rule"]) == ("retention_bytes", "RLMExpirationTask, by retention size")
+    assert "brokers also count 2032790 bytes below the log start" in row["reason"]
+    due = rows("report", "--show", "expirations", *where, "--topic", "both")
+    assert {row["segment_id"] for row in due} == deleted
+    assert {row["segment_id"] for row in rows("sweep", *where, "--topic", "both")} == deleted - {last}
+
+
 @pytest.mark.parametrize(
     ("name", "doubled"), [("wallets", "YKjh5jBvR9ebdjZhpxTgaA"), ("payouts", "vYb3dxNaR5eobyDFHg903A")]
 )

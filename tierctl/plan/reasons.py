@@ -246,6 +246,13 @@ def _size_numbers(facts: Mapping[str, Any]) -> str:
     )
 
 
+def _retention_bytes(facts: Mapping[str, Any]) -> str:
+    text, below_bytes = f"{topic.RETENTION_BYTES.name} {facts['retention_bytes']}", facts.get("below_bytes")
+    if below_bytes is None:
+        return text
+    return f"{text}; brokers also count {below_bytes} bytes below the log start, sweep does not and keeps it"
+
+
 def _size_part(facts: Mapping[str, Any]) -> str:
     limit = facts.get("retention_bytes")
     if limit is None:
@@ -349,7 +356,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.RETENTION_BYTES: _Row(
         rule=_BY_SIZE,
-        text=_format(f"{topic.RETENTION_BYTES.name} {{retention_bytes}}"),
+        text=_retention_bytes,
         settings=(topic.RETENTION_BYTES.name,),
         numbers=_size_numbers,
     ),
