@@ -209,7 +209,11 @@ class FindingKind(CheckTable):
         Severity.WARNING,
         "Objects belong to a segment without events, in a partition whose oldest events were deleted by the "
         "retention of the metadata topic; brokers neither read nor delete such objects.",
-        "delete the objects yourself; to keep events, set retention.ms of the metadata topic to -1",
+        "run rebuild first, since the objects may be live data whose events were lost: it plans what to "
+        "publish again, and states why it leaves the others; delete those yourself only if retention or "
+        "DeleteRecords raised the log start above them; to keep events, set retention.ms of the metadata "
+        "topic to -1",
+        command="rebuild",
         needs=Needs.OBJECTS,
     )
     INCOMPLETE_HISTORY = FindingRow(
