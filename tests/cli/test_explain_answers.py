@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.commands.insight.explain import lag_settings
+from tierctl.model import TopicConfig
 
 from tests.cli.shell import tierctl
 
@@ -70,7 +72,12 @@ CASES = (
         topic="latecomer",
         location="local",
         rule=CANDIDATES,
-        sources={"remote.copy.lag.ms": FILE, "remote.copy.lag.bytes": FILE},
+        sources={
+            "remote.copy.lag.ms": FILE,
+            "remote.copy.lag.bytes": FILE,
+            "local.retention.bytes": DEFAULT,
+            "retention.bytes": DEFAULT,
+        },
         words="its newest record is 96258 ms old, the limit by remote.copy.lag.ms is 7200000",
         settings=LAGGING,
         now=LOOKED_AT_MS,
@@ -161,6 +168,37 @@ def test_an_answer(case: Case, capture: Capture, tmp_path: Path) -> None:
         assert {each["name"]: each["source"] for each in row["settings"]} == case.sources
         stated = (f"{each['name']}={each['value']} ({each['source']})" for each in row["settings"])
         assert row["decided_by"] == "; ".join([case.rule, *stated])
+
+
+def test_the_settings_that_a_copy_lag_of_minus_one_refers_to_are_named(capture: Capture) -> None:
+    root = capture(*LAG)
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local", "--now", LOOKED_AT_MS)
+    found = rows("explain", "bylocal-0", *where, "--topic-configs", root / "topics.properties")
+    waiting = [row["decided_by"] for row in found if row["reason_kind"] == "copy_lag"]
+    assert waiting
+    decided = (
+        f"{CANDIDATES}; remote.copy.lag.ms=-1 ({FILE}); local.retention.ms=10800000 ({FILE}); "
+        f"remote.copy.lag.bytes=-1 ({FILE}); local.retention.bytes=3000000 ({FILE})"
+    )
+    assert set(waiting) == {decided}
+
+
+@pytest.mark.parametrize(
+    ("settings", "decided"),
+    [
+        ({}, ["remote.copy.lag.ms", "remote.copy.lag.bytes", "local.retention.bytes", "retention.bytes"]),
+        (
+            {"remote.copy.lag.ms": "-1", "remote.copy.lag.bytes": "9", "local.retention.bytes": "9"},
+            ["remote.copy.lag.ms", "local.retention.ms", "retention.ms", "remote.copy.lag.bytes"],
+        ),
+        (
+            {"remote.copy.lag.ms": "-1", "local.retention.ms": "9", "local.retention.bytes": "9"},
+            ["remote.copy.lag.ms", "local.retention.ms", "remote.copy.lag.bytes", "local.retention.bytes"],
+        ),
+    ],
+)
+def test_settings_of_the_copy_lag(settings: dict[str, str], decided: list[str]) -> None:
+    assert list(lag_settings(TopicConfig.from_settings(settings))) == decided
 
 
 def rows(*args: object) -> list[dict[str, Any]]:

@@ -278,11 +278,10 @@ class _Settings:
     def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
         """Return the settings that decide `reason` for a topic, each with its value and source."""
         config = self.configs.get(of_topic, TopicConfig())
-        found = [
-            config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in reason.settings
-        ]
-        if reason.kind in ON_DISK and not config.is_age_stated:
-            # Brokers delete from their disks by Kafka's default, by which tierctl deletes nothing.
+        names = lag_settings(config) if reason.kind is ReasonKind.COPY_LAG else reason.settings
+        found = [config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in names]
+        if reason.kind in {*ON_DISK, ReasonKind.COPY_LAG} and not config.is_age_stated:
+            # On their disks brokers apply Kafka's default, by which tierctl deletes nothing.
             text, name = str(config.broker_retention_ms), topic.RETENTION_MS.name
             default = SettingValue(name=name, value=text, source=SettingSource.DEFAULT)
             found = [default if each.name == name else each for each in found]
@@ -298,6 +297,23 @@ class _Settings:
         return SettingValue(
             name=name, value=broker.TABLE.rows[name].text(stated), source=source, origin=origin
         )
+
+
+_LAG_CHAINS = (
+    (topic.COPY_LAG_MS, topic.LOCAL_RETENTION_MS, topic.RETENTION_MS),
+    (topic.COPY_LAG_BYTES, topic.LOCAL_RETENTION_BYTES, topic.RETENTION_BYTES),
+)
+_REFERRING = ("-1", "-2", None)
+"""The value of each setting in a chain with which the next one decides: see `CopyLag.from_settings`."""
+
+
+def lag_settings(config: TopicConfig) -> Iterator[str]:
+    """Yield the names of the settings that decide the copy lag, up to those that have the limits."""
+    for chain in _LAG_CHAINS:
+        for setting, referring in zip(chain, _REFERRING, strict=True):
+            yield setting.name
+            if config.setting(setting.name).value != referring:
+                break
 
 
 def _remote_rows(
