@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.commands.insight.explain import lag_settings
+from tierctl.model import TopicConfig
 
 from tests.cli.shell import tierctl
 
@@ -70,7 +72,12 @@ CASES = (
         topic="latecomer",
         location="local",
         rule=CANDIDATES,
-        sources={"remote.copy.lag.ms": FILE, "remote.copy.lag.bytes": FILE},
+        sources={
+            "remote.copy.lag.ms": FILE,
+            "remote.copy.lag.bytes": FILE,
+            "local.retention.bytes": DEFAULT,
+            "retention.bytes": DEFAULT,
+        },
         words="its newest record is 96258 ms old, the limit by remote.copy.lag.ms is 7200000",
         settings=LAGGING,
         now=LOOKED_AT_MS,
@@ -123,7 +130,16 @@ CASES = (
         topic="payouts",
         location="tier",
         rule="RLMExpirationTask, within leader epochs",
-        words="off the lineage: its epochs 0@432 are not those of the log: 0@0, 4@520, 5@1220",
+        words="off the lineage: its epochs 0@576 are not those of the log: 0@0, 4@520, 5@1220",
+    ),
+    Case(
+        kind="doubled_segment",
+        of=UNCLEAN,
+        topic="wallets",
+        location="tier",
+        rule="RemoteLogLeaderEpochState: one segment per offset",
+        words="copied again from the same offset as UC8FylgaRL6SzJDUVQYCsg: brokers keep this copy until the "
+        "topic is deleted; sweep deletes it once it lies wholly below the log start offset",
     ),
     Case(
         kind="log_start_offset",
@@ -154,11 +170,90 @@ def test_an_answer(case: Case, capture: Capture, tmp_path: Path) -> None:
         assert row["decided_by"] == "; ".join([case.rule, *stated])
 
 
+def test_the_settings_that_a_copy_lag_of_minus_one_refers_to_are_named(capture: Capture) -> None:
+    root = capture(*LAG)
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local", "--now", LOOKED_AT_MS)
+    found = rows("explain", "bylocal-0", *where, "--topic-configs", root / "topics.properties")
+    waiting = [row["decided_by"] for row in found if row["reason_kind"] == "copy_lag"]
+    assert waiting
+    decided = (
+        f"{CANDIDATES}; remote.copy.lag.ms=-1 ({FILE}); local.retention.ms=10800000 ({FILE}); "
+        f"remote.copy.lag.bytes=-1 ({FILE}); local.retention.bytes=3000000 ({FILE})"
+    )
+    assert set(waiting) == {decided}
+
+
+@pytest.mark.parametrize(
+    ("settings", "decided"),
+    [
+        ({}, ["remote.copy.lag.ms", "remote.copy.lag.bytes", "local.retention.bytes", "retention.bytes"]),
+        (
+            {"remote.copy.lag.ms": "-1", "remote.copy.lag.bytes": "9", "local.retention.bytes": "9"},
+            ["remote.copy.lag.ms", "local.retention.ms", "retention.ms", "remote.copy.lag.bytes"],
+        ),
+        (
+            {"remote.copy.lag.ms": "-1", "local.retention.ms": "9", "local.retention.bytes": "9"},
+            ["remote.copy.lag.ms", "local.retention.ms", "remote.copy.lag.bytes", "local.retention.bytes"],
+        ),
+    ],
+)
+def test_settings_of_the_copy_lag(settings: dict[str, str], decided: list[str]) -> None:
+    assert list(lag_settings(TopicConfig.from_settings(settings))) == decided
+
+
 def rows(*args: object) -> list[dict[str, Any]]:
     ran = tierctl(*args, "--output", "jsonl")
     # 3: the open transaction also keeps segments on the disk that local retention should have deleted.
     assert ran.code in {0, 3}, ran.err
     return [json.loads(line) for line in ran.lines]
+
+
+def test_what_the_broker_deleted_beyond_retention_bytes_is_explained_and_reported(capture: Capture) -> None:
+    """Brokers count what is below the log start; sweep does not, and keeps one segment more."""
+    root = capture("delete-across-epoch")
+    where = (
+        "--metadata",
+        root / "before",
+        "--log-dir",
+        root / "before",
+        "--now",
+        (root / "now_ms").read_text().strip(),
+    )
+    where = (*where, "--topic-configs", root / "topics.properties")
+    lines = (root / "deleted-over-retention.txt").read_text().splitlines()
+    deleted = {line.split()[3] for line in lines if line.startswith("both-0 ")}
+    found = [row for row in rows("explain", "both-0", *where) if row["location"] == "tier"]
+    last = "Xjzz5wpERwmcbZ2NRvKjbg"
+    assert {row["segment_id"] for row in found if row["next_action"] == "delete"} == deleted
+    (row,) = (row for row in found if row["segment_id"] == last)
+    assert (row["reason_kind"], row["rule"]) == ("retention_bytes", "RLMExpirationTask, by retention size")
+    assert "brokers also count 2032790 bytes below the log start" in row["reason"]
+    due = rows("report", "--show", "expirations", *where, "--topic", "both")
+    assert {row["segment_id"] for row in due} == deleted
+    assert {row["segment_id"] for row in rows("sweep", *where, "--topic", "both")} == deleted - {last}
+
+
+@pytest.mark.parametrize(
+    ("name", "doubled"), [("wallets", "YKjh5jBvR9ebdjZhpxTgaA"), ("payouts", "vYb3dxNaR5eobyDFHg903A")]
+)
+def test_a_segment_that_brokers_never_delete_is_deleted_by_a_plain_sweep(
+    capture: Capture, name: str, doubled: str
+) -> None:
+    """The brokers of the capture kept it, although its epochs have left their checkpoints."""
+    after = capture("unclean-leader") / "after"
+    logs = [f"--log-dir={after / f'broker-{broker}'}" for broker in (1, 2, 3)]
+    where = ("--metadata", after / "broker-1", *logs)
+    selected = (*where, "--topic", name)
+    explained = tierctl("explain", f"{name}-0", *where, "--output", "jsonl")
+    checked, stated = (tierctl(command, *selected) for command in ("verify", "status"))
+    assert [ran.code for ran in (explained, checked, stated)] == [3, 3, 3]
+    found = [json.loads(line) for line in explained.lines]
+    assert [row["segment_id"] for row in found if row["reason_kind"] == "doubled_segment"] == [doubled]
+    assert {row["next_action"] for row in found} == {"none"}
+    assert [step["segment_id"] for step in rows("sweep", *selected)] == [doubled]
+    for ran in (checked, stated):
+        assert "next: tierctl sweep --metadata" in ran.summary
+        assert "off-lineage" not in ran.out + ran.err + ran.summary
 
 
 def test_segments_of_a_marked_topic_are_deleted_by_delete(writable: Callable[[str], Path]) -> None:

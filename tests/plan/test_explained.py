@@ -11,6 +11,7 @@ from tierctl.model import LocalLog, Selection, TopicConfig, TopicPartition
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.copy import plan_copy
+from tierctl.plan.decisions import NextAction
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan
@@ -25,7 +26,7 @@ EVERYTHING = Selection()
 K = ReasonKind
 ACTED_ON = {
     *(K.ROLLED, K.RETENTION_MS, K.RETENTION_BYTES, K.LOG_START_OFFSET, K.UNREFERENCED_EPOCHS, K.OFF_LINEAGE),
-    K.DELETE_STARTED,
+    *(K.DOUBLED_SEGMENT, K.DELETE_STARTED),
 }
 """The kinds of reasons of steps."""
 
@@ -37,7 +38,9 @@ def check_remote(plan: Plan, state: TierState) -> None:
     kept = [each.segment_id for each in plan.kept]
     assert sorted(known) == sorted([*filter(None, acted), *filter(None, kept)])
     assert {Reason.of(step.reason).kind for step in plan.steps} <= ACTED_ON
-    assert {each.reason.kind for each in plan.kept} <= {*K} - ACTED_ON | {K.OFF_LINEAGE}
+    by_brokers = {each.segment_id for each in plan.kept if each.action is NextAction.DELETE}
+    staying = [each.reason.kind for each in plan.kept if each.segment_id not in by_brokers]
+    assert {*staying} <= {*K} - ACTED_ON | {K.OFF_LINEAGE, K.DOUBLED_SEGMENT}
     check_times(plan)
 
 

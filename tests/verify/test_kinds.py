@@ -28,6 +28,19 @@ def test_only_findings_of_a_kind_are_printed(writable: Callable[[str], Path]) ->
     assert f"no problems, and {len(every.json)} of other kinds" in none.summary
 
 
+def test_objects_whose_events_were_lost_are_left_to_rebuild(capture: Callable[[str], Path]) -> None:
+    """rebuild says of the same partitions that their objects may be live data."""
+    root = capture("finite-metadata")
+    where = ("--metadata", root / "after", "--remote", root / "after-remote", "--log-dir", root / "after")
+    ran = tierctl("verify", *where, "--now", (root / "now_ms").read_text().strip(), "-o", "json")
+    leaked = [row for row in ran.json if row["check"] == "leaked"]
+    assert {row["fix"].split(",")[0] for row in leaked} == {"run rebuild first"}
+    assert "next: tierctl rebuild --metadata" in ran.summary
+    rebuilt = tierctl("rebuild", *where, "--broker-config", root / "server.properties")
+    for row in leaked:
+        assert row["segment_id"] in rebuilt.out or f"skipped {row['subject']}: the log start" in rebuilt.err
+
+
 def test_an_unknown_kind_is_an_error() -> None:
     ran = tierctl("verify", "--metadata", "/none", "--kind", "stuck_delet")
     assert ran.code == 2

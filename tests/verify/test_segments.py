@@ -9,11 +9,13 @@ from tierctl.checks.findings import Finding, FindingKind
 from tierctl.checks.segments import LogFacts, Offsets, check_latest_tiered, check_offsets, check_segments
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.model.choices import Severity
+from tierctl.plan.retention.expiry import plan_retention
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
 from tierctl.state.queries import PartitionSegments
 from tierctl.wire.metadata.values import encode
 
+from tests.plan.tier import local_log
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.folding import folded
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
@@ -202,6 +204,52 @@ def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:
     (finding,) = check_segments(ORDERS, PartitionSegments.of_cache(cache_of(events)), None)
     assert finding.segment_id == segment_id(1)
     assert str(segment_id(3)) in finding.found
+
+
+DOUBLED = [
+    *(*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19), *finished(4, 20, 49, ((2, 20),))),
+    *(updated(2, S.DELETE_SEGMENT_STARTED), updated(2, S.DELETE_SEGMENT_FINISHED)),
+    *(updated(3, S.DELETE_SEGMENT_STARTED), updated(3, S.DELETE_SEGMENT_FINISHED)),
+]
+"""Segment 1 was copied again as segment 3, while a later segment of its epoch was there; both are deleted."""
+
+
+ALWAYS = {"", "--unreferenced-epochs", "--off-lineage"}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "log_start", "option", "enough"),
+    [
+        # In the lineage, above and below the log start.
+        (((0, 0), (2, 20)), 0, None, set()),
+        (((0, 0), (2, 20)), 19, None, set()),
+        (((0, 0), (2, 20)), 20, "", ALWAYS),
+        # The checkpoint no longer has the epoch.
+        (((2, 20),), 20, "", ALWAYS),
+        (((2, 15),), 15, "--unreferenced-epochs", {"--unreferenced-epochs", "--off-lineage"}),
+        # The checkpoint still has the epoch, which ends below the log start.
+        (((0, 0), (1, 5), (2, 15)), 15, "--off-lineage", {"--off-lineage"}),
+        (((0, 5), (1, 10), (2, 15)), 7, None, set()),
+    ],
+)
+def test_the_fix_of_a_doubled_segment_is_the_sweep_that_deletes_it(
+    epochs: tuple[tuple[int, int], ...], log_start: int, option: str | None, enough: set[str]
+) -> None:
+    state = folded([encode(event) for event in DOUBLED])
+    (part,) = state
+    own = local_log([10, 70], 90, epochs=epochs, log_start_offset=log_start, partition=ORDERS)
+    log = LogFacts(
+        lineage=Lineage(own.leader_epochs),
+        log_start_offset=log_start,
+        log_end_offset=90,
+        local_log_start_offset=10,
+    )
+    found = {f.segment_id: f for f in check_segments(ORDERS, part.segments, log)}[segment_id(1)]
+    assert found.command == (None if option is None else f"sweep {option}".rstrip())
+    for asked in ("", "--unreferenced-epochs", "--off-lineage"):
+        options = {asked[2:].replace("-", "_"): True} if asked else {}
+        plan = plan_retention(state, [own], {}, now_ms=1 << 52, **options)
+        assert (segment_id(1) in {step.segment_id for step in plan.steps}) is (asked in enough)
 
 
 # The first leader's copies above the point of divergence, by stage and topic, from the capture's timeline;

@@ -83,8 +83,8 @@ class FindingKind(CheckTable):
         "doubled_segment",
         Severity.WARNING,
         "A segment was copied again from the same offset; brokers neither read nor delete the first copy.",
-        "sweep --off-lineage deletes it",
-        command="sweep --off-lineage",
+        "sweep deletes it once it lies wholly below the log start offset",
+        command="sweep",
     )
     DIVERGENT_SEGMENT = FindingRow(
         "divergent_segment",
@@ -210,7 +210,11 @@ class FindingKind(CheckTable):
         Severity.WARNING,
         "Objects belong to a segment without events, in a partition whose oldest events were deleted by the "
         "retention of the metadata topic; brokers neither read nor delete such objects.",
-        "delete the objects yourself; to keep events, set retention.ms of the metadata topic to -1",
+        "run rebuild first, since the objects may be live data whose events were lost: it plans what to "
+        "publish again, and states why it leaves the others; delete those yourself only if retention or "
+        "DeleteRecords raised the log start above them; to keep events, set retention.ms of the metadata "
+        "topic to -1",
+        command="rebuild",
         needs=Needs.OBJECTS,
     )
     INCOMPLETE_HISTORY = FindingRow(
@@ -376,6 +380,8 @@ class Finding:
     found: str
     own_fix: str | None = None
     """What to do in this case, where it is not what the registry says."""
+    own_command: str | None = None
+    """The command in this case, where it is not that of the registry; empty if no command helps now."""
 
     @property
     def subject(self) -> str:
@@ -397,6 +403,8 @@ class Finding:
     @property
     def command(self) -> str | None:
         """The words after `tierctl` that repair what was found; None if no command does."""
+        if self.own_command is not None:
+            return self.own_command or None
         command = self.check.row.command
         if command is not None and self.key and self.check is FindingKind.UNSAFE_COMMITTED_OFFSET:
             return f"{command} {quote(self.key)}"

@@ -27,7 +27,7 @@ from tierctl.model.times import duration_text
 from tierctl.plan.copy import DANGLING_AGE_MS_MIN
 from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import why_never_tiered
-from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes
+from tierctl.plan.retention.breaches import PartitionView, expire, local_only_bytes, sweep_option, swept_text
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.readable_log import (
@@ -82,7 +82,7 @@ def check_segments(
     """
     segments = sorted(known, key=lambda s: (s.start_offset, s.end_offset))
     cut = None if log is None else _cut(log, known)
-    check = _Check(partition, known, log, now_ms, copy_limit_ms, forgotten_segment_ids(known.cache), cut)
+    check = _Check(partition, known, log, now_ms, copy_limit_ms, cut)
     for segment in segments:
         yield from check.segment(segment)
     if log is not None:
@@ -107,15 +107,6 @@ def _cut(log: LogFacts, segments: PartitionSegments) -> CutEpochs | None:
         log_end_offset=log.log_end_offset,
         local_start_offset=log.local_log_start_offset,
     )
-
-
-def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
-    """Return the ids of finished segments that no leader epoch lists any more.
-
-    A later copy from the same offset has replaced such a segment in the offset map of its epoch, and Kafka's
-    cache keeps no other reference to it: brokers never read, count or delete it.
-    """
-    return frozenset(Uuid.from_bytes(raw) for raw in cache.unlisted_ids(_S.COPY_SEGMENT_FINISHED))
 
 
 def unfinished_finding(
@@ -164,35 +155,39 @@ def check_failed_copies(
 
 @dataclass(frozen=True)
 class _Check:
-    """The checks of one partition; `forgotten` are the ids of `forgotten_segment_ids`.
-
-    `cut` tells how the log's leader-epoch checkpoint was cut, None if it was not.
-    """
+    """The checks of one partition; `cut` tells how the log's leader-epoch checkpoint was cut, if it was."""
 
     partition: TopicIdPartition
     known: PartitionSegments
     log: LogFacts | None
     now_ms: int | None
     copy_limit_ms: int
-    forgotten: frozenset[Uuid]
     cut: CutEpochs | None
 
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
         if segment.state is not _S.COPY_SEGMENT_FINISHED:
             cache = self.known.cache
             yield unfinished_finding(self.partition, cache, segment, self.now_ms, self.copy_limit_ms)
-        elif segment.segment_id in self.forgotten:
+        elif segment.segment_id in self.known.doubled_ids:
             yield self._doubled(segment)
         elif self.log is not None and segment not in self._lost:
             yield from self._misplaced(segment, self.log)
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
-        winner = self.known.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
-        again_as = f" as {winner.segment_id}" if winner is not None else ""
+        winner = self.known.doubled_by(segment)
+        again_as = "" if winner is None else f" as {winner}"
         message = (
             f"the segment was copied again from the same offset{again_as}: brokers never delete this copy"
         )
-        return finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
+        found = finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
+        if self.log is None:
+            return found
+        log = self.log
+        option = sweep_option(log.lineage, segment, log.log_start_offset, log.log_end_offset)
+        # sweep refuses its options where the checkpoint was cut.
+        is_possible = option is not None and (option == "" or self.cut is None)
+        command = f"sweep {option}".rstrip() if is_possible else ""
+        return replace(found, own_fix=swept_text(option if is_possible else None), own_command=command)
 
     def _misplaced(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> Iterator[Finding]:
         kind, severity = FindingKind.DIVERGENT_SEGMENT, Severity.WARNING
@@ -261,7 +256,7 @@ class _Check:
     def _is_current(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> bool:
         return (
             segment.state is _S.COPY_SEGMENT_FINISHED
-            and segment.segment_id not in self.forgotten
+            and segment.segment_id not in self.known.doubled_ids
             and segment.end_offset >= log.log_start_offset
             and log.lineage.contains(segment, log.log_end_offset)
         )

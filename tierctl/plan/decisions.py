@@ -7,7 +7,7 @@ read the rows of the same plans, which also state why a segment stays, and from 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from typing import Self
@@ -90,6 +90,11 @@ class Decision:
             action=NextAction.DELETE if reason.facts.get("is_deleted") else NextAction.NONE,
             due_ms=reason.facts.get("expires_at_ms"),
         )
+
+    @classmethod
+    def deleted(cls, segment: RemoteLogSegmentMetadata, reason: Reason, now_ms: int) -> Self:
+        """Return the decision that brokers delete the remote `segment` now, although a plan keeps it."""
+        return replace(cls.kept(segment, reason), action=NextAction.DELETE, due_ms=now_ms)
 
 
 def stopped_copies(decisions: Iterable[Decision], limit_ms: int) -> dict[TopicIdPartition, Reason]:

@@ -19,7 +19,7 @@ HORIZONS_DAYS = (0, 30, 60, 90)
 DAY_MS = 24 * 60 * 60 * 1000
 _Int64s = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
-_DECIDED = STOPPED | KEPT | EXPIRED | {ReasonKind.OFF_LINEAGE}
+_DECIDED = STOPPED | KEPT | EXPIRED | {ReasonKind.OFF_LINEAGE, ReasonKind.DOUBLED_SEGMENT}
 """Reasons by which retention decides; any other reason states why nothing was decided."""
 
 

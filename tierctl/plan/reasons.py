@@ -27,6 +27,7 @@ class ReasonKind(StrEnum):
     LOG_START_OFFSET = "log_start_offset"
     UNREFERENCED_EPOCHS = "unreferenced_epochs"
     OFF_LINEAGE = "off_lineage"
+    DOUBLED_SEGMENT = "doubled_segment"
     CUT_EPOCHS = "cut_epochs"
     DELETE_STARTED = "delete_started"
     TOPIC_DELETED = "topic_deleted"
@@ -213,6 +214,14 @@ def _copy_lag(facts: Mapping[str, Any]) -> str:
     return f"segments from offset {facts['from_offset']} on wait for the copy lag of that segment: {waiting}"
 
 
+def _doubled(facts: Mapping[str, Any]) -> str:
+    again_as = "" if facts["again_as"] is None else f" as {facts['again_as']}"
+    return (
+        f"copied again from the same offset{again_as}: brokers keep this copy until the topic is deleted; "
+        f"{facts['sweep']}"
+    )
+
+
 def _will_expire(facts: Mapping[str, Any]) -> str:
     held = facts.get("held_by")
     text = f"expires at {iso_utc(facts['expires_at_ms'])}: "
@@ -235,6 +244,13 @@ def _size_numbers(facts: Mapping[str, Any]) -> str:
         f"the log has {facts['excess_bytes']} bytes above the limit, the segment "
         f"{facts['segment_size_in_bytes']} bytes"
     )
+
+
+def _retention_bytes(facts: Mapping[str, Any]) -> str:
+    text, below_bytes = f"{topic.RETENTION_BYTES.name} {facts['retention_bytes']}", facts.get("below_bytes")
+    if below_bytes is None:
+        return text
+    return f"{text}; brokers also count {below_bytes} bytes below the log start, sweep does not and keeps it"
 
 
 def _size_part(facts: Mapping[str, Any]) -> str:
@@ -297,6 +313,7 @@ _EXPIRE = "RLMExpirationTask"
 _BY_TIME = "RLMExpirationTask, by retention time"
 _BY_SIZE = "RLMExpirationTask, by retention size"
 _OF_LINEAGE = "RemoteLogManager: the segments of the log's leader epochs"
+_ONE_PER_OFFSET = "RemoteLogLeaderEpochState: one segment per offset"
 _CONTIGUOUS = "RemoteLogManager: readers go from segment to segment"
 _DISK_BY_TIME = "UnifiedLog.deleteRetentionMsBreachedSegments"
 _DISK_BY_SIZE = "UnifiedLog.deleteRetentionSizeBreachedSegments"
@@ -339,7 +356,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.RETENTION_BYTES: _Row(
         rule=_BY_SIZE,
-        text=_format(f"{topic.RETENTION_BYTES.name} {{retention_bytes}}"),
+        text=_retention_bytes,
         settings=(topic.RETENTION_BYTES.name,),
         numbers=_size_numbers,
     ),
@@ -357,6 +374,7 @@ _ROWS: dict[ReasonKind, _Row] = {
         rule="RLMExpirationTask, within leader epochs",
         text=_format("off the lineage: its epochs {detail}"),
     ),
+    _K.DOUBLED_SEGMENT: _Row(rule=_ONE_PER_OFFSET, text=_doubled),
     _K.CUT_EPOCHS: _Row(rule="RLMExpirationTask, by truncated leader epochs", text=_format("{detail}")),
     _K.DELETE_STARTED: _Row(rule=_EXPIRE, text=_format("resume of DELETE_SEGMENT_STARTED")),
     _K.TOPIC_DELETED: _Row(rule="RemotePartitionRemover (KIP-405)", text=_format("its partition is deleted")),
@@ -412,7 +430,7 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.ON_LINEAGE: _Row(rule=_OF_LINEAGE, text=_format("serves its offsets of the log{detail}")),
     _K.DUPLICATE_SET: _Row(
-        rule="RemoteLogLeaderEpochState: one segment per offset",
+        rule=_ONE_PER_OFFSET,
         text=_format("segment {kept} serves its offsets"),
     ),
     _K.INCOMPLETE_SET: _Row(

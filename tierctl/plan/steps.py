@@ -9,7 +9,7 @@ from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.times import iso_utc
 from tierctl.plan.decisions import Decision, NextAction
-from tierctl.plan.reasons import Reason
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.state.tier_state import PartitionState
 
 
@@ -218,18 +218,23 @@ class Plan:
     refused: tuple[Skip, ...] = field(default=(), compare=False)
 
     def decisions(self, now_ms: int) -> Iterator[Decision]:
-        """Yield the decisions about segments: those that stay, and those that are copied or deleted now."""
+        """Yield the decisions about segments: those that stay, and those that are copied or deleted now.
+
+        A segment that only tierctl deletes, and no broker, stays.
+        """
         yield from self.kept
         for step in self.steps:
             if step.action in _NEXT_ACTIONS and step.start_offset is not None:
+                reason = Reason.of(step.reason)
+                is_by_brokers = reason.kind is not ReasonKind.DOUBLED_SEGMENT
                 yield Decision(
                     partition=step.topic_id_partition,
                     segment_id=step.segment_id,
                     start_offset=step.start_offset,
                     end_offset=step.end_offset,
-                    reason=Reason.of(step.reason),
-                    action=_NEXT_ACTIONS[step.action],
-                    due_ms=now_ms,
+                    reason=reason,
+                    action=_NEXT_ACTIONS[step.action] if is_by_brokers else NextAction.NONE,
+                    due_ms=now_ms if is_by_brokers else None,
                     size_bytes=step.details.get("segment_size_in_bytes"),
                 )
 

@@ -234,7 +234,7 @@ class SegmentKind(RowEnum):
     UNDECIDED = _Row("undecided", "?", "nothing decides whether it is on the lineage")
     HELD = _Row("held", "H", "retention can't reach it: a timestamp or a hole stops it")
     DUE = _Row("due", "E", "expired: brokers may delete it now")
-    OFF_LINEAGE = _Row("diverged", "X", "off the lineage: a former leader copied it")
+    OFF_LINEAGE = _Row("diverged", "X", "off the lineage: a former leader copied it, or it was copied again")
     COPYING = _Row("copying", "C", "COPY_SEGMENT_STARTED: its copy is not finished")
     DELETING = _Row("deleting", "D", "DELETE_SEGMENT_STARTED: its deletion is not finished")
     GONE = _Row("gone", "G", "of a partition or topic that was deleted")

@@ -339,6 +339,22 @@ class PartitionSegments:
         """Yield all segments in order of arrival."""
         return map(self._table.metadata, self._rows.tolist())
 
+    @cached_property
+    def doubled_ids(self) -> frozenset[Uuid]:
+        """The ids of finished segments that no leader epoch lists any more.
+
+        A later copy from the same offset has replaced such a segment in the offset map of its epoch, and
+        Kafka's cache keeps no other reference to it by epoch: brokers neither read nor count it, and delete
+        it only with its topic.
+        """
+        finished = self.cache.unlisted_ids(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        return frozenset(map(Uuid.from_bytes, finished))
+
+    def doubled_by(self, segment: RemoteLogSegmentMetadata) -> Uuid | None:
+        """Return the id of the later copy from the start offset of `segment`; None if it is gone."""
+        later = self.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
+        return None if later is None else later.segment_id
+
     @property
     def columns(self) -> LiveSegments:
         """Return the columns of all segments, in order of arrival."""

@@ -9,12 +9,15 @@ from tierctl.model import (
     EpochEntry,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    Selection,
     TopicConfig,
     TopicIdPartition,
     TopicPartition,
 )
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import iso_utc
+from tierctl.plan.decisions import NextAction
+from tierctl.plan.reasons import ReasonKind
 from tierctl.plan.retention.breaches import view_of_log
 from tierctl.plan.retention.expiry import plan_retention
 from tierctl.plan.steps import Plan
@@ -98,6 +101,16 @@ def test_what_brokers_delete_beyond_the_limit_is_noted(retention_bytes: int, not
     expected = {0: "", 1: "1 more segment (offsets 300 to 399)", 2: "2 more segments (offsets 300 to 499)"}
     assert expected[noted] in reasons(plan)
     assert ("brokers would delete" in reasons(plan)) is (noted > 0)
+    explained = sweep(
+        tier(*TEN), TopicConfig(retention_bytes=retention_bytes), logs=[log], explained=Selection()
+    )
+    assert explained.steps == plan.steps
+    rows = [each for each in explained.decisions(NOW_MS) if each.action is NextAction.DELETE]
+    found = {(each.start_offset, each.reason.kind, each.due_ms) for each in rows}
+    below = {(start, ReasonKind.LOG_START_OFFSET, NOW_MS) for start in (0, 100, 200)}
+    assert found == below | {
+        (300 + 100 * number, ReasonKind.RETENTION_BYTES, NOW_MS) for number in range(noted)
+    }
 
 
 def test_segments_are_deleted_in_the_order_of_offsets_and_then_of_ids() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -192,9 +193,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     """Explain the segments of one partition: those of the tier, and those of the log directories.
 
     The decisions are those of `copy`, `sweep` and `delete` for the same request. The exit code is PARTIAL if
-    copies of the partition fail, or continue only after an operator acted, CORRUPT if something was not
-    understood. Raises NotFoundError for an
-    unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
+    copies of the partition fail, or continue only after an operator acted, or if brokers never delete one of
+    its segments; CORRUPT if something was not understood. Raises NotFoundError for an unknown partition and
+    for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
     asked = SelectionRequest.of(topics=request.topic, partitions=request.partition)
@@ -219,6 +220,7 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         # One problem has one next step: what stops the copies also keeps segments on the disk.
         findings += [] if stopped else _not_freed(run, state, copies.basis.configs)
         warnings = [*(f"{found.subject}: {found.found}; {found.fix}" for found in findings), *stopped]
+        warnings += _doubled(rows)
         for warning in warnings:
             run.progress.warn(warning)
         is_damaged = run.histories.report(state) or bool(run.unreadable)
@@ -233,6 +235,16 @@ def _stopped(rows: Iterable[Explanation], limit_ms: int) -> list[str]:
     local = (row for row in rows if row.location is Location.LOCAL)
     stopped = (row for row in local if needs_operator(row.decision, limit_ms))
     return list(dict.fromkeys(f"{TopicPartition(row.topic, row.partition)}: {row.reason}" for row in stopped))
+
+
+def _doubled(rows: Iterable[Explanation]) -> Iterator[str]:
+    """Yield for each partition its first segment that brokers keep for ever, and the number of the others."""
+    doubled = [row for row in rows if row.reason_kind is ReasonKind.DOUBLED_SEGMENT]
+    for _, found in groupby(doubled, key=lambda row: (row.topic_id, row.partition)):
+        first, *others = found
+        more = f"; {len(others):,} more" if others else ""
+        where = TopicPartition(first.topic, first.partition)
+        yield f"{where}: segment {first.segment_id}: {first.reason}{more}"
 
 
 def _failing(
@@ -265,11 +277,10 @@ class _Settings:
     def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
         """Return the settings that decide `reason` for a topic, each with its value and source."""
         config = self.configs.get(of_topic, TopicConfig())
-        found = [
-            config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in reason.settings
-        ]
-        if reason.kind in ON_DISK and not config.is_age_stated:
-            # Brokers delete from their disks by Kafka's default, by which tierctl deletes nothing.
+        names = lag_settings(config) if reason.kind is ReasonKind.COPY_LAG else reason.settings
+        found = [config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in names]
+        if reason.kind in {*ON_DISK, ReasonKind.COPY_LAG} and not config.is_age_stated:
+            # On their disks brokers apply Kafka's default, by which tierctl deletes nothing.
             text, name = str(config.broker_retention_ms), topic.RETENTION_MS.name
             default = SettingValue(name=name, value=text, source=SettingSource.DEFAULT)
             found = [default if each.name == name else each for each in found]
@@ -285,6 +296,23 @@ class _Settings:
         return SettingValue(
             name=name, value=broker.TABLE.rows[name].text(stated), source=source, origin=origin
         )
+
+
+_LAG_CHAINS = (
+    (topic.COPY_LAG_MS, topic.LOCAL_RETENTION_MS, topic.RETENTION_MS),
+    (topic.COPY_LAG_BYTES, topic.LOCAL_RETENTION_BYTES, topic.RETENTION_BYTES),
+)
+_REFERRING = ("-1", "-2", None)
+"""The value of each setting in a chain with which the next one decides: see `CopyLag.from_settings`."""
+
+
+def lag_settings(config: TopicConfig) -> Iterator[str]:
+    """Yield the names of the settings that decide the copy lag, up to those that have the limits."""
+    for chain in _LAG_CHAINS:
+        for setting, referring in zip(chain, _REFERRING, strict=True):
+            yield setting.name
+            if config.setting(setting.name).value != referring:
+                break
 
 
 def _remote_rows(

@@ -223,7 +223,7 @@ _OF_REASONS = (
     (KEPT, _K.CURRENT),
     (STOPPED, _K.HELD),
     (EXPIRED, _K.DUE),
-    ({ReasonKind.OFF_LINEAGE}, _K.OFF_LINEAGE),
+    ({ReasonKind.OFF_LINEAGE, ReasonKind.DOUBLED_SEGMENT}, _K.OFF_LINEAGE),
     ({ReasonKind.TOPIC_DELETED, ReasonKind.LEAKED}, _K.GONE),
     ({ReasonKind.COPY_STARTED, ReasonKind.COPY_MAY_RUN}, _K.COPYING),
     ({ReasonKind.DELETE_STARTED}, _K.DELETING),

@@ -30,7 +30,7 @@ from tierctl.model.times import iso_utc
 from tierctl.pipeline.partition_task import read_folded
 from tierctl.pipeline.update import WarehouseContents, read_warehouse
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
-from tierctl.plan.decisions import TierDecisions
+from tierctl.plan.decisions import EXPIRED, Decision, TierDecisions
 from tierctl.plan.forecast import (
     DAY_MS,
     HORIZONS_DAYS,
@@ -46,7 +46,7 @@ from tierctl.plan.local_retention import LocalRetention
 from tierctl.plan.preconditions import CurrentTopics, newest_replicas, require_known_names
 from tierctl.plan.retention.breaches import PartitionView, view_of_log
 from tierctl.plan.retention.expiry import ClusterViews, knows_log_start, view_of_leader, with_leader_bytes
-from tierctl.plan.steps import Plan, Skip
+from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import leader_logs
 from tierctl.spark.executors.task import shared_tier
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
@@ -85,9 +85,12 @@ def gather_facts(inputs: RetentionInputs, asked: FactsRequest) -> GatheredFacts:
     outlooks: list[_Decided] = []
     for configs in (inputs.configs, asked.changed):
         decisions = TierDecisions(lambda: state)
-        plan = inputs.plan(configs, explained=asked.selection, on_kept=decisions.add)
+        starts: dict[_Key, int] = {}
+        on_kept = partial(_receive, decisions, starts)
+        plan = inputs.plan(configs, explained=asked.selection, on_kept=on_kept)
         decisions.add(plan.decisions(inputs.now_ms))
-        outlooks.append(_Decided(configs, decisions, _new_log_starts(plan)))
+        _raise_to(starts, ((s.topic_id_partition, s.details.get("new_log_start_offset")) for s in plan.steps))
+        outlooks.append(_Decided(configs, decisions, starts))
         # Where the change gives a topic its first setting, only the outlook before it lacks settings.
         own = (skip for skip in plan.skipped if skip.topic in configs or skip.topic not in asked.changed)
         skipped |= dict.fromkeys(skip for skip in own if skip.topic_id_partition in asked.selection)
@@ -115,13 +118,17 @@ class _Decided:
     log_starts: Mapping[_Key, int]
 
 
-def _new_log_starts(plan: Plan) -> dict[_Key, int]:
-    starts: dict[_Key, int] = {}
-    for step in plan.steps:
-        key, start = step.topic_id_partition.key, step.details.get("new_log_start_offset")
+def _receive(decisions: TierDecisions, starts: dict[_Key, int], kept: Sequence[Decision]) -> None:
+    """Add segments without a step to `decisions`, and log starts after deletes by brokers to `starts`."""
+    decisions.add(kept)
+    deleted = (each for each in kept if each.reason.kind in EXPIRED and each.end_offset is not None)
+    _raise_to(starts, ((each.partition, (each.end_offset or 0) + 1) for each in deleted))
+
+
+def _raise_to(starts: dict[_Key, int], raised: Iterable[tuple[TopicIdPartition, int | None]]) -> None:
+    for partition, start in raised:
         if start is not None:
-            starts[key] = max(start, starts.get(key, 0))
-    return starts
+            starts[partition.key] = max(start, starts.get(partition.key, 0))
 
 
 def _is_removed(inputs: RetentionInputs, skip: Skip) -> bool:

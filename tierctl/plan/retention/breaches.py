@@ -27,6 +27,8 @@ from tierctl.state.queries import PartitionSegments
 from tierctl.state.tier_state import PartitionState
 
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+OFF_LINEAGE, UNREFERENCED_EPOCHS = "--off-lineage", "--unreferenced-epochs"
+"""The options of `sweep` that delete segments which the lineage does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +209,8 @@ class Expiry:
     """The deletions by start offset, the log start after them, and notes on segments that stay.
 
     `stalled` is the segment that stops retention.ms, which a note reports, too. `hole` is the hole of the
-    tier at which the deletions end, and `limits` the limits after them.
+    tier at which the deletions end. `by_brokers` are deletes of brokers that this run leaves out, because it
+    does not count what is below the log start; `limits` are the limits after the deletes of brokers.
     """
 
     steps: tuple[Step, ...]
@@ -216,6 +219,7 @@ class Expiry:
     stalled: StalledRetention | None
     hole: Reason | None
     limits: "Limits"
+    by_brokers: tuple[Decision, ...] = ()
 
 
 def by_start(step: Step) -> tuple[int, str]:
@@ -236,8 +240,8 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     segment of the lineage wholly below the new log start is deleted. A hole ends the run so that the operator
     sees it, and can go on by raising the log start above it.
     """
-    live, excess_bytes, notes = _live_and_excess(view, config)
-    limits = Limits(config, now_ms, excess_bytes)
+    live, over_bytes, notes = _live_and_excess(view, config)
+    limits = Limits(config, now_ms, over_bytes)
     steps: dict[str, Step] = {}
     log_start_offset = view.log_start_offset
     covered: int | None = None
@@ -270,7 +274,12 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     stalled = StalledRetention.by(blocking, remaining, config, now_ms)
     if stalled is not None:
         notes.append(stalled.message)
-    notes += _deleted_by_brokers_only(view, config, live, covered)
+    below_bytes = _counted_below(view, config)
+    by_brokers: tuple[Decision, ...] = ()
+    if below_bytes:
+        limits = Limits(config, now_ms, over_bytes, below_bytes)
+        by_brokers = _deleted_by_brokers_only(view, limits, steps)
+        notes += _note_of_brokers(by_brokers, config, below_bytes)
     ordered = sorted(steps.values(), key=by_start)
     return Expiry(
         steps=_chained(ordered),
@@ -279,38 +288,47 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
         stalled=stalled,
         hole=hole,
         limits=limits,
+        by_brokers=by_brokers,
     )
 
 
 def _deleted_by_brokers_only(
-    view: PartitionView, config: TopicConfig, live: Iterable[RemoteLogSegmentMetadata], expired_to: int | None
-) -> list[str]:
-    """Return a note if brokers would delete more segments by size than retention.bytes allows.
+    view: PartitionView, limits: "Limits", steps: Collection[str]
+) -> tuple[Decision, ...]:
+    """Return the live segments without a step in `steps` that brokers delete next, by `limits`.
+
+    `limits` are those that brokers compute; their excess is reduced by each deletion.
+    """
+    found = []
+    for segment in view.iter_live():
+        reason = limits.breach(segment)
+        if reason is None:
+            break
+        if segment.segment_id not in steps:
+            found.append(Decision.deleted(segment, reason, limits.now_ms))
+    return tuple(found)
+
+
+def _counted_below(view: PartitionView, config: TopicConfig) -> int:
+    """Return the bytes below the log start that brokers count towards retention.bytes; 0 if unknown.
 
     Kafka 3.9 to 4.4 count the segments below the log start towards the size, and do not subtract them when
-    they are deleted (RemoteLogManager.buildRetentionSizeData). `expired_to` is the last offset that this run
-    deletes by a limit.
+    they are deleted (RemoteLogManager.buildRetentionSizeData). Segments that no epoch lists are not counted.
     """
     if config.retention_bytes < 0 or view.local_only_bytes is None:
+        return 0
+    below = _below(view, view.log_start_offset)
+    return sum(s.segment_size_in_bytes for s in below if s.segment_id not in view.segments.doubled_ids)
+
+
+def _note_of_brokers(deleted: Sequence[Decision], config: TopicConfig, below_bytes: int) -> list[str]:
+    """Return a note if brokers delete more segments by size than retention.bytes allows."""
+    if not deleted:
         return []
-    below_bytes = sum(s.segment_size_in_bytes for s in _below(view, view.log_start_offset))
-    if not below_bytes:
-        return []
-    segments = tuple(live)
-    excess_bytes = view.local_only_bytes + distinct_bytes(segments) + below_bytes - config.retention_bytes
-    more: list[RemoteLogSegmentMetadata] = []
-    for segment in segments:
-        if excess_bytes < segment.segment_size_in_bytes:
-            break
-        excess_bytes -= segment.segment_size_in_bytes
-        if expired_to is None or segment.end_offset > expired_to:
-            more.append(segment)
-    if not more:
-        return []
-    what = "1 more segment" if len(more) == 1 else f"{len(more)} more segments"
+    what = "1 more segment" if len(deleted) == 1 else f"{len(deleted)} more segments"
     note = (
         f"{topic.RETENTION_BYTES.name}={config.retention_bytes} allows to keep {what} (offsets "
-        f"{more[0].start_offset} to {more[-1].end_offset}), which brokers would delete, because "
+        f"{deleted[0].start_offset} to {deleted[-1].end_offset}), which brokers would delete, because "
         f"they count the {below_bytes} bytes below the log start towards the limit"
     )
     return [note]
@@ -329,6 +347,8 @@ def _live_and_excess(
 ) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
     """Return the live segments, the bytes above retention.bytes, and a note if these can't be computed.
 
+    The bytes are negative below the limit.
+
     Without a limit on size that counts, the segments are an iterator: only those up to the first that stays
     are needed.
     """
@@ -339,16 +359,21 @@ def _live_and_excess(
         note = "deletes nothing: the size of the segments that only the local log has is not known"
         return timed, 0, [f"{topic.RETENTION_BYTES.name} {note}"]
     live = tuple(view.iter_live())
-    return live, max(0, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes), []
+    return live, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes, []
 
 
 class Limits:
-    """RemoteLogRetentionHandler: time first, then size; segments that time deletes reduce the excess, too."""
+    """RemoteLogRetentionHandler: time first, then size; segments that time deletes reduce the excess, too.
 
-    def __init__(self, config: TopicConfig, now_ms: int, excess_bytes: int) -> None:
+    `over_bytes` are the bytes above retention.bytes, negative below it, without the `below_bytes` below the
+    log start that brokers count, too.
+    """
+
+    def __init__(self, config: TopicConfig, now_ms: int, over_bytes: int, below_bytes: int = 0) -> None:
         self._config = config
-        self._now_ms = now_ms
-        self._excess_bytes = excess_bytes
+        self.now_ms = now_ms
+        self._below_bytes = below_bytes
+        self._excess_bytes = max(0, over_bytes + below_bytes)
 
     def breach(self, segment: RemoteLogSegmentMetadata) -> Reason | None:
         """Return the limit that `segment` breaches, None without one; a breach reduces the excess."""
@@ -357,19 +382,22 @@ class Limits:
         if self._is_too_old(segment):
             self._excess_bytes = max(0, excess_bytes - size_bytes)
             limit_ms = self._config.retention_ms
-            return Reason(ReasonKind.RETENTION_MS, retention_ms=limit_ms, cutoff_ms=self._now_ms - limit_ms)
+            return Reason(ReasonKind.RETENTION_MS, retention_ms=limit_ms, cutoff_ms=self.now_ms - limit_ms)
         # A segment larger than the rest of the excess stays, so that the remaining size is not below the
         # limit.
         if 0 < excess_bytes >= size_bytes:
             self._excess_bytes = excess_bytes - size_bytes
             limit_bytes = self._config.retention_bytes
-            return Reason(ReasonKind.RETENTION_BYTES, retention_bytes=limit_bytes, excess_bytes=excess_bytes)
+            facts = {"retention_bytes": limit_bytes, "excess_bytes": excess_bytes}
+            if self._below_bytes:
+                facts["below_bytes"] = self._below_bytes
+            return Reason(ReasonKind.RETENTION_BYTES, **facts)
         return None
 
     def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
         # A segment without a timestamp, or with one in the future, has no known age.
         expires_at_ms = self._expires_at_ms(segment)
-        return expires_at_ms is not None and segment.max_timestamp_ms > 0 and self._now_ms >= expires_at_ms
+        return expires_at_ms is not None and segment.max_timestamp_ms > 0 and self.now_ms >= expires_at_ms
 
     def _expires_at_ms(self, segment: RemoteLogSegmentMetadata) -> int | None:
         """Return the first time at which retention.ms deletes `segment`; None if it is no limit."""
@@ -389,7 +417,7 @@ class Limits:
                 yield self._why_size_keeps(segment, first)
                 first = first or segment
                 continue
-            if staller is None and not has_age(segment, self._now_ms):
+            if staller is None and not has_age(segment, self.now_ms):
                 staller = segment
             if staller is not None:
                 yield self._why_stalled(segment, staller)
@@ -413,7 +441,7 @@ class Limits:
             held_by_offset=staller.start_offset,
             is_holder=segment is staller,
             timestamp_ms=staller.max_timestamp_ms,
-            is_in_future=staller.max_timestamp_ms > self._now_ms,
+            is_in_future=staller.max_timestamp_ms > self.now_ms,
         )
 
     def _why_young(
@@ -487,20 +515,57 @@ def kept_of(
     the reasons, by segment id, of the unfinished copies below the log start.
     """
     deleted = {step.segment_id for step in steps}
-    live = [segment for segment in view.iter_live() if segment.segment_id not in deleted]
+    by_brokers = {each.segment_id: each for each in expiry.by_brokers if expiry.hole is None}
+    live = [s for s in view.iter_live() if s.segment_id not in deleted and s.segment_id not in by_brokers]
     reasons = dict(zip((s.segment_id for s in live), expiry.limits.why_kept(live), strict=True))
     for segment in view.segments:
         if segment.state is DELETE_STARTED or segment.segment_id in deleted:
+            continue
+        if segment.segment_id in by_brokers:
+            yield by_brokers[segment.segment_id]
             continue
         if segment.state is _STARTED:
             begun = iso_utc(segment.event_timestamp_ms)
             copying = Reason(ReasonKind.COPY_STARTED, broker_id=segment.broker_id, begun=begun)
             reason = unfinished.get(segment.segment_id, copying)
         elif segment.segment_id not in reasons:
-            reason = _why_off_lineage(view, segment)
+            reason = _why_beside(view, segment)
         else:
             reason = expiry.hole or reasons[segment.segment_id]
         yield Decision.kept(segment, reason)
+
+
+def sweep_option(
+    lineage: Lineage, segment: RemoteLogSegmentMetadata, log_start_offset: int, log_end_offset: int
+) -> str | None:
+    """Return the option of `sweep` that deletes a finished segment which no limit of the topic deletes.
+
+    It is empty if `sweep` needs none: the segment lies wholly below the log start, and is of the lineage or
+    of epochs that the checkpoint no longer has. Return None if a log start further on must come first.
+    """
+    is_below = segment.end_offset < log_start_offset
+    if is_below and lineage.contains(segment, log_end_offset):
+        return ""
+    newest, known = segment.newest_leader_epoch, lineage.earliest
+    earliest_epoch = lineage.first_epoch_from(log_start_offset)
+    if known is None or earliest_epoch is None or newest >= earliest_epoch:
+        return None
+    if newest >= known.epoch:
+        return OFF_LINEAGE
+    return "" if is_below else UNREFERENCED_EPOCHS
+
+
+def swept_text(option: str | None) -> str:
+    """Return in words how `sweep` deletes a segment; `option` is as `sweep_option` returns it."""
+    if option is None:
+        return "sweep deletes it once it lies wholly below the log start offset"
+    return f"{f'sweep {option}'.rstrip()} deletes it now"
+
+
+def why_doubled(view: PartitionView, segment: RemoteLogSegmentMetadata, sweep: str) -> Reason:
+    """Return why brokers keep a segment of `doubled_ids`; `sweep` states what `sweep` does with it."""
+    again_as = view.segments.doubled_by(segment)
+    return Reason(ReasonKind.DOUBLED_SEGMENT, again_as=again_as, sweep=sweep)
 
 
 def undecided(segments: PartitionSegments, reason: str, without: Collection[Step] = ()) -> Iterator[Decision]:
@@ -511,10 +576,13 @@ def undecided(segments: PartitionSegments, reason: str, without: Collection[Step
             yield Decision.kept(segment, Reason.of(reason))
 
 
-def _why_off_lineage(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
-    """Return how the epochs of `segment` differ from those of the log."""
+def _why_beside(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Reason:
+    """Return how the epochs of `segment` differ from those of the log, or that a later copy replaced it."""
     if view.cut is not None and segment in view.cut.lost:
         return why_cut(view.cut, segment, "the log")
+    if segment.segment_id in view.segments.doubled_ids:
+        option = sweep_option(view.lineage, segment, view.log_start_offset, view.log_end_offset)
+        return why_doubled(view, segment, swept_text(option if view.cut is None else None))
     theirs = ", ".join(f"{epoch}@{start}" for epoch, start in segment.segment_leader_epochs)
     known = ", ".join(f"{epoch}@{start}" for epoch, start in view.current.entries)
     detail = f"{theirs} are not those of the log: {known}, up to offset {view.log_end_offset}"

@@ -29,15 +29,19 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.breaches import (
+    OFF_LINEAGE,
+    UNREFERENCED_EPOCHS,
     PartitionView,
     by_start,
     distinct_bytes,
     expire,
     kept_of,
     resume_deletions,
+    sweep_option,
     undecided,
     view_of_log,
     view_of_tier,
+    why_doubled,
 )
 from tierctl.plan.steps import CLOCK_SKEW_MS_MAX, Basis, Plan, Skip, Step, delete_step
 from tierctl.state.cut_epochs import REPAIR_OF_CUT, CutEpochs
@@ -347,23 +351,32 @@ def unreferenced_epoch_steps(
     earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
     if earliest_epoch is None:
         return []
-    known = view.lineage.earliest
+    given = {"", OFF_LINEAGE, UNREFERENCED_EPOCHS} if off_lineage else {""}
+    if unreferenced_epochs:
+        given.add(UNREFERENCED_EPOCHS)
     steps = []
     for segment in view.segments.finished_of_epochs_below(earliest_epoch):
-        is_unreferenced = known is not None and segment.newest_leader_epoch < known.epoch
-        is_wanted = off_lineage or (
-            is_unreferenced and (unreferenced_epochs or segment.end_offset < log_start_offset)
-        )
+        option = sweep_option(view.lineage, segment, log_start_offset, view.log_end_offset)
         # Segments of the lineage with such epochs are below the log start; `taken` contains them already.
-        if segment.segment_id in taken or not is_wanted:
+        if segment.segment_id in taken or option not in given:
             continue
         reason = Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch)
-        if not is_unreferenced:
+        if option == OFF_LINEAGE:
             detail = f"are older than {earliest_epoch}, the log's earliest"
             reason = Reason(ReasonKind.OFF_LINEAGE, detail=detail)
         facts = {"earliest_epoch": earliest_epoch}
         steps.append(_step_below(view, segment, reason, log_start_offset, facts))
     return sorted(steps, key=by_start)
+
+
+def _as_brokers_see(view: PartitionView, step: Step) -> Step:
+    """Return `step`; if brokers never delete its segment, the reason says so."""
+    if step.segment_id is None or step.segment_id not in view.segments.doubled_ids:
+        return step
+    segment = view.segments.cache.get(step.segment_id)
+    if segment is None:
+        return step
+    return replace(step, reason=why_doubled(view, segment, f"sweep deletes it: {step.reason}"))
 
 
 PartitionKey = tuple[Uuid, int]
@@ -633,7 +646,7 @@ def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tup
         inputs.now_ms,
         unreferenced_epochs=is_asked,
     )
-    steps += unfinished.steps
+    steps = [_as_brokers_see(view, step) for step in steps] + list(unfinished.steps)
     for segment_id, reason in unfinished.kept.items():
         decisions.skipped.append(Skip.of(view.partition, reason, segment_id))
     if inputs.explains(view.partition):
