@@ -222,18 +222,9 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
                 "without --log-dir the copy lag is unknown, and also whether KIP-917's limit stops copies"
             )
         else:
-            plan = explained(run, state)
-            topics.add_lag(plan, run.logs)
-            run.histories.ignore_untiered(state, plan.skipped)
+            plan = _add_copies(request, run, state, topics)
             lacks_events = run.histories.report_missing()
-            if run.resources.cluster is None:
-                _note_unknown_settings(plan, run)
-            if request.meter is not None:
-                scope = Scope.of(run.resources.selection_request)
-                known = topics.with_known_lag()
-                measure_copy_lag(request.meter, plan, known, scope, now_ms=run.resources.now_ms)
-            limit_ms = run.resources.now_ms - request.copy_limit_ms
-            stopped = stopped_copies(plan.kept, limit_ms)
+            stopped = stopped_copies(plan.kept, run.resources.now_ms - request.copy_limit_ms)
         stops = list(_stop_problems(run, stopped))
         findings = _findings(request, run)
     # One problem has one next step: what stops the copies also keeps segments on the disk.
@@ -458,3 +449,16 @@ class TopicSums:
     def rows(self) -> tuple[TopicStatus, ...]:
         """Return the row of each topic id, by topic name."""
         return tuple(each.row(*key) for key, each in sorted(self._topics.items()))
+
+
+def _add_copies(request: StatusRequest, run: Mutation, state: TierState, topics: TopicSums) -> Plan:
+    """Add what `copy` and local retention would do to `topics`, and measure it; return the plan."""
+    plan = explained(run, state)
+    topics.add_lag(plan, run.logs)
+    run.histories.ignore_untiered(state, plan.skipped)
+    if run.resources.cluster is None:
+        _note_unknown_settings(plan, run)
+    if request.meter is not None:
+        scope = Scope.of(run.resources.selection_request)
+        measure_copy_lag(request.meter, plan, topics.with_known_lag(), scope, now_ms=run.resources.now_ms)
+    return plan
