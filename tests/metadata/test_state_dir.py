@@ -18,6 +18,7 @@ from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import Uuid
 from tierctl.state import tier_state
 from tierctl.state.tier_state import MissingEvents, TierState
+from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
@@ -26,6 +27,7 @@ from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.topics import topic_in
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
+NOW_MS = 1_700_000_000_000
 PARTITIONS = 3
 HOME = metadata_partition(TOPIC_ID, 0, PARTITIONS)
 OTHER = metadata_partition(TOPIC_ID, 1, PARTITIONS)
@@ -360,8 +362,11 @@ class TestSiblings:
 
     def test_a_batch_that_begins_within_the_last_one_that_was_read(self, place: Place) -> None:
         """A batch's CRC does not cover its base offset: one bit is changed there, and mended later."""
-        place.append(*events([5]))
         log = place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log"
+        end = place.truth().read[HOME]
+        values = [encode(started(number)) for number in (5, 6, 7)]
+        records = [Record(end + i, NOW_MS, None, value) for i, value in enumerate(values)]
+        log.write_bytes(log.read_bytes() + encode_batch(records))
         before = log.stat().st_size
         place.run()
         read = place.truth().read[HOME]
