@@ -363,19 +363,18 @@ class TestSiblings:
     def test_a_batch_that_begins_within_the_last_one_that_was_read(self, place: Place) -> None:
         """A batch's CRC does not cover its base offset: one bit is changed there, and mended later."""
         log = place.metadata / f"__remote_log_metadata-{HOME}" / f"{0:020d}.log"
-        end = place.truth().read[HOME]
-        values = [encode(started(number)) for number in (5, 6, 7)]
-        records = [Record(end + i, NOW_MS, None, value) for i, value in enumerate(values)]
-        log.write_bytes(log.read_bytes() + encode_batch(records))
-        before = log.stat().st_size
+        begin = place.truth().read[HOME]
+        batches = [
+            encode_batch([Record(begin + n, NOW_MS, None, encode(started(20 + n))) for n in numbers])
+            for numbers in (range(3), range(3, 6))
+        ]
+        log.write_bytes(log.read_bytes() + batches[0])
+        before = log.read_bytes()
         place.run()
-        read = place.truth().read[HOME]
-        place.append(*events([9]))
-        good = log.read_bytes()
-        bad = bytearray(good)
-        bad[before : before + 8] = (read - 1).to_bytes(8, "big")
-        log.write_bytes(bad)
+        bad = (begin + 2).to_bytes(8, "big") + batches[1][8:]
+        log.write_bytes(before + bad)
         assert place.run().state.is_damaged(HOME)
+        good = before + batches[1]
         log.write_bytes(good)
         assert summary(place.run().state) == summary(place.truth())
 
