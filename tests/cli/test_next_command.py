@@ -203,7 +203,7 @@ def test_each_suggestion_runs(line: str, expected: list[str], tier: Spoilt, tmp_
         ("deletion stuck", True, ["sweep", "sweep --apply", "verify", "verify --deep"]),
         ("copy dangling", False, []),
         ("copy dangling", True, ["copy"]),
-        ("copied twice", False, ["sweep"]),
+        ("copied twice", False, []),
         ("partition marked", False, ["delete", "delete --apply", "verify", "verify --deep"]),
         ("topic gone", True, []),
         ("log gone", False, []),

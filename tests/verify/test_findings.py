@@ -43,6 +43,7 @@ def test_corruption() -> None:
         "corrupt_metadata",
         "incomplete_history",
         "unreadable_log",
+        "unreadable_object",
     }
 
 
