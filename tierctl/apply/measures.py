@@ -6,7 +6,6 @@ from dataclasses import replace
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.model import TopicConfig
 from tierctl.plan.copy import written_ms
-from tierctl.plan.decisions import WAITING, NextAction
 from tierctl.plan.reasons import Reason
 from tierctl.plan.steps import MATERIALISE, NEW_IDS, REBUILD, RESTORE, Action, Plan, Step
 from tierctl.report import prometheus
@@ -62,9 +61,7 @@ def measure_copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Sco
 def _copy_lag(meter: Meter, plan: Plan, topics: Iterable[str], scope: Scope, now_ms: int) -> None:
     named = list(topics)
     lag = [
-        (each.partition.topic, each.size_bytes or 0)
-        for each in plan.decisions(now_ms)
-        if each.action is NextAction.COPY or each.reason.kind in WAITING
+        (each.partition.topic, each.size_bytes or 0) for each in plan.decisions(now_ms) if each.is_copy_lag
     ]
     _set_lag(meter, (prometheus.COPY_LAG_SEGMENTS, prometheus.COPY_LAG_BYTES), lag, named, scope.keeps)
     ages_s: dict[Labels, float] = {(topic,): 0 for topic in named if not scope.keeps((topic,))}

@@ -8,13 +8,10 @@ from tierctl import commands
 from tierctl.cli.app import Command, Group, new_app
 from tierctl.cli.display import Again, Display, Printer, Rows, console_of, display_of
 from tierctl.cli.options import ENGINE, METADATA_TOPIC, with_options
-from tierctl.commands.offsets import COMMITTED_OFFSETS, OFFSET_REPAIRS, UNSAFE_OFFSETS
+from tierctl.commands.offsets import COMMITTED_OFFSETS, FILE_NAME, OFFSET_REPAIRS, UNSAFE_OFFSETS
 from tierctl.errors import ExitCode
 
-_NAME = "_rlmm_committed_offsets"
-
-
-app = new_app(name="offsets", cls=Group, help=f"Show, check and repair {_NAME}.")
+app = new_app(name="offsets", cls=Group, help=f"Show, check and repair {FILE_NAME}.")
 
 
 @app.command("show", cls=Command)

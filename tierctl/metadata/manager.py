@@ -339,11 +339,10 @@ def open_metadata(
 
     With `state_dir` the manager continues from the snapshots of an earlier run; `on_note` receives a message
     for each one that is damaged and whose metadata partition is read again, and if the state of this run
-    can't be stored at its end. If another run has locked the
-    directory, one that only reads stores no state. `fold_runner` folds the topic in the first `refresh`; with
-    `sizes_only` it keeps the sizes of user partitions instead of their segments, and there may be no other
-    `refresh`. `reading` shows the progress of each `refresh`. The other parameters and the errors are those
-    of `open_topic`.
+    can't be stored at its end. If another run has locked the directory, one that only reads stores no state.
+    `fold_runner` folds the topic in the first `refresh`; with `sizes_only` it keeps the sizes of user
+    partitions instead of their segments, and there may be no other `refresh`. `reading` shows the progress of
+    each `refresh`. The other parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
@@ -25,12 +24,10 @@ from tierctl.state.fold import Folded, fold
 from tierctl.state.sizes import keep_sizes
 from tierctl.state.snapshot import write_snapshot
 from tierctl.state.tier_state import HeldState, MissingEvents, Quarantined, TierState
-from tierctl.wire.arrays import ByteSlices, Int64s, numbers
+from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
 from tierctl.wire.metadata.partitioner import metadata_partition
-
-Bools = npt.NDArray[np.bool_]
 
 
 class EventSink(Protocol):

@@ -22,14 +22,12 @@ from tierctl.state.queries import LiveSegments
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import FINISHED, NO_OFFSET, READABLE, WAITING
 from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.wire.arrays import Bools, Int64s
 
 GROUP_ROWS: Final = 1 << 17
 
 BLOCK_PARTITIONS: Final = 1024
 """User partitions whose rows of `partitions` and `anomalies` share one file, the unit of replacement."""
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class EpochFacts(NamedTuple):

@@ -18,9 +18,7 @@ from tierctl.checks.segments import DANGLING_AFTER_MS
 from tierctl.model import RemoteLogSegmentState
 from tierctl.model.choices import COPY_LIMIT_MS
 from tierctl.pipeline.partition_groups import (
-    Bools,
     EpochFacts,
-    Int64s,
     PartitionGroup,
     block_of,
     changed_blocks,
@@ -39,6 +37,7 @@ from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table_arrays import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import TierState
+from tierctl.wire.arrays import Bools, Int64s
 
 # Decide which files of the `segments` table a commit keeps, and which rows belong to each new file.
 #

@@ -78,6 +78,11 @@ class Decision:
     due_ms: int | None = None
     size_bytes: int | None = None
 
+    @property
+    def is_copy_lag(self) -> bool:
+        """Whether the segment is copied next, or a rolled segment that waits to be copied."""
+        return self.action is NextAction.COPY or self.reason.kind in WAITING
+
     @classmethod
     def kept(cls, segment: RemoteLogSegmentMetadata, reason: Reason) -> Self:
         """Return the decision that a plan does not act on the remote `segment` now."""

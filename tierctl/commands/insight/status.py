@@ -401,11 +401,7 @@ class TopicSums:
             if plan.basis.configs.get(partition.topic, TopicConfig()).remote_storage_enable:
                 self._topics.setdefault((partition.topic, partition.topic_id), _Topic())
         segments, decisions = segments_of_newest(logs), list(plan.decisions(self._now_ms))
-        pending = {
-            (each.partition, each.start_offset)
-            for each in decisions
-            if each.action is NextAction.COPY or each.reason.kind in WAITING
-        }
+        pending = {(each.partition, each.start_offset) for each in decisions if each.is_copy_lag}
         left_out = {
             skip.topic_id_partition
             for skip in plan.skipped
