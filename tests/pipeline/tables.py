@@ -1,17 +1,21 @@
 """The pipeline's tables as rows, and small metadata topics from which they are made."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from tierctl.metadata.topic import open_topic
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.update import Pipeline
+from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
+from tierctl.pipeline.update import Pipeline, PipelineRun, StepResult
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
+from tierctl.spark.sources.metadata_splits import event_tasks, read_task
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import encode
 
@@ -73,9 +77,81 @@ def pipeline(topic: Path, warehouse: Path | str, *, now_ms: int = 10**13, **how:
 
 
 def run(topic: Path, warehouse: Path | str, **how: Any) -> int:
-    """Run the pipeline to the end; return the number of its last commit."""
+    """Run the pipeline to the end, with the tasks in this process; return the number of its last commit."""
     with pipeline(topic, warehouse, **how).opened() as opened:
-        return opened.step().commit
+        return step(opened).commit
+
+
+def step(run: PipelineRun, up_to: Mapping[int, int] | None = None) -> StepResult:
+    """Commit the events up to the end of the topic, or up to the offsets in `up_to`, without Spark.
+
+    Only Spark's part of a run is left out: planning of batches, the shuffle, and the processes of tasks.
+    """
+    with closing(open_topic(run.pipeline.location)) as topic:
+        begins, ends = topic.beginning_offsets(), topic.end_offsets()
+    known = run.latest.ends
+    goal = {
+        n: max(min(end, end if up_to is None else up_to.get(n, 0)), known.get(n, 0))
+        for n, end in ends.items()
+    }
+    if all(end <= known.get(n, 0) for n, end in goal.items()) and not run.is_due():
+        return StepResult(run.latest.number)
+    ranges = {n: (max(known.get(n, 0), begins[n]), min(end, ends[n])) for n, end in goal.items()}
+    ranges = {n: (start, end) for n, (start, end) in ranges.items() if start < end}
+    tasks = event_tasks(run.pipeline.location, ranges, columns=EVENT_COLUMNS)
+    batches = [batch for task in tasks for batch in read_task(task)]
+    events = pa.Table.from_batches(batches) if batches else None
+
+    def fold(job: BucketJob) -> Iterator[BucketResult]:
+        count = len(job.buckets)
+        homes: list[int] = []
+        if events is not None:
+            pairs = zip(events["topic_id"].to_pylist(), events["partition"].to_pylist(), strict=True)
+            homes = [spark_hash(*pair) % count for pair in pairs]
+        for bucket in job.buckets:
+            own = None if events is None else events.filter(pa.array([home == bucket for home in homes]))
+            found = job.run(
+                bucket, [] if own is None or not own.num_rows else own.combine_chunks().to_batches()
+            )
+            if found is not None:
+                yield BucketResult.of(found)
+
+    return run.step(fold, goal)
+
+
+def spark_hash(topic_id: str | None, partition: int | None) -> int:
+    """Return Spark's hash of a topic id and a partition (org.apache.spark.unsafe.hash.Murmur3_x86_32)."""
+    code = 42
+    if topic_id is not None:
+        data = topic_id.encode()
+        words = len(data) - len(data) % 4
+        for at in range(0, words, 4):
+            code = _mixed(code, int.from_bytes(data[at : at + 4], "little"))
+        for byte in data[words:]:
+            code = _mixed(code, byte - 256 if byte > 127 else byte)
+        code = _final(code, len(data))
+    if partition is not None:
+        code = _final(_mixed(code, partition), 4)
+    return code - (1 << 32) if code >> 31 else code
+
+
+_WORD = 0xFFFFFFFF
+
+
+def _rotated(word: int, bits: int) -> int:
+    return (word << bits | word >> (32 - bits)) & _WORD
+
+
+def _mixed(code: int, word: int) -> int:
+    word = _rotated((word & _WORD) * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+    return (_rotated(code ^ word, 13) * 5 + 0xE6546B64) & _WORD
+
+
+def _final(code: int, length: int) -> int:
+    code ^= length
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        code = (code ^ code >> shift) * factor & _WORD
+    return code ^ code >> 16
 
 
 Effect = Callable[[str], None]

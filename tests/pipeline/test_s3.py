@@ -16,7 +16,7 @@ from tierctl.pipeline.warehouse.commits import LakeTable
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
-from tests.pipeline.tables import TABLES, lives, pipeline, read, rows_of, run, write
+from tests.pipeline.tables import TABLES, lives, pipeline, read, rows_of, run, step, write
 from tests.pipeline.test_warehouse import Killed
 from tests.pipeline.test_warehouse_changes import race
 from tests.support.servers import SECRET, S3Server
@@ -71,7 +71,7 @@ def test_the_same_tables_wherever_it_stops(
     for nth in range(1, 200, 3):
         uri = f"s3://{bucket}/warehouse-{nth}"
         with pipeline(topic, uri).opened() as opened:
-            opened.step(ENDS)
+            step(opened, ENDS)
         was_stopped = stopped_at(nth, topic, uri, monkeypatch)
         run(topic, uri)
         assert rows_of(uri) == expected
@@ -98,11 +98,11 @@ def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: p
     with pipeline(topic, uri).opened() as first:
         with pytest.raises(LockedError, match="another tierctl"), pipeline(topic, uri).opened():
             pass
-        assert first.step(ENDS).commit == 1
+        assert step(first, ENDS).commit == 1
         # The run was paused for so long that another run may have the lease.
         monkeypatch.setattr(ObjectLease, "is_lost", lambda _lease: True)
         with pytest.raises(LockedError, match="lease"):
-            first.step()
+            step(first)
     monkeypatch.undo()
 
 

@@ -15,7 +15,7 @@ from tierctl.pipeline import partition_groups, tables
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
-from tests.pipeline.tables import COUNT, Rows, delta, lives, moved, pipeline, read, rows_of, run, write
+from tests.pipeline.tables import COUNT, Rows, delta, lives, moved, pipeline, read, rows_of, run, step, write
 from tests.state.folding import encodable
 from tests.state.histories import S, histories
 from tests.support.amounts import examples
@@ -64,7 +64,7 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
         run(folder / "topic", folder / "once")
         with pipeline(folder / "topic", folder / "steps").opened() as steps:
             for _ in range(data.draw(st.integers(0, 3))):
-                steps.step({n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
+                step(steps, {n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
         run(folder / "topic", folder / "steps")
         rows = rows_of(folder / "steps")
         assert rows == rows_of(folder / "once")
@@ -158,7 +158,7 @@ def test_stopped_at_a_change_of_a_file(
     before = after
     if ends is not None:
         with pipeline(topic, begun).opened() as opened:
-            opened.step(ends)
+            step(opened, ends)
         before = rows_of(begun)
     for nth in range(1, 1000, 4 if ends is None else 2):
         warehouse = tmp_path / f"warehouse-{nth}"
@@ -182,7 +182,7 @@ def test_killed_for_real(topic: Path, tmp_path: Path, forked: Zygote) -> None:
     run(topic, expected)
     warehouse = tmp_path / "warehouse"
     with pipeline(topic, warehouse).opened() as opened:
-        opened.step({0: 2, 1: 7, 2: 4, 3: 1})
+        step(opened, {0: 2, 1: 7, 2: 4, 3: 1})
     command = ("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--engine", "local")
     killed = 0
     for nth in range(3, 400, 7):

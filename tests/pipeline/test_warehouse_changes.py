@@ -18,7 +18,7 @@ from tierctl.pipeline.warehouse.commits import COMPACT_EVERY
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
-from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, write
+from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, step, write
 from tests.state.histories import S
 
 DAY_MS = 86_400_000
@@ -31,7 +31,7 @@ def test_one_pipeline_at_a_time(topic: Path, tmp_path: Path) -> None:
         where = ("--metadata", topic, "--warehouse", tmp_path / "warehouse")
         second = tierctl("pipeline", "run", *where, "--engine", "local")
         assert second.code == 6, second.err
-        assert first.step().commit == 1
+        assert step(first).commit == 1
 
 
 @pytest.fixture
@@ -76,11 +76,11 @@ def test_of_two_writers_one_commits(topic: Path, tmp_path: Path, unlocked: Path)
 
 def test_a_run_notices_a_commit_of_another(topic: Path, unlocked: Path) -> None:
     with pipeline(topic, unlocked).opened() as late:
-        late.step()
+        step(late)
         write(topic, lives(range(90, 91)))
         assert run(topic, unlocked) == 2
         with pytest.raises(LockedError, match="commit 2"):
-            late.step()
+            step(late)
 
 
 def test_readers_see_whole_commits_only(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_readers_see_whole_commits_only(tmp_path: Path) -> None:
     with pipeline(topic, warehouse).opened() as opened:
         for number in range(3, 15):
             write(topic, lives(range(number, number + 1)))
-            opened.step()
+            step(opened)
             counts.add(3 * (number + 1))
     done.set()
     reader.join()
@@ -170,7 +170,7 @@ def test_small_commits_are_compacted(tmp_path: Path) -> None:
     with pipeline(topic, warehouse).opened() as opened:
         for number in range(COMPACT_EVERY + 2):
             write(topic, lives(range(number, number + 1), partitions=1))
-            opened.step()
+            step(opened)
     assert len(delta(warehouse, "events").file_uris()) <= 4
     assert len(list((warehouse / "state").glob("*.parquet"))) == len(delta(warehouse, "state").file_uris())
     run(topic, tmp_path / "once")
@@ -187,10 +187,10 @@ def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: 
     with pipeline(topic, tmp_path / "warehouse", effect=seen.append).opened() as opened:
         for number in range(COMPACT_EVERY - 1):
             write(topic, lives(range(number, number + 1), partitions=1))
-            opened.step()
+            step(opened)
         write(topic, lives(range(COMPACT_EVERY, COMPACT_EVERY + 1), partitions=1))
         with pytest.raises(LockedError, match="lease"):
-            opened.step()
+            step(opened)
     assert seen[-1] == "warehouse.compact"
 
 

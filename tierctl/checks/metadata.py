@@ -31,31 +31,42 @@ WasDeleted = Callable[[Uuid], bool]
 def check_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]:
     """Yield the records that could not be used and the events that brokers drop without an error."""
     for bad in state.quarantined:
-        yield Finding(
-            check=_K.CORRUPT_METADATA,
-            severity=Severity.ERROR,
-            topic=METADATA_TOPIC,
-            topic_id=None,
-            partition=bad.metadata_partition,
-            start_offset=bad.metadata_offset,
-            end_offset=bad.metadata_offset,
-            found=bad.error.message,
-        )
+        yield unusable_record(bad.metadata_partition, bad.metadata_offset, bad.error.message)
     for anomaly in state.anomalies:
-        yield _dropped(anomaly, state, was_deleted)
+        yield dropped_event(anomaly, state, was_deleted)
     more = state.anomaly_count - len(state.anomalies)
     if more > 0:
-        yield Finding(
-            check=_K.DROPPED_EVENT,
-            severity=Severity.WARNING,
-            topic=METADATA_TOPIC,
-            topic_id=None,
-            partition=None,
-            found=f"{more} more events were dropped",
-        )
+        yield more_dropped_events(more)
 
 
-def _dropped(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Finding:
+def unusable_record(metadata_partition: int, metadata_offset: int, why: str) -> Finding:
+    """Return the finding about a record of the metadata topic that could not be used."""
+    return Finding(
+        check=_K.CORRUPT_METADATA,
+        severity=Severity.ERROR,
+        topic=METADATA_TOPIC,
+        topic_id=None,
+        partition=metadata_partition,
+        start_offset=metadata_offset,
+        end_offset=metadata_offset,
+        found=why,
+    )
+
+
+def more_dropped_events(count: int) -> Finding:
+    """Return the finding about events that brokers drop and that are not told one by one."""
+    return Finding(
+        check=_K.DROPPED_EVENT,
+        severity=Severity.WARNING,
+        topic=METADATA_TOPIC,
+        topic_id=None,
+        partition=None,
+        found=f"{count} more events were dropped",
+    )
+
+
+def dropped_event(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Finding:
+    """Return the finding about an event that brokers drop without an error."""
     part = state.partition(anomaly.topic_id_partition)
     missing = state.missing_of(anomaly.metadata_partition)
     event = anomaly.event

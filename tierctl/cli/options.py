@@ -57,7 +57,8 @@ WHERE: Final = (
 PRIVATE_KEYS: Final = ("aiven_private_key",)
 STATE: Final = ("state_dir", "truncated_metadata")
 SELECTION: Final = ("topic", "partition", "topic_id")
-ENGINE: Final = ("engine", "master", "spark_conf")
+SPARK: Final = ("master", "spark_conf")
+ENGINE: Final = ("engine", *SPARK)
 THROTTLES: Final = ("throttle_copy", "throttle_fetch")
 PUBLISHING: Final = ("plan_out", "apply", "broker_id", "wave_size", "threads", "attempts")
 """How a plan that changes no object of the tier is printed or carried out."""

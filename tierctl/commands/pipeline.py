@@ -1,9 +1,9 @@
 """`pipeline run`: update tables of the metadata topic."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,10 +14,8 @@ from tierctl.errors import UsageError
 from tierctl.model.choices import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.times import DURATION_FORMS, parse_duration_s
-from tierctl.pipeline import update as pipeline_run
-from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
-from tierctl.pipeline.partition_task import Task
-from tierctl.pipeline.update import Pipeline, RunTasks, run_here, run_on
+from tierctl.pipeline.stream import fold_woken, refuse_connect, run_stream
+from tierctl.pipeline.update import Pipeline, StepResult
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
@@ -44,9 +42,7 @@ class RunPipelineRequest(Request):
         typer.Option(
             "--follow",
             "-f",
-            help="Continue until stopped, with one commit per micro-batch of Structured Streaming, and print "
-            "one JSON line per commit. With --engine local, tierctl polls the topic. Not available with "
-            "Spark Connect, where the server would need access to the warehouse.",
+            help="Continue until stopped, with one commit per micro-batch, and print a JSON line for each.",
             rich_help_panel=RUN,
         ),
     ] = False
@@ -61,14 +57,8 @@ class RunPipelineRequest(Request):
             rich_help_panel=RUN,
         ),
     ] = 10
-    engine: Annotated[
-        EngineName,
-        typer.Option(
-            "--engine",
-            help="spark: one task per metadata partition. local: all metadata partitions in this process.",
-            rich_help_panel=RUN,
-        ),
-    ] = EngineName.SPARK
+    engine: EngineName = EngineName.SPARK
+    """The only engine: without --master Spark runs in this process and JVM, on all cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,36 +94,34 @@ def run_pipeline(
 ) -> PipelineCommit:
     """Commit the new events of the metadata topic to the tables; return the last commit.
 
-    With `follow`, `on_commit` receives each new commit until the process or Spark's stream is stopped;
-    otherwise it receives the last commit. A run that was killed has no effect on the tables: the next run
-    continues after the last commit. Raise LockedError if another run has the warehouse, and SafetyRefusal if
-    it has the tables of another metadata topic.
+    `on_commit` receives each new commit; with `follow` until the process or Spark's stream is stopped. A run
+    that was killed has no effect on the tables: the next run continues after the last commit. Raise
+    LockedError if another run has the warehouse, and SafetyRefusal if it has the tables of another metadata
+    topic.
     """
+    refuse_connect(request.master or os.environ.get("SPARK_REMOTE", ""))
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        if request.follow and resources.is_on_spark:
-            refuse_connect(request.master or os.environ.get("SPARK_REMOTE", ""))
         pipeline = _pipeline(request, resources)
 
-        def report(done: pipeline_run.StepResult) -> None:
-            if on_commit is not None:
+        def report(done: StepResult) -> None:
+            if on_commit is not None and done.commit > seen[-1]:
+                seen.append(done.commit)
                 on_commit(_commit(pipeline, done))
 
-        with pipeline.opened() as opened:
-            for missing in opened.missing():
+        with pipeline.opened() as run:
+            seen = [run.latest.number]
+            for missing in run.missing():
                 resources.progress.note(f"{missing}; the tables lack them")
-            if not request.follow:
-                done = opened.step()
-                report(done)
-                return _commit(pipeline, done)
-            if resources.is_on_spark:
-                spark, location = resources.spark, pipeline.location
-                follow_on(spark, location, opened, report, interval_s=request.interval_s)
-            else:
-                follow_here(opened, report, interval_s=request.interval_s)
-            return _commit(pipeline, pipeline_run.StepResult(opened.latest.number))
+            interval_s = request.interval_s if request.follow else None
+            if request.follow or run.has_events():
+                # Spark's session starts here, and not for a run that finds nothing new.
+                run_stream(resources.executors, run, report, interval_s=interval_s)
+            if run.is_due():
+                report(run.step(fold_woken(lambda: resources.executors)))
+            return _commit(pipeline, StepResult(run.latest.number))
 
 
-def _commit(pipeline: Pipeline, done: pipeline_run.StepResult) -> PipelineCommit:
+def _commit(pipeline: Pipeline, done: StepResult) -> PipelineCommit:
     return PipelineCommit(
         commit=done.commit,
         metadata_partitions=done.parts,
@@ -141,19 +129,6 @@ def _commit(pipeline: Pipeline, done: pipeline_run.StepResult) -> PipelineCommit
         events=done.rows,
         warehouse=pipeline.warehouse.uri,
     )
-
-
-def _run_watched(progress: Progress) -> RunTasks:
-    """Return `run_here` with a bar of the events that are committed."""
-
-    def run(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        total = sum(task.offsets for task in tasks)
-        with progress.bar("writing tables", unit="events", total=total) as advance:
-            for task, result in zip(tasks, run_here(tasks), strict=True):
-                advance(task.offsets)
-                yield result
-
-    return run
 
 
 def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
@@ -164,5 +139,4 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
         warehouse=WarehouseSpec.of(store_uri("--warehouse", request.warehouse)),
         # Not `resources.now_ms`, which reads the clock once: each commit of `follow` has its own time.
         clock_ms=lambda: request.clock_ms() if request.now_ms is None else request.now_ms,
-        run_tasks=run_on(resources.executors) if resources.is_on_spark else _run_watched(resources.progress),
     )

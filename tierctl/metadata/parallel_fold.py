@@ -80,14 +80,14 @@ class PartitionFold:
 
         `advance` receives the number of offsets of each chunk that is read.
         """
-        start = self._start(partition, begin, end)
+        start = self.start(partition, begin, end)
         self._state.read[partition] = start
         if start < end:
             self._state.table(partition).expected = end - start
         for chunk in counted(topic.read(partition, start, end), start, advance):
             self.fold(chunk)
 
-    def _start(self, partition: int, begin: int, end: int) -> int:
+    def start(self, partition: int, begin: int, end: int) -> int:
         """Return the offset to read from; note missing events, and quarantine a log that was cut."""
         position = self._state.read.get(partition, 0)
         if position > end:
@@ -140,12 +140,15 @@ class PartitionFold:
         count = self._partition_count
         if count is None:
             return folded
-        numbers = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
-        for user_partition in misplaced(self._state.table(partition), numbers, partition, count):
+        table = self._state.table(partition)
+        named = np.flatnonzero(np.bincount(folded.owners[folded.owners >= 0]))
+        for number in misplaced(table, named, partition, count).tolist():
+            user_partition = table.topic_id_partition(number)
             home = metadata_partition(user_partition.topic_id, user_partition.partition, count)
+            first = np.flatnonzero(folded.owners == number)[0]
             self._quarantine(
                 partition,
-                int(offsets[0]),
+                int(offsets[first]),
                 f"events of {user_partition} in metadata partition {home}",
                 "some in this one",
                 is_misplaced=True,
@@ -166,16 +169,19 @@ def _chosen(events: DecodedEvents, offsets: Int64s, is_chosen: Bools) -> tuple[D
 def record_chunks(batch: pa.RecordBatch) -> Iterator[RecordChunk]:
     """Yield the records of each metadata partition in a batch, which is ordered by these and by offset.
 
-    Its columns are `metadata_partition`, `metadata_offset` and `record`, the bytes of each record.
+    Its columns are `metadata_partition`, `metadata_offset` and `record`, the bytes of each record. Without
+    `timestamp_ms` the timestamps are the offsets.
     """
     partitions, offsets = (numbers(batch.column(name)) for name in ("metadata_partition", "metadata_offset"))
+    is_timed = "timestamp_ms" in batch.schema.names
+    times_ms = numbers(batch.column("timestamp_ms")) if is_timed else offsets
     edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
     values = batch.column("record")
     for first, end in pairwise(edges):
         if first < end:
-            own = offsets[first:end].astype(np.int64)
+            own, times = (each[first:end].astype(np.int64) for each in (offsets, times_ms))
             slices = ByteSlices.of(values[first:end])
-            yield RecordChunk(int(partitions[first]), own, own, slices, int(own[-1]) + 1)
+            yield RecordChunk(int(partitions[first]), own, times, slices, int(own[-1]) + 1)
 
 
 # Folds many metadata partitions in parallel: as tasks that share no state, whose results are merged.

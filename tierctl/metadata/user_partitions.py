@@ -1,6 +1,6 @@
 """The user partitions of the events in a decoded chunk."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,14 +44,16 @@ def rows_by_user_partition(events: DecodedEvents) -> UserPartitionRows:
 
 def misplaced(
     table: SegmentTable, numbers: Iterable[int] | Int64s, partition: int, partition_count: int
-) -> Iterator[TopicIdPartition]:
-    """Yield the user partitions whose events belong in another metadata partition than `partition`.
+) -> Int64s:
+    """Return the user partitions whose events belong in another metadata partition than `partition`.
 
-    `numbers` are theirs in `table`. Brokers do not find these events. They exist after the number of metadata
-    partitions was changed; the order of the events in both partitions is then unknown.
+    `numbers` are those of the user partitions to check in `table`. Brokers do not find these events. They
+    exist after the number of metadata partitions was changed; the order of the events in both partitions is
+    then unknown.
     """
     chosen = np.asarray(numbers, np.int64)
     rows = table.partitions[chosen]
     ids = np.stack([rows["id_high"], rows["id_low"]], axis=1).astype(">i8").view(np.uint8)
     homes = metadata_partitions_of(ids, rows["partition"].astype(np.int64), partition_count)
-    return (table.topic_id_partition(number) for number in chosen[homes != partition].tolist())
+    found: Int64s = chosen[homes != partition]
+    return found

@@ -36,7 +36,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "restore check": "list the tier and derive metadata from its objects",
     "schedule": None,
     "submit": None,
-    "pipeline run": "read the metadata topic; write the tables' files",
+    "pipeline run": "read the metadata topic and the tables; write the tables' files",
     "config show": None,
     "cache show": "read and decode cache files",
     "cache verify": "read and check cache files",
@@ -60,8 +60,14 @@ WITHOUT_ENGINE = {
 """Why a command has only the local engine."""
 
 
+ONLY_SPARK = frozenset({"pipeline run"})
+"""The commands that always run on Spark."""
+
+
 def engines_of(command: str) -> tuple[EngineName, ...]:
     """Return the engines on which the command `tierctl COMMAND` runs."""
+    if command in ONLY_SPARK:
+        return (EngineName.SPARK,)
     return (EngineName.LOCAL,) if WORK_ON_EXECUTORS[command] is None else tuple(EngineName)
 
 

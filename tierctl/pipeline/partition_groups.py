@@ -1,9 +1,9 @@
-"""Facts of the user partitions of a metadata partition in columns, many user partitions at a time.
+"""Facts of the user partitions of a table of segments in columns, many user partitions at a time.
 
 They are read in groups of about GROUP_ROWS segments.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -21,13 +21,10 @@ from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.queries import LiveSegments
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import FINISHED, NO_OFFSET, READABLE, WAITING
-from tierctl.state.tier_state import PartitionState, TierState
+from tierctl.state.tier_state import PartitionState
 from tierctl.wire.arrays import Bools, Int64s
 
 GROUP_ROWS: Final = 1 << 17
-
-BLOCK_PARTITIONS: Final = 1024
-"""User partitions whose rows of `partitions` and `anomalies` share one file, the unit of replacement."""
 
 
 class EpochFacts(NamedTuple):
@@ -139,51 +136,16 @@ class PartitionGroup:
         yield from check_failed_copies(whose, part.failed_copies, None)
 
 
-def groups_of(
-    state: TierState, metadata_partition: int, blocks: Container[int]
-) -> Iterator[tuple[int, PartitionGroup]]:
-    """Yield the user partitions of the blocks in groups, each with its block, by block.
-
-    Those of a block are ordered by topic name, topic id and number.
-    """
-    table = state.table(metadata_partition)
-    parts = [part for part in state if part.table is table and block_of(part) in blocks]
-    parts.sort(key=block_of)
+def groups_of(table: SegmentTable, parts: Sequence[PartitionState]) -> Iterator[PartitionGroup]:
+    """Yield user partitions of a table in groups, in their order."""
     rows, bounds = _sorted_rows(table, parts)
-    for first, end in _spans(parts, bounds):
-        own = parts[first:end]
-        live = LiveSegments(table, rows[bounds[first] : bounds[end]])
-        counts = np.diff(bounds[first : end + 1])
-        yield block_of(own[0]), PartitionGroup(own, live, np.repeat(np.arange(len(own)), counts))
-
-
-def block_of(part: PartitionState) -> int:
-    """Return the number of the block of a user partition; it never changes."""
-    return part.number // BLOCK_PARTITIONS
-
-
-def changed_blocks(state: TierState, metadata_partition: int, since_offset: int) -> set[int]:
-    """Return the blocks with a user partition whose rows may differ from those at `since_offset`.
-
-    These partitions have an event since, or an unfinished segment, whose finding depends on the time.
-    """
-    partitions = state.table(metadata_partition).partitions
-    is_changed = (partitions["last_offset"] >= since_offset) | (partitions["live"] > partitions["finished"])
-    return set((np.flatnonzero(is_changed) // BLOCK_PARTITIONS).tolist())
-
-
-def _spans(parts: Sequence[PartitionState], bounds: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the range of user partitions of each group; `bounds` say where the rows of each begin."""
     first = 0
-    for at, part in enumerate(parts):
-        if first < at and block_of(part) != block_of(parts[first]):
-            yield first, at
-            first = at
-        if bounds[at + 1] - bounds[first] >= GROUP_ROWS:
-            yield first, at + 1
-            first = at + 1
-    if first < len(parts):
-        yield first, len(parts)
+    for end in range(1, len(parts) + 1):
+        if end == len(parts) or bounds[end] - bounds[first] >= GROUP_ROWS:
+            live = LiveSegments(table, rows[bounds[first] : bounds[end]])
+            counts = np.diff(bounds[first : end + 1])
+            yield PartitionGroup(parts[first:end], live, np.repeat(np.arange(end - first), counts))
+            first = end
 
 
 def _sorted_rows(table: SegmentTable, parts: Sequence[PartitionState]) -> tuple[Int64s, list[int]]:

@@ -1,74 +1,61 @@
-"""The driver of the pipeline: finds metadata partitions with new events, runs their tasks, makes the commit.
+"""A run of the pipeline: the tables, and the commits that the tasks of buckets prepare.
 
     with pipeline.opened() as run:
-        done = run.step()
+        done = run.step(fold, ends)
 
-Only tasks read events, one task per metadata partition, in this process or on executors. Their results are
-valid once the driver has made the commit.
+`fold` runs the tasks, on Spark. Only they read events and write files; their results are valid once the
+driver has made the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from tierctl.errors import NotFoundError
+import tierctl
+from tierctl.checks.findings import FindingKind
+from tierctl.errors import CorruptInputError, NotFoundError, RemoteResourceNotFound, RemoteStorageError
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.partition_task import Task, do_task
-from tierctl.pipeline.tables import PARTITIONS, SCHEMAS
+from tierctl.pipeline.bucket_task import BucketJob, BucketResult, read_bucket
+from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.warehouse.layout import (
-    STATE,
-    STATE_SCHEMA,
+    ANOMALIES,
+    COMMITS,
+    COMMITS_SCHEMA,
+    PARTITIONS,
+    SEGMENTS,
+    TABLES,
     Commit,
     Effect,
-    PartState,
     WarehouseSpec,
     no_op,
     require_deltalake,
 )
-from tierctl.spark.executors.transport import Executors
-from tierctl.state.tier_state import MissingEvents
+from tierctl.state.tier_state import MissingEvents, Quarantined, TierState
 
 if TYPE_CHECKING:
     from tierctl.pipeline.warehouse.commits import Commits
 
-LEAST_EVENTS = 20_000
-"""The number of events that are processed in the time that a task takes to start."""
+FoldBuckets = Callable[[BucketJob], Iterable[BucketResult]]
+"""Runs the tasks of a job; yields their results, without those of buckets where nothing was to be done."""
 
-
-class RunTasks(Protocol):
-    """Runs tasks and yields their results, in the order of the tasks."""
-
-    def __call__(self, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        """Yield the results; raise the error of a task."""
-        ...
-
-
-def run_here(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-    """Implement `RunTasks` in this process: one task after the other."""
-    return map(do_task, tasks)
-
-
-def run_on(executors: Executors) -> RunTasks:
-    """Return RunTasks on executors; no events are sent to or from the driver."""
-
-    def run(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        return executors.run(do_task, tasks, cost=_offsets, min_task_cost=LEAST_EVENTS)
-
-    return run
-
-
-def _offsets(task: Task) -> int:
-    return task.offsets
+BUCKETS_MIN, BUCKETS_MAX = 8, 256
+BUCKET_OFFSETS = 200_000
+"""The first commit decides on the number of buckets: so many of its offsets are to be in each."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The number of the last commit, and the rows that the step added; none if `parts` is 0."""
+    """The number of the last commit, and what the step added; nothing if `offsets` and `rows` are 0.
+
+    `parts` is the number of metadata partitions with new events.
+    """
 
     commit: int
     offsets: int = 0
@@ -76,9 +63,17 @@ class StepResult:
     parts: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a stream of Spark: the id of the stream, and the number of the batch."""
+
+    query: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The metadata topic, the warehouse, and the clock and tasks of a run.
+    """The metadata topic, the warehouse, and the clock of a run.
 
     `effect` is called before each change of the warehouse.
     """
@@ -86,7 +81,6 @@ class Pipeline:
     location: TopicLocation
     warehouse: WarehouseSpec
     clock_ms: Callable[[], int]
-    run_tasks: RunTasks = run_here
     effect: Effect = no_op
 
     @contextmanager
@@ -114,72 +108,125 @@ class PipelineRun:
     """A run that holds the lock of the warehouse; `latest` is its last commit."""
 
     def __init__(self, pipeline: Pipeline, topic: MetadataTopic, commits: Commits, latest: Commit) -> None:
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self._topic = topic
         self._commits = commits
         self.latest = latest
 
     def missing(self) -> list[MissingEvents]:
         """Return the events that the topic's retention deleted before a commit had them."""
-        read = {number: part.end_offset for number, part in self.latest.parts.items()}
         return [
-            MissingEvents(number, read.get(number, 0), begin)
+            MissingEvents(number, self.latest.ends.get(number, 0), begin)
             for number, begin in sorted(self._topic.beginning_offsets().items())
-            if begin > read.get(number, 0)
+            if begin > self.latest.ends.get(number, 0)
         ]
 
-    def step(self, up_to: Mapping[int, int] | None = None) -> StepResult:
-        """Commit the events up to the topic's end, or up to the offset in `up_to` of each metadata partition.
+    def has_events(self) -> bool:
+        """Return whether the topic has offsets after those of the last commit."""
+        ends = self._topic.end_offsets()
+        return any(end > self.latest.ends.get(number, 0) for number, end in ends.items())
 
-        Raises errors of reading, RemoteStorageError and LockedError; the last commit is then unchanged.
+    def is_due(self) -> bool:
+        """Return whether there is something to commit without new events.
+
+        That is the first commit, rows that change with time, and a log that was cut or lost its events.
         """
-        now_ms = self._pipeline.clock_ms()
-        self._commits.refresh(self.latest)
-        tasks = self._tasks(now_ms, up_to, self._commits.lost(self.latest))
-        if not tasks and self.latest.number:
-            return StepResult(self.latest.number)
-        number = self.latest.number + 1
-        results = list(self._pipeline.run_tasks(tasks))
-        parts = dict(self.latest.parts)
-        parts |= {
-            task.metadata_partition: PartState.of_row(result["part"])
-            for task, result in zip(tasks, results, strict=True)
+        now_ms = self.pipeline.clock_ms()
+        is_known = self.latest.number > 0
+        return not is_known or bool(self._due(now_ms) or self._cuts(self.latest.ends) or self.missing())
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The folder for the checkpoint of a stream; None for a warehouse in a bucket."""
+        return self.pipeline.warehouse.open().checkpoint
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Return whether a batch of a stream was committed."""
+        return self._commits.has_batch(batch.query, batch.number)
+
+    def step(
+        self, fold: FoldBuckets, ends: Mapping[int, int] | None = None, batch: Batch | None = None
+    ) -> StepResult:
+        """Commit the events that `fold` gives to the tasks: those up to `ends`, none without it.
+
+        A `batch` that was committed before changes nothing. Raises errors of reading, RemoteStorageError and
+        LockedError; the last commit is then unchanged.
+        """
+        before, now_ms = self.latest, self.pipeline.clock_ms()
+        if batch is not None and self.has_batch(batch):
+            return StepResult(before.number)
+        self._commits.refresh(before)
+        goal = dict(before.ends) | {n: max(end, before.ends.get(n, 0)) for n, end in (ends or {}).items()}
+        begins = self._topic.beginning_offsets()
+        goal = {number: max(end, begins.get(number, 0)) for number, end in goal.items()} | {
+            number: begin for number, begin in begins.items() if number not in goal
         }
-        commit = Commit(number=number, parts=parts)
-        self._commits.require_stored(commit)
-        self._commits.commit(commit, self.latest)
+        offsets = {n: end - max(before.ends.get(n, 0), begins.get(n, 0)) for n, end in goal.items()}
+        job = self._job(goal, sum(offsets.values()), now_ms)
+        results = [each for each in fold(job) if each is not None]
+        commit = self._commit(job, results, goal, batch)
+        self._commits.commit(commit, is_batch=batch is not None)
         self.latest = commit
-        self._commits.maintain(number)
-        rows = sum(result["rows"] for result in results)
-        return StepResult(number, sum(task.offsets for task in tasks), rows, len(tasks))
+        self._commits.maintain(commit.number)
+        parts = sum(count > 0 for count in offsets.values())
+        rows = sum(each.events for each in results)
+        return StepResult(commit.number, sum(offsets.values()), rows, parts)
 
-    def _tasks(self, now_ms: int, up_to: Mapping[int, int] | None, lost: set[int]) -> list[Task]:
-        begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
-        tasks = []
-        for number, end in sorted(ends.items()):
-            since = self.latest.parts.get(number)
-            goal = end if up_to is None else min(up_to.get(number, 0), end)
-            if since is not None:
-                goal = max(goal, min(since.end_offset, end))
-            has_changed = goal if since is None else _has_changed(since, begins[number], goal, now_ms)
-            if has_changed or number in lost:
-                tasks.append(self._task(number, begins[number], goal, now_ms, is_lost=number in lost))
-        return tasks
+    def _due(self, now_ms: int) -> list[int]:
+        return [bucket for bucket, due_ms in self.latest.due_ms.items() if due_ms <= now_ms]
 
-    def _task(self, number: int, begin: int, goal: int, now_ms: int, *, is_lost: bool) -> Task:
-        pipeline, since = self._pipeline, self.latest.parts.get(number)
-        return Task(
-            location=pipeline.location,
-            warehouse=pipeline.warehouse,
-            metadata_partition=number,
-            partition_count=self._topic.partition_count,
-            topic_id=_topic_id(self._topic),
-            begin=begin,
-            end=goal,
-            number=self.latest.number + 1,
+    def _cuts(self, goal: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """Return the offset that was read and the end of each log that ends below it.
+
+        A truncated log is reported once for each offset where it ends.
+        """
+        found = {}
+        for number, end in self._topic.end_offsets().items():
+            position = goal.get(number, 0)
+            if end < position and self.latest.cuts.get(number) != end:
+                found[number] = position, end
+        return found
+
+    def _job(self, goal: Mapping[int, int], offsets: int, now_ms: int) -> BucketJob:
+        before = self.latest
+        cuts = self._cuts(goal)
+        count = before.buckets or min(max(offsets // BUCKET_OFFSETS, BUCKETS_MIN), BUCKETS_MAX)
+        return BucketJob(
+            warehouse=self.pipeline.warehouse,
+            number=before.number + 1,
             now_ms=now_ms,
-            since=replace(since, files=()) if since is not None and is_lost else since,
-            history=self._commits.history(number),
+            partition_count=self._topic.partition_count,
+            buckets=tuple(range(count)),
+            woken=frozenset({*self._due(now_ms), *(number % count for number in cuts)}),
+            files={table: self._commits.files(table) for table in TABLES},
+            missing=(*before.missing, *self.missing()),
+            cuts=cuts,
+            dropped=before.dropped,
+        )
+
+    def _commit(
+        self, job: BucketJob, results: list[BucketResult], goal: Mapping[int, int], batch: Batch | None
+    ) -> Commit:
+        before, done = self.latest, {each.bucket: each for each in results}
+        due_ms = {bucket: at for bucket, at in before.due_ms.items() if bucket not in done}
+        due_ms |= {bucket: each.due_ms for bucket, each in done.items() if each.due_ms is not None}
+        return Commit(
+            number=job.number,
+            committed_ms=job.now_ms,
+            tierctl=tierctl.__version__,
+            topic_id=_topic_id(self._topic),
+            metadata_partitions=self._topic.partition_count,
+            buckets=len(job.buckets),
+            query=before.query if batch is None else batch.query,
+            batch=before.batch if batch is None else batch.number,
+            path=f"part-{job.number:05d}-{uuid4().hex[:12]}.parquet",
+            ends=goal,
+            cuts=dict(before.cuts) | {number: end for number, (_, end) in job.cuts.items()},
+            due_ms=due_ms,
+            dropped={**before.dropped, **{bucket: each.dropped for bucket, each in done.items()}},
+            missing=job.missing,
+            added=tuple(file for each in results for file in each.added),
+            removed=tuple(file for each in results for file in each.removed),
         )
 
 
@@ -187,14 +234,6 @@ def _topic_id(topic: MetadataTopic) -> str | None:
     return None if topic.topic_id is None else str(topic.topic_id)
 
 
-def _has_changed(since: PartState, begin: int, goal: int, now_ms: int) -> bool:
-    is_due = since.due_ms is not None and since.due_ms <= now_ms
-    # A truncated log is reported once for each offset where it ends.
-    is_truncated = goal < since.end_offset and since.cut_at != goal
-    return goal > since.end_offset or begin > since.end_offset or is_truncated or is_due
-
-
-_PARTITIONS = "partitions"
 _NAMED = ("topic", "topic_id", "partition")
 _COUNTS = ("copy_segment_started", "copy_segment_finished", "delete_segment_started")
 
@@ -203,15 +242,16 @@ _COUNTS = ("copy_segment_started", "copy_segment_finished", "delete_segment_star
 class WarehouseContents:
     """The last commit of a warehouse.
 
-    `parts` are the metadata partitions by number, `partitions` all user partitions with an event, and `live`
-    those with segments that are not being deleted. `committed_ms` is the time of the newest part.
+    `files` are the files of the tables `segments`, `partitions` and `anomalies` by bucket, `partitions` all
+    user partitions with an event, and `live` those with segments that are not being deleted. `unusable` are
+    the records that could not be used.
     """
 
-    number: int
-    parts: dict[int, PartState]
+    commit: Commit
+    files: Mapping[str, Mapping[int, list[str]]]
     partitions: tuple[TopicIdPartition, ...]
     live: frozenset[TopicIdPartition]
-    committed_ms: int
+    unusable: tuple[Quarantined, ...]
 
 
 def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
@@ -225,22 +265,50 @@ def read_warehouse(spec: WarehouseSpec) -> WarehouseContents:
 
     warehouse = spec.open()
     place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
-    state, partitions = LakeTable(place, STATE, STATE_SCHEMA), LakeTable(place, _PARTITIONS, PARTITIONS)
-    if not state.refresh() or not partitions.refresh() or not state.number():
+    commits = LakeTable(place, COMMITS, COMMITS_SCHEMA)
+    tables = {name: LakeTable(place, name, SCHEMAS[name]) for name in (SEGMENTS, PARTITIONS, ANOMALIES)}
+    opened = (commits, *tables.values())
+    if not all(table.refresh() for table in opened) or not commits.number():
         raise NotFoundError(
             f"no tables in {spec.uri}", hint="tierctl pipeline run --warehouse ... writes them"
         )
-    commit = latest_commit(state)
-    rows = partitions.rows((*_NAMED, *_COUNTS, "delete_state"))
+    rows = tables[PARTITIONS].rows((*_NAMED, *_COUNTS, "delete_state"))
     named = [TopicIdPartition(Uuid.parse(row["topic_id"]), row["topic"], row["partition"]) for row in rows]
     return WarehouseContents(
-        number=commit.number,
-        parts=dict(commit.parts),
+        commit=latest_commit(commits),
+        files={name: table.paths() for name, table in tables.items()},
         partitions=tuple(sorted(named)),
         live=frozenset(
             partition
             for partition, row in zip(named, rows, strict=True)
             if row["delete_state"] is None and any(row[name] for name in _COUNTS)
         ),
-        committed_ms=max(row["committed_ms"] for row in state.rows(("committed_ms",))),
+        unusable=tuple(_unusable(tables[ANOMALIES].rows(_OF_RECORD))),
     )
+
+
+_OF_RECORD = ("check", "metadata_partition", "metadata_offset", "found")
+
+
+def _unusable(rows: Iterable[Mapping[str, Any]]) -> Iterator[Quarantined]:
+    for row in rows:
+        if row["check"] == FindingKind.CORRUPT_METADATA:
+            error = CorruptInputError("record", expected="one that can be used", found=row["found"])
+            yield Quarantined(row["metadata_partition"], row["metadata_offset"], error)
+
+
+def read_folded(spec: WarehouseSpec, contents: WarehouseContents, bucket: int) -> TierState:
+    """Return the state of a bucket's user partitions.
+
+    Raise CorruptInputError for a damaged file, and RemoteStorageError if a pipeline replaced one meanwhile.
+    """
+    try:
+        state = read_bucket(spec.open_store(), contents.files, bucket).state
+    except RemoteResourceNotFound as e:
+        raise RemoteStorageError(
+            f"the tables changed while they were read: {e.message}",
+            hint="a pipeline run made a commit at the same time: run again",
+        ) from e
+    state.missing, state.quarantined = list(contents.commit.missing), list(contents.unusable)
+    state.read = dict(contents.commit.ends)
+    return state

@@ -23,6 +23,7 @@ from tierctl.spark.executors.task import dumps
 from tierctl.spark.sources.metadata_splits import EPOCH, plain_column
 from tierctl.state.fold_kernels import ACCEPTED, IGNORED, REFUSED
 from tierctl.state.queries import EpochPairs, LiveSegments
+from tierctl.state.stored_rows import LISTINGS, listings_of
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import Quarantined, TierState
@@ -48,9 +49,14 @@ SEGMENTS: Final = pa.schema(
         ("state", pa.string()),
         ("txn_index_empty", pa.bool_()),
         ("metadata_partition", pa.int32()),
+        ("metadata_offset", pa.int64()),
+        ("listings", LISTINGS),
     ]
 )
-"""The columns of segments that are not deleted; only events of the KIP's own dialect have `leader_epoch`."""
+"""The columns of segments that are not deleted; only events of the KIP's own dialect have `leader_epoch`.
+
+`metadata_offset` is that of the event that changed the segment last.
+"""
 
 PARTITIONS: Final = pa.schema(
     [
@@ -269,6 +275,8 @@ def segment_columns(table: SegmentTable, rows: Int64s, names: Columns, wanted: C
         "custom_metadata": lambda: pa.array(live.customs() or [None] * len(live), pa.binary()),
         "state": lambda: pa.array(map(str, STATES)).take(pa.array(live.states)),
         "txn_index_empty": lambda: pa.array(live.flags(TXN_INDEX_EMPTY)),
+        "metadata_offset": lambda: pa.array(live.column("offset")),
+        "listings": lambda: listings_of(live),
     }
     return {name: column() for name, column in columns.items() if name in wanted}
 

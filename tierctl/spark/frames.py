@@ -11,6 +11,7 @@ segments, user partitions and outcomes are computed when they are used: `persist
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -79,11 +80,28 @@ def events_before(
     spark: SparkSession, location: TopicLocation, ends: Mapping[int, int], columns: Sequence[str]
 ) -> DataFrame:
     """Return the events before `ends`, which were read before: the topic may have grown since."""
-    files = {"command_config": location.command_config, "broker_config": location.broker_config}
-    given = {name: path for name, path in files.items() if path}
-    events = metadata_events(spark, location.uri, columns=columns, limit_factor=str(limits().factor), **given)
+    events = metadata_events(spark, location.uri, columns=columns, **_options(location))
     known = " ".join(f"WHEN {number} THEN metadata_offset < {end}" for number, end in ends.items())
     return events.where(f"CASE metadata_partition {known} ELSE false END")
+
+
+def metadata_stream(
+    spark: SparkSession, location: TopicLocation, columns: Sequence[str], starts: Mapping[int, int]
+) -> DataFrame:
+    """Return the stream of the events from the offsets `starts` on; events that are gone are left out."""
+    register_sources(spark)
+    schema = from_arrow_schema(pa.schema([COLUMNS.field(name) for name in columns]))
+    options = {"metadata": location.uri, "fail_on_data_loss": "false", **_options(location)}
+    begins = json.dumps({str(number): at for number, at in starts.items()})
+    stream = spark.readStream.format("remote_log_metadata").schema(schema).options(**options)
+    return stream.option("starting_offsets", begins).load()
+
+
+def _options(location: TopicLocation) -> dict[str, str]:
+    """Return the options of `remote_log_metadata` with which executors read as this process does."""
+    files = {"command_config": location.command_config, "broker_config": location.broker_config}
+    given = {name: str(path) for name, path in files.items() if path}
+    return {"limit_factor": str(limits().factor), **given}
 
 
 @dataclass(frozen=True)

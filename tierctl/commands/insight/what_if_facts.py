@@ -1,7 +1,7 @@
 """The facts of each partition under the present and the changed settings, as plans of a sweep have them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,8 +9,6 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.setting_changes import Changes
 from tierctl.commands.sweep.decide import RetentionInputs, stored_lineage
 from tierctl.errors import (
-    RemoteResourceNotFound,
-    RemoteStorageError,
     RemoteTierMissing,
     TierctlError,
 )
@@ -27,8 +25,7 @@ from tierctl.model import (
 from tierctl.model.local import ClusterLog
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import iso_utc
-from tierctl.pipeline.partition_task import read_folded
-from tierctl.pipeline.update import WarehouseContents, read_warehouse
+from tierctl.pipeline.update import WarehouseContents, read_folded, read_warehouse
 from tierctl.pipeline.warehouse.layout import WarehouseSpec
 from tierctl.plan.decisions import EXPIRED, Decision, TierDecisions
 from tierctl.plan.forecast import (
@@ -54,7 +51,6 @@ from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage import RemoteStorageManager, store_uri
 from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec
-from tierctl.wire.metadata.partitioner import metadata_partition
 
 # The facts of `report --what-if` from the tables of the pipeline, in this process or on Spark.
 #
@@ -242,9 +238,11 @@ class _Leaders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSpec:
-    """The inputs that all metadata partitions share; picklable, and without secrets."""
+    """The inputs that all buckets of the tables share; picklable, and without secrets."""
 
     warehouse: WarehouseSpec
+    contents: WarehouseContents
+    logs: tuple[LocalLog, ...]
     tier: TierSpec | None
     changes: Changes
     configs: Mapping[str, TopicConfig]
@@ -257,14 +255,6 @@ class TablesSpec:
     accepts_missing: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesInput:
-    """One metadata partition: the file of its state, and the known logs of its partitions."""
-
-    path: str
-    logs: tuple[LocalLog, ...] = ()
-
-
 def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) -> GatheredFacts:
     """Return the facts of the selected partitions in the tables of `warehouse`.
 
@@ -273,7 +263,8 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     spec = WarehouseSpec.of(store_uri("--warehouse", warehouse))
     contents = read_warehouse(spec)
     resources.progress.note(
-        f"the tables have the events up to {iso_utc(contents.committed_ms)} (commit {contents.number}); "
+        f"the tables have the events up to {iso_utc(contents.commit.committed_ms)} "
+        f"(commit {contents.commit.number}); "
         "tierctl pipeline run updates them"
     )
     selection = resources.resolve_selection(contents.partitions)
@@ -286,6 +277,8 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
     tier = None if resources.request.remote is None else resources.tier_spec().resolved(resources.remote)
     common = TablesSpec(
         warehouse=spec,
+        contents=contents,
+        logs=tuple(logs),
         tier=tier,
         changes=changes,
         configs=configs,
@@ -297,7 +290,7 @@ def facts_from_tables(resources: Resources, changes: Changes, warehouse: str) ->
         now_ms=resources.now_ms,
         accepts_missing=resources.request.truncated_metadata is TruncatedMetadata.ACCEPT,
     )
-    inputs = list(_inputs(contents, logs))
+    inputs = range(contents.commit.buckets)
     if resources.is_on_spark:
         executors = resources.executors
         if tier is not None:
@@ -348,52 +341,31 @@ def _leaders(resources: Resources, partitions: Sequence[TopicIdPartition]) -> _L
     )
 
 
-def _inputs(contents: WarehouseContents, logs: Sequence[LocalLog]) -> Iterator[TablesInput]:
-    count = max(part.metadata_partitions for part in contents.parts.values())
-    own: dict[int, list[LocalLog]] = defaultdict(list)
-    for log in logs:
-        own[metadata_partition(*log.topic_id_partition.key, count)].append(log)
-    for number, part in sorted(contents.parts.items()):
-        yield TablesInput(path=part.path, logs=tuple(own[number]))
-
-
-def facts_of(
-    spec: TablesSpec, given: TablesInput, remote: RemoteStorageManager | None = None
-) -> GatheredFacts:
-    """Return the facts of one metadata partition; `remote` is the tier, which is opened without it.
+def facts_of(spec: TablesSpec, bucket: int, remote: RemoteStorageManager | None = None) -> GatheredFacts:
+    """Return the facts of the user partitions of a bucket; `remote` is the tier, opened here without it.
 
     Raises CorruptInputError for a damaged table, RemoteStorageError if a pipeline replaced its file
     meanwhile, and as `gather_facts`.
     """
-    state = _state(spec, given)
+    state = read_folded(spec.warehouse, spec.contents, bucket)
+    state.accepts_missing = spec.accepts_missing
+    logs = [log for log in spec.logs if state.partition(log.topic_id_partition) is not None]
     if remote is None and spec.tier is not None:
         remote = shared_tier(spec.tier)
     views = None if spec.leaders is None else _views(spec, spec.leaders, state, remote)
     inputs = RetentionInputs(
         state=state,
-        logs=given.logs,
+        logs=logs,
         configs=spec.configs,
         now_ms=spec.now_ms,
         topics=spec.topics,
         cluster=views,
-        lineages=_lineages(spec, given, state, remote) if views is None else None,
+        lineages=_lineages(spec, logs, state, remote) if views is None else None,
     )
     asked = FactsRequest(changed=spec.changed, selection=spec.selection, objects=spec.objects)
     found = gather_facts(inputs, asked)
     # Executors return a reason as text only, so the result has texts on both engines.
     return replace(found, skipped=tuple(replace(skip, reason=str(skip.reason)) for skip in found.skipped))
-
-
-def _state(spec: TablesSpec, given: TablesInput) -> TierState:
-    try:
-        state = read_folded(spec.warehouse.open_store(), given.path).state
-    except RemoteResourceNotFound as e:
-        raise RemoteStorageError(
-            f"the tables changed while they were read: {e.message}",
-            hint="a pipeline run made a commit at the same time: run again",
-        ) from e
-    state.accepts_missing = spec.accepts_missing
-    return state
 
 
 def _selected(spec: TablesSpec, state: TierState) -> list[PartitionState]:
@@ -405,12 +377,12 @@ def _selected(spec: TablesSpec, state: TierState) -> list[PartitionState]:
 
 
 def _lineages(
-    spec: TablesSpec, given: TablesInput, state: TierState, remote: RemoteStorageManager | None
+    spec: TablesSpec, logs: Sequence[LocalLog], state: TierState, remote: RemoteStorageManager | None
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
     """Return the lineages of partitions without a log, from the tier; what can't be read has none."""
     if remote is None:
         return {}
-    known = {log.topic_id_partition.key for log in given.logs}
+    known = {log.topic_id_partition.key for log in logs}
     parts = [part for part in _selected(spec, state) if part.topic_id_partition.key not in known]
     return {part.topic_id_partition.key: _lineage(part, remote) for part in parts}
 

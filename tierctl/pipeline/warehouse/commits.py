@@ -1,16 +1,17 @@
 """Commits over all tables of a warehouse, although a transaction of Delta changes one table only.
 
 1. Tasks store files, which no table refers to yet.
-2. The commit is made: one transaction of the `state` table, with number N as its transaction id, replaces the
-   rows of the changed metadata partitions. A row has the processed offset and the names of all files.
-3. The tables follow, each by one transaction with the number N: `events` gets the files of the commit, and
-   the files of the other tables become those that the rows name.
+2. The commit is made: one transaction of the table `commits` replaces its row. Its transaction ids are the
+   commit's number and, of a batch of Spark's stream, the stream and the batch. The row has the processed
+   offsets and the names of the files by which the commit changes the tables.
+3. The tables follow, each by one transaction with the commit's number.
 
 A run that is killed before step 2 leaves files to which nothing refers, and `vacuum` deletes them. After a
-run that is killed later, the next run first repeats step 3 for the tables that lack commit N. It neither
-reads events for that nor writes files, so that each event is in `events` once.
+run that is killed later, the next run first repeats step 3 for the tables that lack the commit, and a batch
+that Spark repeats is known by its number. Neither reads events nor writes files, so that each event is in
+`events` once, and so that the fold continues from rows of whole commits.
 
-Of two runs that make commit N at the same time, Delta lets one pass step 2, and the other ends with
+Of two runs that make the same commit at the same time, Delta lets one pass step 2, and the other ends with
 LockedError before it has changed a table.
 """
 
@@ -19,6 +20,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,18 +39,18 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.pipeline.warehouse.layout import (
+    BUCKET,
+    COMMITS,
+    COMMITS_SCHEMA,
     EVENTS,
-    REPLACED,
-    STATE,
-    STATE_SCHEMA,
     TABLES,
     Commit,
     Effect,
-    PartState,
     TableFile,
     Warehouse,
     no_op,
 )
+from tierctl.pipeline.warehouse.parquet import stored_file, write_rows
 
 # One Delta table: its versions, commits of files that tasks have stored, compaction and vacuum.
 #
@@ -90,6 +94,7 @@ class LakeTable:
         self.name = name
         self._place = place
         self._schema = schema
+        self._divided_by = [BUCKET.name] if BUCKET in schema else []
         self._options: dict[str, str] = {}
         self._table: DeltaTable | None = None
 
@@ -101,6 +106,7 @@ class LakeTable:
                 f"{self._place.uri}/{self.name}",
                 Schema.from_arrow(self._schema),
                 mode="ignore",
+                partition_by=self._divided_by,
                 name=self.name,
                 configuration=dict(_CONFIGURATION),
                 storage_options=self._place.options(),
@@ -134,25 +140,22 @@ class LakeTable:
         """Return the number of the pipeline's last commit in this table; 0 before the first."""
         return self.opened.transaction_version(APP_ID) or 0
 
-    def paths(self) -> set[str]:
-        """Return the paths of the table's files."""
-        return set(self._files().column("path").to_pylist())
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Return whether the table has a batch of a stream."""
+        found = self.opened.transaction_version(query)
+        return found is not None and found >= batch
 
-    def paths_of(self, metadata_partition: int) -> list[str]:
-        """Return the paths of the files that may have rows of the metadata partition."""
-        files = self._files()
-        if "min.metadata_partition" not in files.column_names:
-            return sorted(files.column("path").to_pylist())
-        columns = ("path", "min.metadata_partition", "max.metadata_partition")
-        rows = zip(*(files.column(name).to_pylist() for name in columns), strict=True)
-        return sorted(
-            path
-            for path, low, high in rows
-            if low is None or high is None or low <= metadata_partition <= high
+    def paths(self) -> dict[int, list[str]]:
+        """Return the paths of the table's files by bucket; all are in bucket 0 of a table that has none."""
+        files = _arrow(self.opened.get_add_actions(flatten=True))
+        paths = files.column("path").to_pylist()
+        buckets = (
+            files.column(f"partition.{BUCKET.name}").to_pylist() if self._divided_by else [0] * len(paths)
         )
-
-    def _files(self) -> pa.Table:
-        return _arrow(self.opened.get_add_actions(flatten=True))
+        found: dict[int, list[str]] = {}
+        for bucket, path in sorted(zip(buckets, paths, strict=True)):
+            found.setdefault(bucket, []).append(path)
+        return found
 
     def rows(self, columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return all rows with the columns."""
@@ -160,12 +163,13 @@ class LakeTable:
             found: list[dict[str, Any]] = _arrow(self.opened.scan(columns=list(columns))).to_pylist()
             return found
 
-    def commit(self, number: int, adds: Sequence[TableFile], removes: Sequence[str]) -> None:
+    def commit(
+        self, number: int, adds: Sequence[TableFile], removes: Sequence[TableFile], *others: Transaction
+    ) -> None:
         """Add stored files and remove others in one version of the table, as commit `number`.
 
         Raise LockedError if another program has committed the number, or has removed one of the files.
         """
-
         if self.number() >= number:
             raise LockedError(
                 f"another pipeline made commit {number} of this warehouse",
@@ -176,7 +180,7 @@ class LakeTable:
             AddAction(
                 path=file.path,
                 size=file.size_bytes,
-                partition_values={},
+                partition_values=self._partition_of(file),
                 modification_time=now_ms,
                 data_change=True,
                 stats=file.stats,
@@ -184,22 +188,34 @@ class LakeTable:
             for file in adds
         ]
         actions += [
-            RemoveAction(path=path, data_change=True, deletion_timestamp=now_ms, partition_values={})
-            for path in removes
+            RemoveAction(
+                path=file.path,
+                data_change=True,
+                deletion_timestamp=now_ms,
+                partition_values=self._partition_of(file),
+            )
+            for file in removes
         ]
+        properties = CommitProperties(
+            custom_metadata={NUMBER_KEY: str(number)},
+            app_transactions=[Transaction(APP_ID, number), *others],
+        )
         with translated(f"commit {number} of table {self.name}"):
             self.opened.create_write_transaction(
-                actions, "append", self._schema, commit_properties=_properties(number)
+                actions, "append", self._schema, self._divided_by, commit_properties=properties
             )
             self.opened.update_incremental()
         self._place.synced([self._log_key(self.opened.version())])
 
+    def _partition_of(self, file: TableFile) -> dict[str, str | None]:
+        return {name: str(file.bucket) for name in self._divided_by}
+
     def compact(self, target_bytes: int) -> None:
         """Combine files that are smaller than `target_bytes` into files of about that size."""
-        before = self.paths()
+        before = set(chain(*self.paths().values()))
         with translated(f"compacting table {self.name}"):
             self.opened.optimize.compact(target_size=target_bytes)
-        added = sorted(self.paths() - before)
+        added = sorted(set(chain(*self.paths().values())) - before)
         if added:
             self._place.synced(
                 [*(f"{self.name}/{path}" for path in added), self._log_key(self.opened.version())]
@@ -252,35 +268,26 @@ def _arrow(stream: Any) -> pa.Table:
     return pa.RecordBatchReader.from_stream(stream).read_all()
 
 
-def _properties(number: int) -> CommitProperties:
-
-    return CommitProperties(
-        custom_metadata={NUMBER_KEY: str(number)}, app_transactions=[Transaction(APP_ID, number)]
-    )
-
-
 COMPACT_EVERY: Final = 16
 """After so many commits, small files of `events` are combined and unused files are deleted."""
 
 _SMALL_FILE_BYTES, _LARGE_FILE_BYTES = 8 << 20, 128 << 20
 _ATTEMPTS: Final = 3
-_STATE_COLUMNS: Final = tuple(name for name in STATE_SCHEMA.names if not name.startswith("snapshot"))
 
 
-def latest_commit(state: LakeTable) -> Commit:
-    """Return the last commit in the table `state`; its number is 0 before the first."""
+def latest_commit(commits: LakeTable) -> Commit:
+    """Return the last commit in the table `commits`; its number is 0 before the first."""
     try:
-        rows = state.rows(_STATE_COLUMNS)
-        parts = {int(row["metadata_partition"]): PartState.of_row(row) for row in rows}
+        rows = [Commit.of_row(row) for row in commits.rows(COMMITS_SCHEMA.names)]
+        return rows[0] if rows else Commit()
     except (KeyError, TypeError, pa.ArrowException) as e:
         raise CorruptInputError(
-            "state table",
-            expected="rows of this version",
+            f"table {COMMITS}",
+            expected="a row of this version",
             found=f"{type(e).__name__}: {e}",
-            source=STATE,
+            source=COMMITS,
             hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
         ) from e
-    return Commit(number=state.number(), parts=parts)
 
 
 class Commits:
@@ -292,7 +299,7 @@ class Commits:
         self._warehouse = warehouse
         self._effect = effect
         place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
-        self._state = LakeTable(place, STATE, STATE_SCHEMA)
+        self._commits = LakeTable(place, COMMITS, COMMITS_SCHEMA)
         self._tables = {name: LakeTable(place, name, schemas[name]) for name in TABLES}
 
     def begin(self) -> None:
@@ -300,10 +307,10 @@ class Commits:
 
         Raise UsageError if the location has other content.
         """
-        if not self._state.refresh():
+        if not self._commits.refresh():
             self._require_free()
-            # `state` is created first: it marks a location whose other tables do not exist yet.
-            self._create(self._state)
+            # `commits` is created first: it marks a location whose other tables do not exist yet.
+            self._create(self._commits)
         for table in self._tables.values():
             if not table.refresh():
                 self._create(table)
@@ -314,7 +321,7 @@ class Commits:
         table.refresh()
 
     def _require_free(self) -> None:
-        others = [key for key in self._warehouse.keys("") if not key.startswith(f"{STATE}/_delta_log/")]
+        others = [key for key in self._warehouse.keys("") if not key.startswith(f"{COMMITS}/_delta_log/")]
         if others:
             raise UsageError(
                 f"--warehouse is not empty and not a warehouse: it has {others[0]}",
@@ -323,40 +330,62 @@ class Commits:
 
     def latest(self) -> Commit:
         """Return the last commit; its number is 0 before the first."""
-        return latest_commit(self._state)
+        return latest_commit(self._commits)
 
-    def commit(self, commit: Commit, before: Commit) -> None:
-        """Make `commit`, which follows `before`; raise LockedError if another run made it."""
-        adds = self._state_files(commit)
-        kept = {part.path for part in commit.parts.values()}
-        removes = sorted({part.path for part in before.parts.values()} - kept)
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Return whether a batch of a stream was committed."""
+        return self._commits.has_batch(query, batch)
+
+    def files(self, table: str) -> dict[int, list[str]]:
+        """Return the paths of the files of a table by bucket."""
+        return self._tables[table].paths()
+
+    def commit(self, commit: Commit, *, is_batch: bool) -> None:
+        """Make a commit, which follows the latest one; raise LockedError if another run made it.
+
+        With `is_batch` it is the batch of a stream that it names.
+        """
+        self._require_unchanged(commit)
+        own = self._store(commit)
+        before = [TableFile(table=COMMITS, bucket=0, path=path) for path in self._commits.paths().get(0, ())]
+        others = [Transaction(str(commit.query), commit.batch)] if is_batch else []
         self._begin("warehouse.commit")
         try:
-            self._state.commit(commit.number, adds, removes)
+            self._commits.commit(commit.number, [own], before, *others)
         except LockedError:
             # If the store's response was lost, the retried request finds the commit of its first attempt,
             # which is this run's own.
-            self._state.refresh()
-            if not adds or not self._state.paths().issuperset(file.path for file in adds):
+            self._commits.refresh()
+            if own.path not in self._commits.paths().get(0, ()):
                 raise
         self.finish(commit)
-        # No reader needs the previous folded state, which is the largest file of a commit: delete it.
-        self._effect("warehouse.clean")
-        self._warehouse.delete([f"{STATE}/{path}" for path in removes])
 
-    def _state_files(self, commit: Commit) -> list[TableFile]:
-        """Return the files of the rows of `state` that the commit changes."""
-        names = [part.path for part in commit.parts.values() if part.batch == commit.number]
-        sizes = self._warehouse.sizes_bytes([f"{STATE}/{name}" for name in names]) if names else {}
-        missing = sorted({f"{STATE}/{name}" for name in names} - sizes.keys())
+    def _store(self, commit: Commit) -> TableFile:
+        """Store the row of a commit."""
+        with TemporaryDirectory(prefix="tierctl-pipeline-") as folder:
+            path = Path(folder, "commit.parquet")
+            rows = pa.RecordBatch.from_pylist([commit.row()], schema=COMMITS_SCHEMA)
+            write_rows(path, COMMITS_SCHEMA, [rows])
+            return stored_file(self._warehouse.store, path, COMMITS, 0, commit.path)
+
+    def _require_unchanged(self, commit: Commit) -> None:
+        """Raise LockedError for a file that another program removed, RemoteStorageError without a new one."""
+        for name, table in self._tables.items():
+            table.refresh()
+            present = set(chain(*table.paths().values()))
+            if any(file.path not in present for file in commit.removed if file.table == name):
+                raise LockedError(
+                    f"another program changed table {name} at the same time",
+                    hint="run again once it has ended",
+                )
+        keys = sorted(f"{file.table}/{file.path}" for file in commit.added)
+        missing = sorted(set(keys) - self._warehouse.sizes_bytes(keys).keys()) if keys else []
         if missing:
-            raise _missing(missing)
-        return [
-            TableFile(
-                table=STATE, path=name, size_bytes=sizes[f"{STATE}/{name}"], rows=1, stats='{"numRecords":1}'
+            raise RemoteStorageError(
+                f"{len(missing)} files that executors stored are missing in the warehouse, {missing[0]} for "
+                "one",
+                hint="executors must reach --warehouse under the same name: a shared folder, or s3://",
             )
-            for name in names
-        ]
 
     def finish(self, commit: Commit) -> None:
         """Let the tables follow the commit, as far as they have not; a repeated call changes nothing."""
@@ -365,65 +394,31 @@ class Commits:
                 self._follow(name, table, commit)
 
     def _follow(self, name: str, table: LakeTable, commit: Commit) -> None:
-        files = {file.path: file for file in commit.files(name)}
+        adds = [file for file in commit.added if file.table == name]
+        removes = [file for file in commit.removed if file.table == name]
+        if not adds and not removes:
+            return
         for attempt in range(1, _ATTEMPTS + 1):
-            present = table.paths()
-            adds = [file for path, file in files.items() if path not in present]
-            removes = [] if name == EVENTS else sorted(present - files.keys())
-            if not adds and not removes:
-                return
-            missing = self._missing_files(adds)
-            if missing and name in REPLACED:
-                # `lost` reports the metadata partitions of these files, and the next step writes the files
-                # again.
-                return
-            if missing:
-                raise _missing(missing)
             self._begin(f"warehouse.follow.{name}")
             try:
                 table.commit(commit.number, adds, removes)
             except LockedError:
-                # Another program may compact the table at the same time, which changes no row.
+                # Another program may change other files of the table at the same time.
                 table.refresh()
                 if table.number() < commit.number and attempt == _ATTEMPTS:
                     raise
             if table.number() >= commit.number:
                 return
 
-    def _missing_files(self, files: list[TableFile]) -> list[str]:
-        keys = sorted(file.key for file in files)
-        return sorted(set(keys) - self._warehouse.sizes_bytes(keys).keys()) if keys else []
-
-    def require_stored(self, commit: Commit) -> None:
-        """Raise RemoteStorageError if this process does not see the files that tasks stored for a commit."""
-        parts = [part for part in commit.parts.values() if part.batch == commit.number]
-        stored = f"-{commit.number}-"
-        missing = self._missing_files([f for part in parts for f in part.files if stored in f.path])
-        if missing:
-            raise _missing(missing)
-
     def refresh(self, commit: Commit) -> None:
         """Read the newest version of all tables; raise LockedError if `commit` is no longer the last one."""
-        for table in (self._state, *self._tables.values()):
+        for table in (self._commits, *self._tables.values()):
             table.refresh()
-        if self._state.number() != commit.number:
+        if self._commits.number() != commit.number:
             raise LockedError(
-                f"another pipeline made commit {self._state.number()} of this warehouse",
+                f"another pipeline made commit {self._commits.number()} of this warehouse",
                 hint="wait for it to end, then run again",
             )
-
-    def lost(self, commit: Commit) -> set[int]:
-        """Return the metadata partitions of which a table lacks a file: another program changed it."""
-        lost: set[int] = set()
-        for name in REPLACED:
-            present = self._tables[name].paths()
-            lost |= {n for n, part in commit.parts.items() if {f.path for f in part.files_of(name)} - present}
-        return lost
-
-    def history(self, metadata_partition: int) -> tuple[str, ...]:
-        """Return the keys of the files of `events` that may have events of the metadata partition."""
-        paths = self._tables[EVENTS].paths_of(metadata_partition)
-        return tuple(f"{EVENTS}/{path}" for path in paths)
 
     def maintain(self, number: int) -> None:
         """Combine small files of `events`, and delete unused files of all tables, in every 16th commit.
@@ -436,9 +431,8 @@ class Commits:
         self._begin("warehouse.compact")
         self._tables[EVENTS].compact(_LARGE_FILE_BYTES if is_large else _SMALL_FILE_BYTES)
         self._begin("warehouse.vacuum")
-        for table in self._tables.values():
+        for table in (self._commits, *self._tables.values()):
             table.vacuum()
-        self._state.vacuum(0)
 
     def _begin(self, effect: str) -> None:
         """Name the side effect that follows; LockedError if the lease is lost."""
@@ -452,24 +446,16 @@ class Commits:
 
 def require_same_topic(commit: Commit, topic_id: str | None, metadata_partitions: int) -> None:
     """Raise SafetyRefusal if the commit is of another metadata topic, or of another number of partitions."""
-    part = next(iter(commit.parts.values()), None)
-    if part is None:
+    if not commit.number:
         return
-    if part.topic_id is not None and topic_id not in {None, part.topic_id}:
+    if commit.topic_id is not None and topic_id not in {None, commit.topic_id}:
         raise SafetyRefusal(
-            f"the warehouse is of metadata topic {part.topic_id}, not {topic_id}",
+            f"the warehouse is of metadata topic {commit.topic_id}, not {topic_id}",
             hint="use another --warehouse",
         )
-    if part.metadata_partitions != metadata_partitions:
+    if commit.metadata_partitions != metadata_partitions:
         raise SafetyRefusal(
             f"the metadata topic has {metadata_partitions} partitions, "
-            f"but had {part.metadata_partitions} when the warehouse was made",
+            f"but had {commit.metadata_partitions} when the warehouse was made",
             hint="earlier events are in partitions where lookups no longer find them; use a new --warehouse",
         )
-
-
-def _missing(keys: list[str]) -> RemoteStorageError:
-    return RemoteStorageError(
-        f"{len(keys)} files that executors stored are missing in the warehouse, {keys[0]} for one",
-        hint="executors must reach --warehouse under the same name: a shared folder, or s3://",
-    )

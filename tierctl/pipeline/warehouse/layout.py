@@ -1,17 +1,18 @@
-"""The tables of a warehouse, and the `state` table: what a commit says about each metadata partition.
+"""The tables of a warehouse, and the record of its last commit.
 
     events/ segments/ partitions/ anomalies/    Delta tables; each has one version per commit that changes it
-    state/                                      a Delta table with one row per metadata partition
+    commits/                                    a Delta table with one row: the last commit
+    _checkpoint/                                the checkpoint of Spark's stream, of a warehouse in a folder
 
-A row of `state` has the processed offset, the folded state, and the files of the metadata partition in the
-other tables. A task writes each row to a file of its own, which it names in the row.
+The tables are the state: the fold continues from their rows. The rows of a user partition are in the files of
+its bucket, a number that Spark computes from its topic id and its number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,22 +25,26 @@ from tierctl.errors import UsageError
 from tierctl.files import PLAIN, exclusive
 from tierctl.metadata.topic.base import translated
 from tierctl.model.location import require_no_credentials
+from tierctl.state.tier_state import MissingEvents
 from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.stores import Endpoint, ObjectStore, open_store
-from tierctl.storage.stores.base import ConditionalStore, delete_all
+from tierctl.storage.stores.base import ConditionalStore
 
 if TYPE_CHECKING:
     from tierctl.storage.stores.s3.client import OtherClient
 
 EVENTS: Final = "events"
-STATE: Final = "state"
-REPLACED: Final = ("segments", "partitions", "anomalies")
-"""The tables in which a commit replaces the files of the metadata partitions that it changes."""
+SEGMENTS: Final = "segments"
+PARTITIONS: Final = "partitions"
+ANOMALIES: Final = "anomalies"
+COMMITS: Final = "commits"
+CHECKPOINT: Final = "_checkpoint"
 
-TABLES: Final = (EVENTS, *REPLACED)
+TABLES: Final = (EVENTS, SEGMENTS, PARTITIONS, ANOMALIES)
 """The tables for readers, in the order in which a commit reaches them."""
 
-NO_BLOCK: Final = -1
+BUCKET: Final = pa.field("bucket", pa.int32())
+"""The column by which the files of TABLES are divided: a commit replaces files of the buckets it changes."""
 
 Effect = Callable[[str], None]
 """Receives a label before each change of a warehouse."""
@@ -47,122 +52,92 @@ Effect = Callable[[str], None]
 _FILE: Final = pa.struct(
     [
         ("table", pa.string()),
+        ("bucket", pa.int32()),
         ("path", pa.string()),
         ("size_bytes", pa.int64()),
-        ("rows", pa.int64()),
         ("stats", pa.string()),
-        ("block", pa.int32()),
-        ("first_ms", pa.int64()),
-        ("checksum", pa.int64()),
     ]
 )
-
-STATE_SCHEMA: Final = pa.schema(
-    [
-        ("metadata_partition", pa.int32()),
-        ("end_offset", pa.int64()),
-        ("batch", pa.int64()),
-        ("committed_ms", pa.int64()),
-        ("due_ms", pa.int64()),
-        ("cut_at", pa.int64()),
-        ("topic_id", pa.string()),
-        ("metadata_partitions", pa.int32()),
-        ("tierctl", pa.string()),
-        ("path", pa.string()),
-        ("files", pa.list_(pa.field("element", _FILE))),
-        ("snapshot_crc32c", pa.int64()),
-        ("snapshot", pa.binary()),
-    ]
-)
-"""The columns of the `state` table.
-
-`end_offset` is the next offset to read; `batch` is the number of the commit that last changed the row.
-`path` is the file of the row, and `files` are the files of the metadata partition in the other tables; of
-`events` only those of this commit. `snapshot` is the folded state in the format of `tierctl.state.snapshot`.
-"""
-
-_PART_COLUMNS: Final = ("end_offset", "batch", "due_ms", "cut_at", "topic_id", "metadata_partitions", "path")
+_MISSING: Final = pa.struct([(each.name, pa.int64()) for each in fields(MissingEvents)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
-    """A Parquet file of a table; `path` is relative to the table's folder.
-
-    `stats` are Delta's statistics as JSON. `block` is the number of the group of user partitions whose rows
-    are in the file, or NO_BLOCK. A file of `segments` has the rows with a max timestamp of at least
-    `first_ms`, up to the next file's, and `checksum` of their contents.
-    """
+    """A Parquet file of a table; `path` is relative to the table's folder, `stats` are Delta's, as JSON."""
 
     table: str
+    bucket: int
     path: str
-    size_bytes: int
-    rows: int
-    stats: str
-    block: int = NO_BLOCK
-    first_ms: int = 0
-    checksum: int = 0
-
-    @property
-    def key(self) -> str:
-        """Return the key of the file in the warehouse."""
-        return f"{self.table}/{self.path}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartState:
-    """The state of a metadata partition in a commit: a row of the `state` table without the snapshot.
-
-    `due_ms` is the time at which rows of tables change without a new event, or None. `cut_at` is the log's
-    end when it was found below `end_offset`, otherwise None.
-    """
-
-    end_offset: int
-    batch: int
-    path: str
-    files: tuple[TableFile, ...]
-    topic_id: str | None
-    metadata_partitions: int
-    due_ms: int | None = None
-    cut_at: int | None = None
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the state in a row of STATE_SCHEMA; raise KeyError or TypeError for another mapping."""
-        files = tuple(TableFile(**file) for file in row["files"])
-        return cls(files=files, **{name: row[name] for name in _PART_COLUMNS})
-
-    def row(self) -> dict[str, Any]:
-        """Return the columns of STATE_SCHEMA that this object has."""
-        files = [asdict(file) for file in self.files]
-        return {"files": files, **{name: getattr(self, name) for name in _PART_COLUMNS}}
-
-    def files_of(self, table: str) -> tuple[TableFile, ...]:
-        """Return the files of one table."""
-        return tuple(file for file in self.files if file.table == table)
+    size_bytes: int = 0
+    stats: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit: its number, 0 before the first, and the state of every metadata partition."""
+    """A commit: its number, 0 before the first, and what the next one needs beside the tables.
+
+    `ends` has the next offset to read of each metadata partition; `cuts` the log's end where it was found
+    below that; `missing` the events that were gone before they were read. `due_ms` has the time at which rows
+    of a bucket change without an event, `dropped` the number of its events that a broker drops. `query` and
+    `batch` name the stream of Spark whose batch this is. `path` is the file of the commit's row. `added` and
+    `removed` are the files by which the commit changes the tables.
+    """
 
     number: int = 0
-    parts: Mapping[int, PartState] = field(default_factory=dict)
+    committed_ms: int = 0
+    tierctl: str = ""
+    topic_id: str | None = None
+    metadata_partitions: int = 0
+    buckets: int = 0
+    query: str | None = None
+    batch: int = -1
+    path: str = ""
+    ends: Mapping[int, int] = field(default_factory=dict)
+    cuts: Mapping[int, int] = field(default_factory=dict)
+    due_ms: Mapping[int, int] = field(default_factory=dict)
+    dropped: Mapping[int, int] = field(default_factory=dict)
+    missing: tuple[MissingEvents, ...] = ()
+    added: tuple[TableFile, ...] = ()
+    removed: tuple[TableFile, ...] = ()
 
-    def files(self, table: str) -> list[TableFile]:
-        """Return the files of a table in this commit; of `events` only those that the commit adds."""
-        parts: Iterable[PartState] = self.parts.values()
-        if table == EVENTS:
-            parts = [part for part in parts if part.batch == self.number]
-        return [file for part in parts for file in part.files_of(table)]
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the commit in a row of COMMITS_SCHEMA; raise KeyError or TypeError for another mapping."""
+        given = {each.name: row[each.name] for each in fields(cls)}
+        given |= {name: dict(row[name]) for name in _MAPS}
+        given["missing"] = tuple(MissingEvents(**each) for each in row["missing"])
+        given |= {name: tuple(TableFile(**each) for each in row[name]) for name in _FILES}
+        return cls(**given)
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of COMMITS_SCHEMA."""
+        return asdict(self) | {name: list(getattr(self, name).items()) for name in _MAPS}
+
+
+_MAPS: Final = ("ends", "cuts", "due_ms", "dropped")
+_FILES: Final = ("added", "removed")
+
+COMMITS_SCHEMA: Final = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("committed_ms", pa.int64()),
+        ("tierctl", pa.string()),
+        ("topic_id", pa.string()),
+        ("metadata_partitions", pa.int32()),
+        ("buckets", pa.int32()),
+        ("query", pa.string()),
+        ("batch", pa.int64()),
+        ("path", pa.string()),
+        *((name, pa.map_(pa.int32(), pa.int64())) for name in _MAPS),
+        ("missing", pa.list_(pa.field("element", _MISSING))),
+        *((name, pa.list_(pa.field("element", _FILE))) for name in _FILES),
+    ]
+)
+"""The columns of the table `commits`, which are the fields of Commit."""
 
 
 def no_op(_label: str) -> None:
     """Do nothing; used outside of tests."""
-
-
-def file_name(metadata_partition: int, number: int, attempt: str, part: int) -> str:
-    """Return the name of a file of one attempt at commit `number`; no other attempt uses it."""
-    return f"part-{metadata_partition:05d}-{number}-{attempt}-{part}.parquet"
 
 
 LOCK: Final = ".tierctl-pipeline.lock"
@@ -205,7 +180,7 @@ class Warehouse:
 
     def __init__(self, spec: WarehouseSpec, store: ObjectStore) -> None:
         self._spec = spec
-        self._store = store
+        self.store = store
         self._lease: ObjectLease | None = None
 
     @property
@@ -223,8 +198,8 @@ class Warehouse:
             with exclusive(root, LOCK):
                 yield
             return
-        assert isinstance(self._store, ConditionalStore)
-        with ObjectLease(self._store, LEASE, owner=Owner.of_this_run()) as self._lease:
+        assert isinstance(self.store, ConditionalStore)
+        with ObjectLease(self.store, LEASE, owner=Owner.of_this_run()) as self._lease:
             yield
 
     def is_lost(self) -> bool:
@@ -260,21 +235,22 @@ class Warehouse:
                 PLAIN.sync_folder(path.parent)
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yield every key that begins with `prefix`, without those of the lock and the lease."""
+        """Yield every key that begins with `prefix`, without those of lock, lease and checkpoint."""
         root = self._root
         if root is not None and not root.is_dir():
             return
-        for found in self._store.list_objects(prefix):
-            if found.key not in {LOCK, LEASE}:
+        for found in self.store.list_objects(prefix):
+            if found.key not in {LOCK, LEASE} and not found.key.startswith(f"{CHECKPOINT}/"):
                 yield found.key
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the sizes of the existing files among `keys`."""
-        return self._store.sizes_bytes(keys)
+        return self.store.sizes_bytes(keys)
 
-    def delete(self, keys: Sequence[str]) -> None:
-        """Delete exactly `keys`."""
-        delete_all(self._store, keys)
+    @property
+    def checkpoint(self) -> Path | None:
+        """The folder of the checkpoint of Spark's stream; None in a bucket, which Spark can't reach."""
+        return None if self._root is None else self._root / CHECKPOINT
 
 
 def require_deltalake() -> None:

@@ -412,6 +412,13 @@ class Executors:
         rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 
+    def results(self, frame: DataFrame, *, title: str, what: str) -> Iterator[Any]:
+        """Yield the results in a frame with rows of RESULTS, by number; raise the error of the first one."""
+        with progress(self.session, title):
+            found = collect(frame, stopped=_never, title=self.titled(what))
+        for _number, rows in sorted(_rows_by_number(found).items()):
+            yield _value(_input_result(found, rows))
+
     def run(
         self,
         function: Callable[[Input], Result],
@@ -530,10 +537,13 @@ def _values(results: pa.Table, count: int) -> Iterator[Any]:
         if number not in rows:
             raise EngineError(f"Spark returned no result for input {number} of {count}")
         # Results are decoded one at a time, because all of them together may not fit in memory.
-        result = _input_result(results, rows[number])
-        if result.error is not None:
-            raise result.error
-        yield result.value
+        yield _value(_input_result(results, rows[number]))
+
+
+def _value(result: InputResult[Result]) -> Any:
+    if result.error is not None:
+        raise result.error
+    return result.value
 
 
 def _rows_by_number(results: pa.Table) -> dict[int, list[int]]:

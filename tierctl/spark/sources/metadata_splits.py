@@ -58,7 +58,7 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
             found = rows_by_user_partition(decode_values(chunk.slices))
-            if any(misplaced(found.table, range(len(found)), number, topic.partition_count)):
+            if len(misplaced(found.table, range(len(found)), number, topic.partition_count)):
                 return False
     return True
 
@@ -250,11 +250,13 @@ def read_task(task: EventTask | None) -> Iterator[pa.RecordBatch]:
                 yield batch.slice(start, _BATCH_ROWS)
 
 
-def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = None) -> pa.RecordBatch:
-    """Return the rows of a chunk of the split, in the order of offsets.
+def event_rows(chunk: RecordChunk, events: pa.Table) -> pa.RecordBatch:
+    """Return the rows of SCHEMA of a chunk without damage, whose values are decoded as `events`."""
+    return replace(_Rows.of_chunk(chunk), events=events).batch(SCHEMA.names)
 
-    `events` are the decoded values of the whole chunk, if the caller has decoded them already.
-    """
+
+def batch_of(chunk: RecordChunk, split: EventSplit) -> pa.RecordBatch:
+    """Return the rows of a chunk of the split, in the order of offsets."""
     predicates = split.predicates
     rows = _Rows.of_chunk(chunk)
     # Rows that conditions on offset or time exclude need not be decoded.
@@ -263,7 +265,7 @@ def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = No
     names = split.columns or SCHEMA.names
     all_names = list(dict.fromkeys([*SCHEMA.names, *names]))
     needed = all_names if ranges else [*names, *(p.column for p in predicates)]
-    rows = rows.decoded(needed) if events is None else replace(rows, events=events)
+    rows = rows.decoded(needed)
     rows = rows.where([p for p in predicates if p.column not in _POSITION])
     if not ranges:
         return rows.batch(names)

@@ -114,6 +114,8 @@ class TopicNow:
         ends = dict(self.ends)
         if up_to is not None and up_to.is_of(self):
             ends = {n: min(end, up_to.next_offsets.get(n, 0)) for n, end in ends.items()}
+        # What was read of a log that was cut since is not read again.
+        ends = {number: max(end, start.next_offsets.get(number, 0)) for number, end in ends.items()}
         if most is not None:
             ends = _limited(start.next_offsets, ends, most)
         return StreamOffsets(self.topic_id, {**start.next_offsets, **ends})

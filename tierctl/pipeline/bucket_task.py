@@ -1,0 +1,518 @@
+"""The task of a bucket: fold its new events with the rows that the tables have of it, and write table files.
+
+Spark gives a task the events of the user partitions of a bucket, by metadata partition and offset. Memory
+holds the folded state of the bucket and one batch of events, however many there are.
+"""
+
+import tempfile
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import chain, count, pairwise
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tierctl.checks.metadata import dropped_event, more_dropped_events, unusable_record
+from tierctl.kernel import prepare
+from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.model.events import dialect_of
+from tierctl.pipeline.partition_groups import groups_of
+from tierctl.pipeline.tables import (
+    BATCH,
+    SCHEMAS,
+    AnomalyRow,
+    anomaly_table,
+    due_time,
+    partition_batch,
+    stored,
+)
+from tierctl.pipeline.warehouse.layout import (
+    ANOMALIES,
+    BUCKET,
+    EVENTS,
+    PARTITIONS,
+    SEGMENTS,
+    TableFile,
+    WarehouseSpec,
+)
+from tierctl.pipeline.warehouse.parquet import (
+    ROW_GROUP_ROWS,
+    parquet_writer,
+    read_file,
+    stored_file,
+    write_rows,
+)
+from tierctl.spark.fold_rows import batch_of_columns, named_partitions, partition_names, segment_columns
+from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
+from tierctl.spark.sources.metadata_splits import event_rows
+from tierctl.state.queries import LiveSegments
+from tierctl.state.stored_rows import listings_of, table_of_rows
+from tierctl.state.table import SegmentTable
+from tierctl.state.tier_state import Anomaly, MissingEvents, TierState
+from tierctl.storage.stores import ObjectStore
+from tierctl.wire.arrays import Bools, Int64s, NdArray, are_given, numbers
+from tierctl.wire.batches.segment_file import RecordChunk
+from tierctl.wire.metadata.decode import DecodedEvents
+from tierctl.wire.metadata.values import decode, encode
+
+EVENT_COLUMNS: Final = (
+    *("metadata_partition", "metadata_offset", "timestamp_ms", "topic_id", "partition"),
+    *("error", "record", "next_offset", "is_gap"),
+)
+"""The columns of `remote_log_metadata` that a task takes."""
+
+FILE_ROWS: Final = 1 << 15
+"""The rows of a new file of `segments`, which has the segments of a range of max timestamps."""
+
+MERGED_FILES: Final = 8
+"""So many files of `segments` with less than half of FILE_ROWS rows become one."""
+
+_DELETED: Final = str(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+_KEY_BITS: Final = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketJob:
+    """What all tasks of commit `number` share; picklable, and without secrets.
+
+    Task i has bucket `buckets[i]`; those in `woken` make their rows again without new events. `files` are the
+    tables' files by bucket. `missing` are events that were gone before they were read, `cuts` the offset that
+    was read and the lower end at which a log was found, by metadata partition; they are told in the bucket
+    with that number. `dropped` is the number of dropped events of a bucket.
+    """
+
+    warehouse: WarehouseSpec
+    number: int
+    now_ms: int
+    partition_count: int
+    buckets: Sequence[int]
+    woken: frozenset[int]
+    files: Mapping[str, Mapping[int, Sequence[str]]]
+    missing: tuple[MissingEvents, ...] = ()
+    cuts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    dropped: Mapping[int, int] = field(default_factory=dict)
+
+    def run(self, bucket: int, batches: Iterable[pa.RecordBatch]) -> dict[str, Any] | None:
+        """Fold batches with EVENT_COLUMNS; return what BucketResult has, None if nothing is to be done.
+
+        Raises errors of the store, and CorruptInputError for a damaged file of a table.
+        """
+        waiting = iter(batches)
+        first = next(waiting, None)
+        if first is None and bucket not in self.woken:
+            return None
+        with tempfile.TemporaryDirectory(prefix="tierctl-pipeline-") as folder:
+            return _Bucket(self, bucket, Path(folder)).run(() if first is None else chain([first], waiting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketResult:
+    """What the task of a bucket did: the files by which its rows change, and its number of new events."""
+
+    bucket: int
+    added: tuple[TableFile, ...]
+    removed: tuple[TableFile, ...]
+    events: int
+    dropped: int
+    due_ms: int | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the result of `BucketJob.run`, which was sent as plain data."""
+        files = {name: tuple(TableFile(**each) for each in facts[name]) for name in ("added", "removed")}
+        return cls(**{**facts, **files})
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRows:
+    """The rows that the tables have of a bucket, and the state that they are.
+
+    `partitions` and `last_offsets` are those of each metadata partition: its rows of the table `partitions`,
+    and the metadata offsets of the last events of these. `segments` are the rows of each file.
+    """
+
+    state: TierState
+    segments: Mapping[str, pa.Table]
+    partitions: Mapping[int, pa.Table]
+    anomalies: pa.Table
+    last_offsets: Mapping[int, Int64s]
+
+
+def read_bucket(
+    store: ObjectStore, files: Mapping[str, Mapping[int, Sequence[str]]], bucket: int
+) -> BucketRows:
+    """Return the rows of a bucket; raise CorruptInputError for a damaged file, and errors of the store."""
+
+    def rows(table: str) -> dict[str, pa.Table]:
+        return {path: read_file(store, table, path, SCHEMAS[table]) for path in files[table].get(bucket, ())}
+
+    empty = {table: stored(SCHEMAS[table]).empty_table() for table in SCHEMAS}
+    found = {table: rows(table) for table in (SEGMENTS, PARTITIONS, ANOMALIES)}
+    whole = {table: pa.concat_tables([empty[table], *own.values()]) for table, own in found.items()}
+    segments, partitions = (_by_metadata_partition(whole[table]) for table in (SEGMENTS, PARTITIONS))
+    state = TierState()
+    for number in sorted({*segments, *partitions}):
+        table = state.tables[number] = table_of_rows(
+            segments.get(number, empty[SEGMENTS]), partitions.get(number, empty[PARTITIONS])
+        )
+        state.take_partitions(table, 0, number)
+    last_offsets = {n: table.partitions["last_offset"].copy() for n, table in state.tables.items()}
+    return BucketRows(state, found[SEGMENTS], partitions, whole[ANOMALIES], last_offsets)
+
+
+def _by_metadata_partition(rows: pa.Table) -> dict[int, pa.Table]:
+    """Return the rows of each metadata partition, which keep their order."""
+    keys = numbers(rows["metadata_partition"].combine_chunks())
+    order = np.argsort(keys, kind="stable")
+    ordered = rows.take(pa.array(order))
+    edges = [0, *(np.flatnonzero(np.diff(keys[order])) + 1).tolist(), len(keys)]
+    return {int(keys[order[a]]): ordered.slice(a, b - a) for a, b in pairwise(edges) if a < b}
+
+
+class _Bucket:
+    def __init__(self, job: BucketJob, bucket: int, folder: Path) -> None:
+        self._job = job
+        self._bucket = bucket
+        self._folder = folder
+        self._store = job.warehouse.open_store()
+        self._name = uuid.uuid4().hex[:12]
+        self._numbers = count()
+        self._added: list[TableFile] = []
+        self._removed: list[TableFile] = []
+        self._known = read_bucket(self._store, job.files, bucket)
+        self._state = self._known.state
+        self._state.missing = list(job.missing)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+        former = _Former(self._known.anomalies, self._job.dropped.get(self._bucket, 0))
+        former.restore(self._state)
+        events = _Events(self._folder / "events.parquet", self._state, self._job)
+        with events.open():
+            self._tell_cuts(events.fold)
+            for batch in batches:
+                events.add(batch)
+        new = events.path if events.rows else None
+        if new is not None:
+            self._store_file(new, EVENTS)
+        history = self._job.files[EVENTS].get(self._bucket, ())
+        former.search(self._state, self._store, history, new)
+        self._write_segments()
+        self._write_partitions(former, events.lost)
+        due_ms = [due_time(table, self._job.now_ms) for table in self._state.tables.values()]
+        return {
+            "bucket": self._bucket,
+            "added": [asdict(file) for file in self._added],
+            "removed": [asdict(file) for file in self._removed],
+            "events": events.rows,
+            "dropped": self._state.anomaly_count,
+            "due_ms": min((each for each in due_ms if each is not None), default=None),
+        }
+
+    def _tell_cuts(self, fold: PartitionFold) -> None:
+        for number, (position, end) in self._job.cuts.items():
+            if number % len(self._job.buckets) == self._bucket:
+                self._state.read[number] = position
+                fold.start(number, 0, end)
+
+    def _write_segments(self) -> None:
+        """Replace the files of which a row has changed, and write the rows that are in none of the others."""
+        live = _Live.of(self._state)
+        is_written, kept_small = np.ones(len(live.keys), bool), []
+        for path, rows in self._known.segments.items():
+            keys = _keys_of(rows)
+            is_kept = bool(np.isin(keys, live.keys, kind="sort").all()) and not live.differs(rows, keys)
+            if not is_kept:
+                self._remove(SEGMENTS, path)
+                continue
+            own = np.isin(live.keys, keys)
+            is_written &= ~own
+            if len(rows) < FILE_ROWS // 2:
+                kept_small.append((path, own))
+        if len(kept_small) >= MERGED_FILES:
+            for path, own in kept_small:
+                self._remove(SEGMENTS, path)
+                is_written |= own
+        for chosen in live.files(is_written):
+            self._write(SEGMENTS, live.batches(chosen))
+
+    def _write_partitions(self, former: "_Former", lost: Sequence[AnomalyRow]) -> None:
+        """Write the rows of user partitions that may have changed, and copy those of the others."""
+        rows: list[pa.RecordBatch] = []
+        found: list[AnomalyRow] = []
+        kept: set[tuple[str, int]] = set()
+        has_changed = False
+        for number, table in self._state.tables.items():
+            known = self._known.partitions.get(number)
+            is_changed = _changed(table, self._known.last_offsets.get(number))
+            parts = [p for p in self._state if p.table is table and is_changed[p.number]]
+            has_changed = has_changed or bool(parts)
+            for group in groups_of(table, parts):
+                in_order = group.in_order()
+                rows.append(partition_batch(group, in_order, number, self._job.now_ms))
+                findings = group.findings(in_order, self._job.now_ms)
+                found += [AnomalyRow(finding=each, metadata_partition=number) for each in findings]
+            if known is not None:
+                own = known.filter(pa.array(~is_changed[: len(known)]))
+                rows += own.to_batches()
+                kept |= set(zip(own["topic_id"].to_pylist(), own["partition"].to_pylist(), strict=True))
+        if has_changed:
+            self._replace(PARTITIONS, rows)
+        of_events = former.of_events(self._state, lost)
+        told = pa.concat_tables([former.of_partitions(kept), anomaly_table(found), of_events])
+        if not told.equals(former.rows):
+            self._replace(ANOMALIES, told.to_batches())
+
+    def _replace(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
+        for path in self._job.files[table].get(self._bucket, ()):
+            self._remove(table, path)
+        self._write(table, batches)
+
+    def _remove(self, table: str, path: str) -> None:
+        self._removed.append(TableFile(table=table, bucket=self._bucket, path=path))
+
+    def _write(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """Store rows of a table in a new file; without rows there is no file."""
+        path = self._folder / f"{table}.parquet"
+        if write_rows(path, stored(SCHEMAS[table]), batches):
+            self._store_file(path, table)
+
+    def _store_file(self, path: Path, table: str) -> None:
+        """Store a file under a name that no other attempt at this commit uses."""
+        name = f"part-{self._job.number:05d}-{self._name}-{next(self._numbers)}.parquet"
+        folder = f"{BUCKET.name}={self._bucket}"
+        self._added.append(stored_file(self._store, path, table, self._bucket, f"{folder}/{name}"))
+
+
+def _changed(table: SegmentTable, last_offsets: Int64s | None) -> Bools:
+    """Return which user partitions have an event since, or an unfinished segment: their rows depend on time.
+
+    `last_offsets` are those of the user partitions that were known before.
+    """
+    partitions = table.partitions
+    before = np.full(len(partitions), -2, np.int64)
+    if last_offsets is not None:
+        before[: len(last_offsets)] = last_offsets
+    changed: Bools = (partitions["last_offset"] != before) | (partitions["live"] > partitions["finished"])
+    return changed
+
+
+def _keys(metadata_partitions: NdArray, offsets: Int64s, *, otherwise: int) -> Int64s:
+    """Return a number for each segment: no two have the same event as their last.
+
+    Offsets with more than _KEY_BITS have the number `otherwise`.
+    """
+    keys = metadata_partitions.astype(np.int64) << _KEY_BITS | offsets
+    return np.where(offsets >> _KEY_BITS == 0, keys, otherwise)
+
+
+def _keys_of(rows: pa.Table) -> Int64s:
+    """Return the keys of rows of `segments`; one that is none differs from those of segments in memory."""
+    columns = (numbers(rows[name].combine_chunks()) for name in ("metadata_partition", "metadata_offset"))
+    return _keys(*columns, otherwise=-2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The segments of a bucket that are not deleted: the table and the row of each, and its key.
+
+    `listings` has the LISTINGS of those that have some, by key.
+    """
+
+    tables: Mapping[int, SegmentTable]
+    owners: Int64s
+    rows: Int64s
+    keys: Int64s
+    times_ms: Int64s
+    listings: Mapping[int, Any]
+
+    @classmethod
+    def of(cls, state: TierState) -> "_Live":
+        parts: list[tuple[Int64s, ...]] = []
+        listings: dict[int, Any] = {}
+        for number, table in state.tables.items():
+            live = LiveSegments(table, table.live_rows())
+            owners = np.full(len(live), number, np.int64)
+            keys = _keys(owners, live.column("offset"), otherwise=-1)
+            parts.append((owners, live.rows, keys, live.column("max_timestamp")))
+            listings |= _given(listings_of(live), keys)
+        columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 4
+        owners, rows, keys, times_ms = map(np.concatenate, columns)
+        return cls(state.tables, owners, rows, keys, times_ms, listings)
+
+    def differs(self, rows: pa.Table, keys: Int64s) -> bool:
+        """Return whether a row of a file has other listings now: an event of another segment changed them."""
+        before = _given(rows["listings"].combine_chunks(), keys)
+        now = (
+            {key: self.listings[key] for key in keys.tolist() if key in self.listings}
+            if self.listings
+            else {}
+        )
+        return before != now
+
+    def files(self, chosen: Bools) -> Iterator[Int64s]:
+        """Yield the chosen segments of each new file, by max timestamp: retention deletes the oldest."""
+        rows = np.flatnonzero(chosen)
+        rows = rows[np.argsort(self.times_ms[rows], kind="stable")]
+        for at in range(0, len(rows), FILE_ROWS):
+            yield rows[at : at + FILE_ROWS]
+
+    def batches(self, chosen: Int64s) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the table `segments` of chosen segments."""
+        for number in np.unique(self.owners[chosen]).tolist():
+            table, own = self.tables[number], np.sort(self.rows[chosen[self.owners[chosen] == number]])
+            names = partition_names(named_partitions(table), number)
+            schema = stored(SCHEMAS[SEGMENTS])
+            yield batch_of_columns(segment_columns(table, own, names, schema.names), schema)
+
+
+def _given(column: pa.Array, keys: Int64s) -> dict[int, Any]:
+    """Return the values of a column that are not null by key."""
+    chosen = np.flatnonzero(are_given(column))
+    return {int(keys[at]): column[at].as_py() for at in chosen.tolist()}
+
+
+class _Events:
+    """Folds events and writes them to a file of the table `events`, batch by batch."""
+
+    def __init__(self, path: Path, state: TierState, job: BucketJob) -> None:
+        self.path = path
+        self.rows = 0
+        self.lost: list[AnomalyRow] = []
+        self.fold = PartitionFold(state, job.partition_count, self)
+        self._number = job.number
+        self._writer: pq.ParquetWriter | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Keep the file open during the block."""
+        with parquet_writer(self.path, stored(SCHEMAS[EVENTS])) as self._writer:
+            yield
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Fold a batch with EVENT_COLUMNS; offsets that have no readable record are only noted."""
+        prepare(batch.num_rows)
+        is_lost = batch.column("next_offset").is_valid()
+        lost = batch.filter(is_lost)
+        if lost.num_rows:
+            self._write(batch_of_columns({n: lost.column(n) for n in _LOST}, EVENT_SCHEMA))
+            self.lost += map(_lost_range, lost.to_pylist())
+        for chunk in record_chunks(batch.filter(pc.invert(is_lost))):
+            self.fold.fold(chunk)
+
+    def take(self, chunk: RecordChunk, events: DecodedEvents) -> None:
+        """Implement `EventSink.take`: write the rows."""
+        self._write(event_rows(chunk, events.table()))
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        assert self._writer is not None
+        batch = pa.repeat(pa.scalar(self._number, BATCH.type), rows.num_rows)
+        self._writer.write_batch(rows.append_column(BATCH, batch), ROW_GROUP_ROWS)
+        self.rows += rows.num_rows
+
+
+_LOST: Final = ("metadata_partition", "metadata_offset", "error", "next_offset", "is_gap")
+
+
+def _lost_range(row: Mapping[str, Any]) -> AnomalyRow:
+    """Return the anomaly of offsets that have no readable record."""
+    number, offset = row["metadata_partition"], row["metadata_offset"]
+    # The text of a DamagedRange begins with its offsets.
+    why = row["error"].partition(": ")[2]
+    found = unusable_record(number, offset, why)
+    return AnomalyRow(finding=found, metadata_partition=number, metadata_offset=offset)
+
+
+class _Former:
+    """The anomalies of a bucket in the last commit, and what they say about later ones.
+
+    The `events` table tells whether the segment of a dropped event was deleted, so that the metadata topic is
+    not read again, as `verify` does. Each segment is searched in all of its bucket's events once, and later
+    in new events only.
+    """
+
+    def __init__(self, rows: pa.Table, dropped: int) -> None:
+        self.rows = rows
+        self._dropped = dropped
+        self._searched: set[str] = set()
+        self._deleted: set[str] = set()
+
+    def restore(self, state: TierState) -> None:
+        """Add the events that brokers dropped to `state`."""
+        for row in self.rows.filter(self.rows["record"].is_valid()).to_pylist():
+            event: Any = decode(row["record"])
+            state.note(
+                Anomaly(row["metadata_partition"], row["metadata_offset"], event.topic_id_partition, event)
+            )
+            if row["was_deleted"] is not None:
+                self._searched.add(row["segment_id"])
+            if row["was_deleted"]:
+                self._deleted.add(row["segment_id"])
+        state.count_anomalies(0, self._dropped - state.anomaly_count)
+
+    def search(self, state: TierState, store: ObjectStore, history: Sequence[str], new: Path | None) -> None:
+        """Search for the segments of all dropped events.
+
+        `history` are the keys of the files in `store` that have the earlier events of the bucket, `new` is
+        the file with those of this run.
+        """
+        updates = (each.event for each in state.anomalies)
+        wanted = {str(e.segment_id) for e in updates if isinstance(e, RemoteLogSegmentMetadataUpdate)}
+        if new is not None and wanted - self._deleted:
+            self._deleted |= _deleted_in(new, wanted - self._deleted)
+        unsearched = wanted - self._searched - self._deleted
+        for path in history if unsearched else ():
+            rows = read_file(store, EVENTS, path, SCHEMAS[EVENTS], ("segment_id", "state"))
+            self._deleted |= _deleted_in(rows, unsearched)
+        self._searched |= wanted
+
+    def of_partitions(self, kept: Collection[tuple[str, int]]) -> pa.Table:
+        """Return the rows about the user partitions `kept`, without those about single events."""
+        rows = self.rows.filter(
+            pc.and_(self.rows["metadata_offset"].is_null(), self.rows["topic_id"].is_valid())
+        )
+        whose = zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist(), strict=True)
+        return rows.filter(pa.array([each in kept for each in whose], pa.bool_()))
+
+    def of_events(self, state: TierState, lost: Sequence[AnomalyRow]) -> pa.Table:
+        """Return the rows about events: unusable ones of earlier and of this run, and all dropped ones."""
+        is_unusable = pc.and_(self.rows["metadata_offset"].is_valid(), self.rows["record"].is_null())
+        former = self.rows.filter(is_unusable)
+        known = set(zip(former["partition"].to_pylist(), former["found"].to_pylist(), strict=True))
+        new = list(lost)
+        for bad in state.quarantined:
+            whose = bad.metadata_partition
+            if not bad.is_misplaced or (whose, bad.error.message) not in known:
+                found = unusable_record(whose, bad.metadata_offset, bad.error.message)
+                new.append(
+                    AnomalyRow(finding=found, metadata_partition=whose, metadata_offset=bad.metadata_offset)
+                )
+        new += [self._dropped_row(each, state) for each in state.anomalies]
+        more = state.anomaly_count - len(state.anomalies)
+        if more > 0:
+            new.append(AnomalyRow(finding=more_dropped_events(more)))
+        return pa.concat_tables([former, anomaly_table(new)])
+
+    def _dropped_row(self, anomaly: Anomaly, state: TierState) -> AnomalyRow:
+        found = dropped_event(anomaly, state, lambda segment_id: str(segment_id) in self._deleted)
+        return AnomalyRow(
+            finding=found,
+            metadata_partition=anomaly.metadata_partition,
+            metadata_offset=anomaly.metadata_offset,
+            record=encode(anomaly.event, dialect_of(anomaly.event)),
+            was_deleted=None if found.segment_id is None else str(found.segment_id) in self._deleted,
+        )
+
+
+def _deleted_in(source: pa.Table | Path, wanted: Collection[str]) -> set[str]:
+    """Return the wanted segments that have a DELETE_SEGMENT_FINISHED event in rows of `events`."""
+    columns = ["segment_id", "state"]
+    rows = source if isinstance(source, pa.Table) else pq.read_table(source, columns=columns)
+    ids = rows.filter(pc.equal(rows["state"], _DELETED))["segment_id"].to_pylist()
+    return set(ids) & set(wanted)
