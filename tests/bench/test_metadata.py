@@ -5,11 +5,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.bench.conftest import Measure, fresh
 from tests.bench.metadata_log import NOW_MS, metadata_log, tier
 from tests.bench.process import run, tierctl
 from tests.bench.rivals import kafka_tool, segment_sizes
-from tests.bench.rows import RIVAL, SPARK, STATELESS, TIERCTL, Row, measures
+from tests.bench.rows import ON_SPARK, RIVAL, STATELESS, TIERCTL, Row, measures
 
 COMPARED = ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments")
 WORDS = {"start-version": ["--version"], "start-help": ["--help"], "start-completion": []}
@@ -67,13 +69,31 @@ def test_state_directory(row: Row, contestant: str, measure: Measure, tmp_path: 
         measure(sizes(log, "--state-dir", str(used)), prepare=fresh({used: kept}))
 
 
+@pytest.fixture
+def master(request: pytest.FixtureRequest) -> str:
+    """Return a cluster of two workers with one core each; rows with little data need none."""
+    if not request.config.option.benchmark_only:
+        return "local[2]"
+    cluster: str = request.getfixturevalue("standalone")
+    return cluster
+
+
 @measures("pipeline-", "large-pipeline")
-def test_pipeline_run(row: Row, contestant: str, measure: Measure, tmp_path: Path) -> None:
+def test_pipeline_run(row: Row, contestant: str, measure: Measure, tmp_path: Path, master: str) -> None:
     log, kept, used = metadata_log(row.shape), tmp_path / "kept", tmp_path / "used"
-    engine = ("spark", "--master", "local[2]") if contestant == RIVAL and row.rival == SPARK else ("local",)
+    if contestant == RIVAL and row.rival == ON_SPARK:
+        measure(sizes(log, "--engine", "spark", "--master", master))
+        return
     if is_new := contestant == TIERCTL and row.key == "pipeline-new":
-        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept, "--engine", *engine))
-    measure(pipeline(log, used, "--engine", *engine), prepare=fresh({used: kept if is_new else None}))
+        run(pipeline(metadata_log(replace(row.shape, lacking=NEW)), kept, "--master", master))
+    words = pipeline(log, used, "--master", master)
+    measure(words, prepare=fresh({used: kept if is_new else None}))
+
+
+@measures("spark-sizes", "large-spark-sizes")
+def test_sizes_on_spark(row: Row, contestant: str, measure: Measure, master: str) -> None:
+    engine = ("--engine", "spark", "--master", master) if contestant == TIERCTL else ()
+    measure(sizes(metadata_log(row.shape), *engine))
 
 
 @measures("format-")

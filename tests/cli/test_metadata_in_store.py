@@ -13,7 +13,8 @@ from tierctl.storage.stores.base import hashed_file
 
 from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
-from tests.pipeline.tables import read
+from tests.pipeline.tables import rows_of
+from tests.pipeline.tables import run as write_tables
 from tests.spark.clusters import Driver, run_command, spark_home
 from tests.support.amounts import rest_in_matrix
 from tests.support.servers import S3Server, found
@@ -85,7 +86,6 @@ def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
 def tierctl(request: pytest.FixtureRequest) -> Tierctl:
     """Run a command on one engine."""
     if request.param == "local":
-        # `pipeline` uses Spark by default, and workers in this process may have older credentials.
         return lambda *args: run_here(*args, "--engine", "local")
     driver: Driver = request.getfixturevalue("driver")
     return lambda *args: driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
@@ -130,18 +130,12 @@ def test_caches_offsets_and_a_state_directory(folder: Path, in_s3: str, tmp_path
     assert again.out == run_here("segments", "--metadata", folder, "--output", "json").out
 
 
-def test_pipeline(folder: Path, in_s3: str, tmp_path: Path, tierctl: Tierctl) -> None:
-    tables = []
-    command = ("pipeline", "run", "--now", "0")
-    for where, name, run in (
-        (folder, "expected", lambda *args: run_here(*args, "--engine", "local")),
-        (in_s3, "found", tierctl),
-    ):
-        ran = run(*command, "--metadata", where, "--warehouse", tmp_path / name)
-        assert ran.code == 0, ran.err
-        rows = read(tmp_path / name, "segments").to_pylist()
-        tables.append(sorted(map(str, rows)))
-    assert tables[0] == tables[1] != []
+def test_pipeline(folder: Path, in_s3: str, tmp_path: Path, driver: Driver) -> None:
+    where = ("--metadata", in_s3, "--warehouse", tmp_path / "found", "--master", "local[2]", "--now", "0")
+    ran = driver.call(run_command, ["pipeline", "run", *map(str, where)])
+    assert ran.code == 0, ran.err
+    write_tables(folder, tmp_path / "expected", now_ms=0)
+    assert rows_of(tmp_path / "found") == rows_of(tmp_path / "expected")
 
 
 @pytest.mark.parametrize("command", MUTATING, ids=lambda command: command[0])

@@ -37,7 +37,7 @@ def test_commands_connect_to_it(command: str, address: str, why: str, tmp_path: 
     more = {
         "offsets check": ["_rlmm_committed_offsets"],
         "cache build": ["--out", "flat"],
-        "pipeline run": ["--warehouse", "warehouse", "--engine", "local"],
+        "pipeline run": ["--warehouse", "warehouse"],
     }
     ran = tierctl(*command.split(), "--bootstrap-server", address, *more.get(command, []), cwd=tmp_path)
     assert (ran.code, ran.out) == (2, ""), ran.err

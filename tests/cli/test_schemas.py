@@ -82,7 +82,7 @@ READ: list[Line] = [
     ("config show", "config show --topic-configs {tmp}/configs", "settings"),
     (
         "pipeline run",
-        "pipeline run --engine local --metadata {root}/before --warehouse {tmp}/warehouse",
+        "pipeline run --metadata {root}/before --warehouse {tmp}/warehouse",
         "commits",
     ),
     *(("fetch", f"fetch {TIER} {SEGMENT} --index {index}", f"{index}-index") for index in INDEXES),

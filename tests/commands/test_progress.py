@@ -10,7 +10,6 @@ import pytest
 from tierctl import commands
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
-from tierctl.model.choices import EngineName
 from tierctl.model.progress import Advance, SilentProgress, Unit
 from tierctl.wire.batches.segment_file import RecordChunk
 
@@ -58,17 +57,6 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
     "fetch": (
         lambda where, progress: read(commands.fetch(commands.FetchRequest(**where), progress)),
         {"reading metadata": ("events", 118, 118), "reading": ("offsets", 16785, 16785)},
-    ),
-    "pipeline": (
-        lambda where, progress: commands.run_pipeline(
-            commands.RunPipelineRequest(
-                metadata=where["metadata"],
-                warehouse=str(where["state_dir"]),
-                engine=EngineName.LOCAL,
-            ),
-            progress,
-        ),
-        {"writing tables": ("events", 118, 118)},
     ),
     "cache build": (
         lambda where, progress: commands.build_cache(

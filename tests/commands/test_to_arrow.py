@@ -186,11 +186,12 @@ def test_settings_in_force(where: Where) -> None:
     assert [row["setting"] for row in table.to_pylist()] == [each.setting for each in shown]
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_commit_of_the_pipeline(where: Where) -> None:
-    request = c.RunPipelineRequest(
-        metadata=where.metadata, warehouse=str(where.folder / "tables"), engine=EngineName.LOCAL
-    )
-    commit = c.run_pipeline(request)
+    request = c.RunPipelineRequest(metadata=where.metadata, warehouse=str(where.folder / "tables"))
+    commits: list[c.PipelineCommit] = []
+    c.run_pipeline(request, on_commit=commits.append)
+    (commit,) = commits
     (row,) = commit.to_arrow().to_pylist()
     assert row == {name: getattr(commit, name) for name in COMMITS.by_name}
     assert row["events"] > 0

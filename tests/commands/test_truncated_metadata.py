@@ -13,7 +13,6 @@ import pytest
 from tierctl import commands
 from tierctl.checks.findings import Finding
 from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
-from tierctl.model.choices import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
 from tierctl.spark.sources.remote_log import LogOptions, plan_tasks
@@ -353,6 +352,7 @@ def test_format_notes_the_events_that_are_gone(root: Path) -> None:
     assert notes == {1: [], 2: ["metadata partition 2 begins at offset 28: the events before it are gone"]}
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_pipeline_notes_events_that_its_tables_lack(root: Path, tmp_path: Path) -> None:
     for stage, noted in (("before", 0), ("after", 0)):
         assert len(piped(root / stage, tmp_path / "kept")) == noted
@@ -362,9 +362,7 @@ def test_the_pipeline_notes_events_that_its_tables_lack(root: Path, tmp_path: Pa
 def piped(metadata: Path, warehouse: Path) -> list[str]:
     """Return the notes of a pipeline run."""
     progress = SilentProgress()
-    request = commands.RunPipelineRequest(
-        metadata=str(metadata), warehouse=str(warehouse), engine=EngineName.LOCAL
-    )
+    request = commands.RunPipelineRequest(metadata=str(metadata), warehouse=str(warehouse))
     commands.run_pipeline(request, progress)
     return progress.notes
 

@@ -119,7 +119,7 @@ def needed(line: str) -> set[str]:
     marks = {
         "kafka": ("kafka://", "--bootstrap-server"),
         "s3": ("s3://",),
-        "spark": ("--engine spark", "submit"),
+        "spark": ("--engine spark", "submit", "pipeline run"),
         "pipeline": ("--warehouse",),
     }
     return {extra for extra, words in marks.items() if any(word in line for word in words)}
@@ -129,7 +129,7 @@ def needed(line: str) -> set[str]:
     ("line", "extras"),
     [
         ("tierctl sweep --metadata kafka://broker1:9092 --remote s3://archive/tier", {"kafka", "s3"}),
-        ("tierctl pipeline run --warehouse tables --engine spark", {"pipeline", "spark"}),
+        ("tierctl pipeline run --warehouse tables", {"pipeline", "spark"}),
         ("tierctl segments --metadata metadata", set()),
     ],
 )

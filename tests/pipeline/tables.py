@@ -65,18 +65,20 @@ def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
     topic.close()
 
 
-def pipeline(topic: Path, warehouse: Path | str, *, now_ms: int = 10**13, **how: Any) -> Pipeline:
-    """Return the request of a run from a folder to a folder or a bucket."""
+def pipeline(
+    topic: Path | TopicLocation, warehouse: Path | str, *, now_ms: int = 10**13, **how: Any
+) -> Pipeline:
+    """Return the request of a run to a folder or a bucket."""
     uri = warehouse if isinstance(warehouse, str) else warehouse.as_uri()
     return Pipeline(
-        location=TopicLocation(uri=topic.as_uri()),
+        location=topic if isinstance(topic, TopicLocation) else TopicLocation(uri=topic.as_uri()),
         warehouse=WarehouseSpec.of(uri),
         clock_ms=lambda: now_ms,
         **how,
     )
 
 
-def run(topic: Path, warehouse: Path | str, **how: Any) -> int:
+def run(topic: Path | TopicLocation, warehouse: Path | str, **how: Any) -> int:
     """Run the pipeline to the end, with the tasks in this process; return the number of its last commit."""
     with pipeline(topic, warehouse, **how).opened() as opened:
         return step(opened).commit

@@ -119,9 +119,9 @@ def test_readers(
 
 
 def test_spark_reads_the_files(folder: Path, spark: "SparkSession") -> None:
-    """Every column is in the files of a table, so Spark can read them without Delta's jars."""
+    """Spark reads the files of a table without Delta's jars; the bucket is in their names only."""
     for table in TABLES:
-        expected = read(folder / "warehouse", table)
+        expected = read(folder / "warehouse", table).drop_columns(["bucket"])
         found = spark.read.parquet(*delta(folder / "warehouse", table).file_uris())
         assert found.columns == expected.column_names
         assert found.count() == expected.num_rows
@@ -138,7 +138,7 @@ def test_the_examples_of_the_manual_run(
     load_extension(duckdb.default_connection())
     found: dict[str, Any] = {"spark": spark}
     exec(block, found)
-    expected = read(folder / "warehouse", "segments")
+    expected = read(folder / "warehouse", "segments").drop_columns(["bucket"])
     assert eval(line, found).columns == expected.column_names
     *_, last = block.strip().splitlines()
     assert len(eval(last, found)) == expected.num_rows

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tierctl.files import PLAIN
 from tierctl.model import MetadataEvent
-from tierctl.pipeline import partition_groups, tables
+from tierctl.pipeline import bucket_task
 
 from tests.cli.shell import tierctl
 from tests.metadata.events import started, update
@@ -19,7 +19,6 @@ from tests.pipeline.tables import COUNT, Rows, delta, lives, moved, pipeline, re
 from tests.state.folding import encodable
 from tests.state.histories import S, histories
 from tests.support.amounts import examples
-from tests.support.killing import SIGKILLED, Zygote
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -45,7 +44,7 @@ def verified(topic: Path) -> list[list[Any]]:
     return sorted(([finding[column] for column in _TOLD] for finding in found), key=repr)
 
 
-SMALL = {"FILE_ROWS": [1, 3], "CLOSED_ROWS": [1, 2, 99], "MERGED_FILES": [2, 3], "BLOCK_PARTITIONS": [1, 2]}
+SMALL = {"FILE_ROWS": [1, 3], "MERGED_FILES": [2, 3]}
 """File sizes so small that a few segments fill several files."""
 
 
@@ -55,7 +54,7 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
     """Runs may end at any offset, in any metadata partition, and with files of any size."""
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         for size, values in SMALL.items():
-            module = partition_groups if size == "BLOCK_PARTITIONS" else tables
+            module = bucket_task
             patched.setattr(module, size, data.draw(st.sampled_from(values)))
         folder = Path(name)
         write(folder / "topic", [None])
@@ -92,8 +91,8 @@ def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:
     files = {path: path.stat().st_mtime_ns for path in warehouse.rglob("*") if path.is_file()}
     assert run(topic, warehouse) == 1
     assert {path: path.stat().st_mtime_ns for path in warehouse.rglob("*") if path.is_file()} == files
-    ends = read(warehouse, "state")["end_offset"].to_pylist()
-    assert sum(ends) == read(warehouse, "events").num_rows
+    ends = dict(read(warehouse, "commits")["ends"][0].as_py())
+    assert sum(ends.values()) == read(warehouse, "events").num_rows
     write(topic, lives(range(50, 51), partitions=1))
     assert run(topic, warehouse) == 2
     newer = delta(warehouse, "events").to_pyarrow_table(filters=[("batch", "=", 2)])
@@ -173,23 +172,3 @@ def test_stopped_at_a_change_of_a_file(
         if not was_killed:
             assert nth > 30
             return
-
-
-@pytest.mark.matrix
-def test_killed_for_real(topic: Path, tmp_path: Path, forked: Zygote) -> None:
-    """Kill -9 a process on a warehouse with a commit, again and again, each time one change later."""
-    expected = tmp_path / "expected"
-    run(topic, expected)
-    warehouse = tmp_path / "warehouse"
-    with pipeline(topic, warehouse).opened() as opened:
-        step(opened, {0: 2, 1: 7, 2: 4, 3: 1})
-    command = ("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--engine", "local")
-    killed = 0
-    for nth in range(3, 400, 7):
-        ran = forked(*command, "--now", 10**13, files=nth)
-        assert ran.code in {0, SIGKILLED}, ran.err
-        killed += ran.code == SIGKILLED
-        if ran.code == 0:
-            break
-    assert killed > 3
-    assert rows_of(warehouse) == rows_of(expected)

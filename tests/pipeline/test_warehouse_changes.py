@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 from tierctl.model import MetadataEvent
-from tierctl.pipeline import partition_groups, tables
+from tierctl.pipeline import bucket_task
 from tierctl.pipeline.warehouse import layout as warehouse_open
 from tierctl.pipeline.warehouse.commits import COMPACT_EVERY
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("no_power_cuts")
 def test_one_pipeline_at_a_time(topic: Path, tmp_path: Path) -> None:
     with pipeline(topic, tmp_path / "warehouse").opened() as first:
         where = ("--metadata", topic, "--warehouse", tmp_path / "warehouse")
-        second = tierctl("pipeline", "run", *where, "--engine", "local")
+        second = tierctl("pipeline", "run", *where)
         assert second.code == 6, second.err
         assert step(first).commit == 1
 
@@ -125,15 +125,17 @@ def test_another_topics_warehouse(topic: Path, tmp_path: Path) -> None:
         run(tmp_path / "other", tmp_path / "warehouse")
 
 
-def test_damage_is_found(topic: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["segments", "partitions", "anomalies"])
+def test_damage_is_found(topic: Path, tmp_path: Path, table: str) -> None:
+    """The fold continues from the rows of these tables."""
     warehouse = tmp_path / "warehouse"
     run(topic, warehouse)
     write(topic, lives(range(70, 72)))
-    for path in (warehouse / "state").glob("*.parquet"):
+    for path in (warehouse / table).rglob("*.parquet"):
         data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
+        data[len(data) // 3] ^= 1
         path.write_bytes(data)
-    with pytest.raises(CorruptInputError, match="state"):
+    with pytest.raises(CorruptInputError, match=table):
         run(topic, warehouse)
 
 
@@ -145,7 +147,7 @@ def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> N
     for table in ("segments", "partitions", "events"):
         delta(warehouse, table).optimize.compact()
         delta(warehouse, table).vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert run(topic, warehouse) == 2
+    assert run(topic, warehouse) == 1
     write(topic, more)
     run(topic, warehouse)
     run(topic, tmp_path / "once")
@@ -172,7 +174,6 @@ def test_small_commits_are_compacted(tmp_path: Path) -> None:
             write(topic, lives(range(number, number + 1), partitions=1))
             step(opened)
     assert len(delta(warehouse, "events").file_uris()) <= 4
-    assert len(list((warehouse / "state").glob("*.parquet"))) == len(delta(warehouse, "state").file_uris())
     run(topic, tmp_path / "once")
     assert rows_of(warehouse) == rows_of(tmp_path / "once")
 
@@ -196,9 +197,7 @@ def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: 
 
 def test_a_run_replaces_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only files with the newest segments, and with user partitions that have new events."""
-    monkeypatch.setattr(tables, "FILE_ROWS", 8)
-    monkeypatch.setattr(tables, "CLOSED_ROWS", 4)
-    monkeypatch.setattr(partition_groups, "BLOCK_PARTITIONS", 1)
+    monkeypatch.setattr(bucket_task, "FILE_ROWS", 8)
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     write(topic, [None])
     numbers = [number for number in range(61) if number % 5]
@@ -228,7 +227,7 @@ def later(event: Any) -> MetadataEvent:
 @pytest.mark.parametrize(
     "module",
     [
-        "tierctl.pipeline.partition_task",
+        "tierctl.pipeline.bucket_task",
         "tierctl.commands.pipeline",
         "tierctl.commands.insight.what_if",
     ],
@@ -241,7 +240,7 @@ def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> No
 
 def test_each_event_changes_the_rows_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regular histories: no file may keep an old state of a segment."""
-    monkeypatch.setattr(tables, "FILE_ROWS", 1)
+    monkeypatch.setattr(bucket_task, "FILE_ROWS", 1)
     topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
     states = (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
     waves = [[started(number) for number in (1, 2, 3)]]

@@ -14,7 +14,7 @@ from tierctl.wire.files import flatfile
 
 from tests.cli.shell import Ran, tierctl
 from tests.cli.test_next_command import repeat_an_entry
-from tests.pipeline.tables import rows_of
+from tests.pipeline.tables import run as write_tables
 from tests.spark import recovery
 from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered
 from tests.support.signing import signing_key
@@ -137,21 +137,12 @@ def builds(run: Run, capture: Capture, folder: Path) -> Any:
     return ran, files_in(folder)
 
 
-def writes_tables(run: Run, capture: Capture, folder: Path) -> Any:
-    where = ("--metadata", capture("tiered-cluster") / "before", "--warehouse", folder / "tables")
-    ran = run("pipeline", "run", *where, "--now", NOW_MS, "-o", "json")
-    return ran, rows_of(folder / "tables")
-
-
 def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
     """Calculate a change of all topics from the pipeline's tables; the result equals that of the topic."""
     root, configs, tables = capture("tiered-cluster"), folder / "topics.properties", folder / "tables"
     configs.write_text("clicks.retention.bytes=2097152\norders.retention.ms=172800000\n")
     metadata = ("--metadata", root / "before")
-    made = tierctl(
-        *("pipeline", "run", "--engine", "local", "--warehouse", tables, "--now", NOW_MS), *metadata
-    )
-    assert made.code == 0, made.err
+    write_tables(root / "before", tables, now_ms=NOW_MS)
     found = []
     for logs in ((), ("--log-dir", root / "before")):
         change = ("report", "--what-if", "*.retention.ms=2d", "--what-if", "*.retention.bytes=1M")
@@ -241,7 +232,6 @@ SCENES: dict[str, Scene] = {
     "offsets repair": over_caches(
         "offsets", "repair", "--log-dir", CACHES, "--metadata={metadata}", "-o", "json", "--apply"
     ),
-    "pipeline run": writes_tables,
     "doctor": checks_files,
     "fetch --rebuild": reading("fetch", "--rebuild", "--remote={root}/before-remote", "-o", "jsonl"),
     **recovery.SCENES,

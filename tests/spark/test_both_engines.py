@@ -14,7 +14,7 @@ import pytest
 from tierctl.errors import EngineError
 from tierctl.metadata.cache_files.compact import plan_compaction
 from tierctl.metadata.cache_files.reading import entry_rows
-from tierctl.model.choices import WORK_ON_EXECUTORS, EngineName, engines_of
+from tierctl.model.choices import ONLY_SPARK, WORK_ON_EXECUTORS, engines_of
 from tierctl.spark import fold
 from tierctl.spark import fold as spark_files
 from tierctl.spark.executors import checked_segments
@@ -30,11 +30,12 @@ Capture = Callable[[str], Path]
 
 
 def test_every_command_has_a_scene() -> None:
-    commands = {command for command in WORK_ON_EXECUTORS if EngineName.SPARK in engines_of(command)}
+    commands = {command for command in WORK_ON_EXECUTORS if len(engines_of(command)) > 1}
     scenes = {*SCENES, *test_engines_beside_brokers.SCENES}
     assert {command.partition(" --")[0] for command in scenes} == commands
     # tests/spark/session/test_submit.py and tests/live/test_backup_config.py run the other two.
-    assert commands | ONLY_LOCAL.keys() | {"submit", "backup-config"} == WORK_ON_EXECUTORS.keys()
+    others = {"submit", "backup-config", *ONLY_SPARK}
+    assert commands | ONLY_LOCAL.keys() | others == WORK_ON_EXECUTORS.keys()
     assert not commands & ONLY_LOCAL.keys()
 
 

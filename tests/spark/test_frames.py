@@ -12,6 +12,7 @@ from tierctl.model import RemoteLogSegmentState, Selection, TopicPartition
 from tierctl.model.location import TopicLocation
 from tierctl.spark import (
     FOLDED,
+    KnownState,
     anomalies,
     daily_changes,
     fold,
@@ -27,8 +28,10 @@ from tierctl.wire.metadata.values import encode
 
 from tests.metadata.events import repeated_and_lost, update
 from tests.metadata.topics import manager_at, topic_in
+from tests.pipeline.tables import delta, lives, read, run, write
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
 from tests.spark.executors.test_fold import COUNT, absurd
+from tests.state.histories import S
 from tests.support.amounts import rest_in_matrix
 
 if TYPE_CHECKING:
@@ -38,8 +41,11 @@ __all__ = ["absurd", "small_pieces"]
 
 
 def folded_at(folder: Path, spark: "SparkSession", *, partition_count: int | None = None) -> Folded:
-    events = metadata_events(spark, str(folder), columns=FOLDED)
-    return fold_segments(events, partition_count=partition_count)
+    return fold_segments(events_at(folder, spark), partition_count=partition_count)
+
+
+def events_at(folder: Path, spark: "SparkSession") -> "DataFrame":
+    return metadata_events(spark, str(folder), columns=FOLDED)
 
 
 def state_at(folder: Path) -> TierState:
@@ -52,6 +58,24 @@ def rows(frame: "DataFrame", *key: str) -> "dict[tuple[Any, ...], Row]":
     by_key = {tuple(row[name] for name in key): row for row in found}
     assert len(by_key) == len(found)
     return by_key
+
+
+def test_a_fold_goes_on_from_the_tables_of_a_warehouse(tmp_path: Path, spark: "SparkSession") -> None:
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, lives(range(6)))
+    run(topic, warehouse)
+    ends = dict(read(warehouse, "commits")["ends"][0].as_py())
+    files = {name: delta(warehouse, name).file_uris() for name in ("segments", "partitions")}
+    known = KnownState(**{name: spark.read.parquet(*uris) for name, uris in files.items()})
+    write(topic, [*lives(range(4, 9)), update(5, S.DELETE_SEGMENT_STARTED)])
+    events = events_at(topic, spark)
+    new = events.where(
+        " OR ".join(f"metadata_partition = {n} AND metadata_offset >= {e}" for n, e in ends.items())
+    )
+    assert 0 < new.count() < events.count()
+    for frame in ("segments", "partitions"):
+        found, whole = (getattr(fold_segments(*given), frame) for given in ((new, known), (events,)))
+        assert sorted(map(repr, found.collect())) == sorted(map(repr, whole.collect()))
 
 
 @pytest.mark.parametrize("place", rest_in_matrix(METADATA))

@@ -122,7 +122,7 @@ def test_which_copies_failed(name: str) -> None:
     assert failed(folded(values)) == expected
     for cut in range(1, len(values)):
         before = folded(values[:cut])
-        state = read_snapshot(write_snapshot(before, 3)).state
+        state = read_snapshot(write_snapshot(before, 3))
         fold(events_of(values[cut:]), state, metadata_partition=3, metadata_offsets=range(cut, len(values)))
         assert failed(state) == expected, f"continued from a snapshot after {cut} events"
 

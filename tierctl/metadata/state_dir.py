@@ -184,7 +184,7 @@ class StateDirectory:
             data = read_regular(path)
             _require(f"{entry.size_bytes} bytes", f"{len(data)} bytes")
             _require(f"CRC-32C {entry.crc:#010x}", f"CRC-32C {crc32c(data):#010x}")
-            found = read_snapshot(data).state
+            found = read_snapshot(data)
             _require({number: entry.offset}, found.read)
         except FileNotFoundError:
             self.notes.append(f"{path.name} is missing; its metadata partition is read anew")

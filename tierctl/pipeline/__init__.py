@@ -1,4 +1,4 @@
-"""The metadata topic as Delta tables: the driver and tasks of a run, the tables, and their warehouse.
+"""The metadata topic as Delta tables: the stream of Spark, the tasks of buckets, and the warehouse.
 
-Other packages use `run.Pipeline` and `follow`; it runs in this process or on executors.
+Other packages use `update.Pipeline`, `stream` and `update.read_warehouse`.
 """

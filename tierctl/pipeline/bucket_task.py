@@ -4,6 +4,8 @@ Spark gives a task the events of the user partitions of a bucket, by metadata pa
 holds the folded state of the bucket and one batch of events, however many there are.
 """
 
+from __future__ import annotations
+
 import tempfile
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -242,7 +244,7 @@ class _Bucket:
         for chosen in live.files(is_written):
             self._write(SEGMENTS, live.batches(chosen))
 
-    def _write_partitions(self, former: "_Former", lost: Sequence[AnomalyRow]) -> None:
+    def _write_partitions(self, former: _Former, lost: Sequence[AnomalyRow]) -> None:
         """Write the rows of user partitions that may have changed, and copy those of the others."""
         rows: list[pa.RecordBatch] = []
         found: list[AnomalyRow] = []
@@ -333,7 +335,7 @@ class _Live:
     listings: Mapping[int, Any]
 
     @classmethod
-    def of(cls, state: TierState) -> "_Live":
+    def of(cls, state: TierState) -> _Live:
         parts: list[tuple[Int64s, ...]] = []
         listings: dict[int, Any] = {}
         for number, table in state.tables.items():

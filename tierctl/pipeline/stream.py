@@ -27,7 +27,7 @@ import pyarrow as pa
 from tierctl.errors import UsageError
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Batch, PipelineRun, StepResult
-from tierctl.spark.executors.task import RESULTS_DDL, keep_freed_memory, outcome, result_rows
+from tierctl.spark.executors.task import RESULTS_DDL, keep_freed_memory, outcome, result_rows, task_context
 from tierctl.spark.executors.transport import Executors
 from tierctl.wire.primitives import limits, use_limit_factor
 
@@ -96,9 +96,7 @@ class _BucketTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of RESULTS for the events of one bucket."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
+        context = task_context()
         assert context is not None
         use_limit_factor(self.limit_factor)
         keep_freed_memory()
@@ -214,6 +212,8 @@ def _fits(checkpoint: Path, run: PipelineRun) -> bool:
         numbers = [int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
         query, last = query_of(checkpoint), max(numbers)
         if not run.has_batch(Batch(query, last)):
+            if (checkpoint / "commits" / str(last)).exists():
+                return False
             # A run was killed after Spark had planned the batch: it is repeated.
             last -= 1
         if last < 0:

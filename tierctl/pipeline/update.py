@@ -46,7 +46,7 @@ FoldBuckets = Callable[[BucketJob], Iterable[BucketResult]]
 """Runs the tasks of a job; yields their results, without those of buckets where nothing was to be done."""
 
 BUCKETS_MIN, BUCKETS_MAX = 8, 256
-BUCKET_OFFSETS = 200_000
+BUCKET_OFFSETS = 500_000
 """The first commit decides on the number of buckets: so many of its offsets are to be in each."""
 
 

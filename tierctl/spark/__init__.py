@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tierctl.spark.fold_rows import FOLDED
     from tierctl.spark.frames import (
+        KnownState,
         anomalies,
         daily_changes,
         fold_segments,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDED",
+    "KnownState",
     "anomalies",
     "daily_changes",
     "fold_segments",

@@ -23,11 +23,11 @@ from tierctl.spark.executors.task import dumps
 from tierctl.spark.sources.metadata_splits import EPOCH, plain_column
 from tierctl.state.fold_kernels import ACCEPTED, IGNORED, REFUSED
 from tierctl.state.queries import EpochPairs, LiveSegments
-from tierctl.state.stored_rows import LISTINGS, listings_of
+from tierctl.state.stored_rows import LISTINGS, listings_of, table_of_rows
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.tier_state import Quarantined, TierState
-from tierctl.wire.arrays import Int64s, array_of, numbers
+from tierctl.wire.arrays import Int64s, are_given, array_of, numbers
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import DecodedEvents, rows_of
 
@@ -101,6 +101,11 @@ FOLDED: Final = (*("metadata_partition", "metadata_offset", "topic_id", "partiti
 """The columns of events that the fold reads: `record` has all facts of an event."""
 
 
+KNOWN_SEGMENT: Final = "known_segment"
+KNOWN_PARTITION: Final = "known_partition"
+"""The columns of rows that are no events: of a segment and of a user partition of the state before them."""
+
+
 class Rows(StrEnum):
     """The kinds of rows that a fold can yield."""
 
@@ -136,19 +141,25 @@ def rows_of_task(
     partition_count: int | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Fold batches with the columns FOLDED; yield the wanted kinds of rows as batches of `schema`."""
+    """Fold batches with the columns FOLDED; yield the wanted kinds of rows as batches of `schema`.
+
+    Rows with KNOWN_SEGMENT or KNOWN_PARTITION are the state before the events of their metadata partition.
+    """
     state, last = TierState(), _LastEvents()
+    known = _Known(state)
     fold = PartitionFold(state, partition_count, last)
     outcomes_wanted = {Rows.OUTCOMES: tuple(_OUTCOMES), Rows.UNUSABLE: (REFUSED,)}
     codes = [code for kind, of_kind in outcomes_wanted.items() if kind in wanted for code in of_kind]
     for batch in batches:
         prepare(batch.num_rows)
-        is_bad = batch.column("error").is_valid()
-        bad = batch.filter(is_bad)
+        events = known.without(batch)
+        is_bad = events.column("error").is_valid()
+        bad = events.filter(is_bad)
         if codes and bad.num_rows:
             found = (bad.column(name) for name in ("metadata_partition", "metadata_offset", "error"))
             yield batch_of_columns(_not_understood(*found), schema)
-        for chunk in record_chunks(batch.filter(pc.invert(is_bad))):
+        for chunk in record_chunks(events.filter(pc.invert(is_bad))):
+            known.restore(chunk.partition)
             outcomes = fold.fold(chunk).outcomes
             chosen = np.flatnonzero(np.isin(outcomes, codes))
             astray = [each for each in state.quarantined if each.is_misplaced]
@@ -159,6 +170,7 @@ def rows_of_task(
                 yield batch_of_columns(_outcomes(chunk, last.events, outcomes, chosen, refused), schema)
             if codes and astray:
                 yield batch_of_columns(_misplaced(astray), schema)
+    known.restore_all()
     for number, table in sorted(state.tables.items()):
         names = partition_names(named_partitions(table), number)
         if Rows.PARTITIONS in wanted:
@@ -167,6 +179,49 @@ def rows_of_task(
         for at in range(0, len(live), _PIECE_ROWS):
             piece = live[at : at + _PIECE_ROWS]
             yield batch_of_columns(segment_columns(table, piece, names, schema.names), schema)
+
+
+class _Known:
+    """Collects the rows of the state before the events, and makes the tables of segments from them."""
+
+    def __init__(self, state: TierState) -> None:
+        self._state = state
+        self._rows: dict[int, dict[str, list[pa.Table]]] = {}
+        self._empty: dict[str, pa.Table] = {}
+
+    def without(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows that are no events out of a batch; return the others."""
+        is_event = np.ones(batch.num_rows, bool)
+        for name in (KNOWN_SEGMENT, KNOWN_PARTITION):
+            if name not in batch.schema.names:
+                continue
+            column = batch.column(name)
+            is_known = are_given(column)
+            is_event &= ~is_known
+            rows = pa.Table.from_batches([pa.RecordBatch.from_struct_array(column.drop_null())])
+            self._empty[name] = rows.slice(0, 0)
+            owners = numbers(rows["metadata_partition"].combine_chunks())
+            for number in np.unique(owners).tolist():
+                own = self._rows.setdefault(number, {}).setdefault(name, [])
+                own.append(rows.filter(pa.array(owners == number)))
+        return batch if is_event.all() else batch.filter(pa.array(is_event))
+
+    def restore(self, number: int) -> None:
+        """Give the state the segments of a metadata partition that were collected."""
+        found = self._rows.pop(number, None)
+        if found is None:
+            return
+        tables = (
+            pa.concat_tables(found.get(name, [self._empty[name]]))
+            for name in (KNOWN_SEGMENT, KNOWN_PARTITION)
+        )
+        table = self._state.tables[number] = table_of_rows(*tables)
+        self._state.take_partitions(table, 0, number)
+
+    def restore_all(self) -> None:
+        """Give the state all segments that were collected: no events follow."""
+        for number in [*self._rows]:
+            self.restore(number)
 
 
 def rows_of_shares(partition_count: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

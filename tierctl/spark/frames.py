@@ -28,6 +28,8 @@ from tierctl.model import RemoteLogSegmentState, Selection
 from tierctl.model.location import TopicLocation
 from tierctl.spark.fold_rows import (
     FOLDED,
+    KNOWN_PARTITION,
+    KNOWN_SEGMENT,
     OUTCOMES,
     PARTITIONS,
     SEGMENTS,
@@ -39,6 +41,7 @@ from tierctl.spark.fold_rows import (
 from tierctl.spark.sources.metadata_splits import COLUMNS
 from tierctl.spark.sources.metadata_splits import SCHEMA as EVENT_SCHEMA
 from tierctl.spark.sources.registration import register_sources
+from tierctl.state.stored_rows import PARTITION_COLUMNS, SEGMENT_COLUMNS
 from tierctl.wire.primitives import limits
 
 _LIVE: Final = tuple(
@@ -132,8 +135,31 @@ class Folded:
         return self.events.mapInArrow(fold, from_arrow_schema(columns))
 
 
-def fold_segments(events: DataFrame, *, partition_count: int | None = None) -> Folded:
-    """Fold `events` of the metadata topic from its beginning on, as brokers do (RemoteLogMetadataCache).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownState:
+    """The state after earlier events: rows of the tables `segments` and `partitions` of a warehouse."""
+
+    segments: DataFrame
+    partitions: DataFrame
+
+    def before(self, events: DataFrame) -> DataFrame:
+        """Return the rows of the state and of the events after it, which have the columns FOLDED."""
+        place = ("metadata_partition", "topic_id", "partition")
+        segments = self.segments.select(
+            *place, "metadata_offset", f.struct(*SEGMENT_COLUMNS).alias(KNOWN_SEGMENT)
+        )
+        last = f.col("last_event_offset").alias("metadata_offset")
+        partitions = self.partitions.select(*place, last, f.struct(*PARTITION_COLUMNS).alias(KNOWN_PARTITION))
+        rows = events.unionByName(segments, allowMissingColumns=True)
+        return rows.unionByName(partitions, allowMissingColumns=True)
+
+
+def fold_segments(
+    events: DataFrame, known: KnownState | None = None, *, partition_count: int | None = None
+) -> Folded:
+    """Fold `events` of the metadata topic, as brokers do (RemoteLogMetadataCache).
+
+    They are those from its beginning on, or those after the `known` state.
 
     `events` has the columns `metadata_partition`, `metadata_offset`, `topic_id`, `partition`, `error` and
     `record` of `metadata_events`, which are FOLDED. Spark distributes them by user partition, so that one
@@ -146,7 +172,8 @@ def fold_segments(events: DataFrame, *, partition_count: int | None = None) -> F
             f"the fold needs the columns {', '.join(missing)} of the events",
             hint="metadata_events(spark, ..., columns=FOLDED)",
         )
-    spread = events.select(*FOLDED).repartition("topic_id", "partition")
+    rows = events.select(*FOLDED) if known is None else known.before(events.select(*FOLDED))
+    spread = rows.repartition("topic_id", "partition")
     return Folded(spread.sortWithinPartitions("metadata_partition", "metadata_offset"), partition_count)
 
 

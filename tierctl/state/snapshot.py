@@ -5,8 +5,8 @@ the segments that are not deleted, not with the events.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -60,20 +60,8 @@ _META: Final = b"tierctl"
 _LARGE_BYTES: Final = 1 << 16
 
 
-class RestoredState(NamedTuple):
-    """The state and the notes of a snapshot."""
-
-    state: TierState
-    notes: dict[str, list[str]]
-
-
-def write_snapshot(
-    state: TierState, metadata_partition: int, notes: Mapping[str, Sequence[str]] | None = None
-) -> bytes:
-    """Return a snapshot of the part of `state` that comes from one metadata partition; compact its table.
-
-    `notes` are further texts of the caller, which `read_snapshot` returns.
-    """
+def write_snapshot(state: TierState, metadata_partition: int) -> bytes:
+    """Return a snapshot of the part of `state` that comes from one metadata partition; compact its table."""
     facts = {
         "version": VERSION,
         "metadata_partition": metadata_partition,
@@ -84,7 +72,6 @@ def write_snapshot(
         "missing": [[m.first_offset, m.end_offset] for m in state.missing_of(metadata_partition)],
         "anomalies": [_anomaly(a) for a in state.anomalies if a.metadata_partition == metadata_partition],
         "anomaly_count": state.anomaly_counts.get(metadata_partition, 0),
-        "notes": {name: list(texts) for name, texts in (notes or {}).items()},
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
     blobs = _blobs_of(state.table(metadata_partition))
@@ -115,7 +102,7 @@ def _batch(names: list[str], lengths: list[int], data: bytes | npt.NDArray[np.ui
     return pa.RecordBatch.from_arrays([pa.array(names, pa.string()), column], schema=_SCHEMA)
 
 
-def read_snapshot(data: bytes | pa.Buffer) -> RestoredState:
+def read_snapshot(data: bytes | pa.Buffer) -> TierState:
     """Return the state in a snapshot; raise UnsupportedFormatError for another version, CorruptInputError."""
     try:
         with pa.ipc.open_stream(data) as reader:
@@ -136,7 +123,7 @@ def read_snapshot(data: bytes | pa.Buffer) -> RestoredState:
         raise CorruptInputError(
             "folded state", expected=f"version {VERSION} as Arrow", found=f"{type(e).__name__}: {e}"
         ) from e
-    return RestoredState(state, facts["notes"])
+    return state
 
 
 def _state_of(facts: dict[str, Any]) -> TierState:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tierctl.model.location import TopicLocation
 from tierctl.spark import register
 
 from tests.cli.shell import tierctl
 from tests.live.commands import base_offsets, objects, plan, where
-from tests.pipeline.tables import rows_of
+from tests.pipeline.tables import rows_of, run
 from tests.support.broker import Broker, Brokers
 
 if TYPE_CHECKING:
@@ -88,14 +89,13 @@ def test_the_source_has_a_consumers_records(tiered: Tiered, spark: "SparkSession
 
 
 def test_the_tables_are_those_of_one_process(tiered: Tiered, spark: "SparkSession", tmp_path: Path) -> None:
-    tables = []
-    for name, engine in (("here", ("--engine", "local")), ("spark", SPARK)):
-        topic = ("--metadata", f"kafka://{tiered.broker.bootstrap}")
-        ran = tierctl("pipeline", "run", *topic, "--warehouse", tmp_path / name, "--now", NOW_MS, *engine)
-        assert ran.code == 0, ran.err
-        tables.append(rows_of(tmp_path / name))
-    assert tables[0] == tables[1]
-    assert len(tables[0]["events"]) > 10
+    location = TopicLocation(uri=f"kafka://{tiered.broker.bootstrap}")
+    run(location, tmp_path / "here", now_ms=NOW_MS)
+    topic = ("--metadata", location.uri, "--master", "local[2]")
+    ran = tierctl("pipeline", "run", *topic, "--warehouse", tmp_path / "spark", "--now", NOW_MS)
+    assert ran.code == 0, ran.err
+    assert rows_of(tmp_path / "spark") == rows_of(tmp_path / "here")
+    assert len(rows_of(tmp_path / "here")["events"]) > 10
 
 
 def test_what_is_to_go_goes(tiered: Tiered, spark: "SparkSession") -> None:

@@ -1,5 +1,7 @@
 """What runs on executors: functions applied to inputs, results encoded, tiers opened once."""
 
+from __future__ import annotations
+
 import ctypes
 import io
 import os
@@ -12,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +28,9 @@ from tierctl.storage.object_tier import object_tier
 from tierctl.storage.open_tier import TierSpec, open_tier
 from tierctl.storage.throttle import Direction, FetchCounts, Throttle, Transfers, Waits
 from tierctl.wire.primitives import limits, use_limit_factor
+
+if TYPE_CHECKING:
+    from pyspark import TaskContext
 
 # Encode results and errors on executors, and decode them on the driver without running foreign code.
 #
@@ -339,11 +344,16 @@ def result_rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> It
 
 
 def _is_retried_by_spark() -> bool:
+    context = task_context()
+    return context is not None and context.attemptNumber() > 0
+
+
+def task_context() -> TaskContext | None:
+    """Return what Spark tells about the task that runs in this process; None outside of one."""
     # Imported here, because a driver without PySpark also imports this module.
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
+    return TaskContext.get()
 
 
 # The parameters of glibc's mallopt.
