@@ -13,6 +13,7 @@ raise IndexError, but they are for our mistakes, not for bad input. Constants of
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
@@ -25,6 +26,9 @@ from tierctl.files import why_folder_distrusted
 
 LARGE: Final = 8_000
 """From this number of events or records on, a run is faster with compiled kernels."""
+
+KEPT_S: Final = 7 * 86_400
+"""How long the compiled code of another version is kept after its last use."""
 
 _SLOW: Final = 200_000
 """From this number on, a run without Numba says why it is slow."""
@@ -245,7 +249,11 @@ def _digest() -> str:
 
 
 def _remove_others(folder: Path) -> None:
-    """Remove the folders of former versions beside `folder`."""
+    """Remove the folders of other versions beside `folder` that no process has used for KEPT_S seconds.
+
+    A process of another version that compiles its kernels at the same time would fail without its folder.
+    """
+    os.utime(folder)
     for other in folder.parent.glob(f"{_PREFIX}*"):
-        if other != folder:
+        if other != folder and time.time() - other.stat().st_mtime > KEPT_S:
             shutil.rmtree(other, ignore_errors=True)
