@@ -11,7 +11,7 @@ from tierctl.cli.docs.tree import command_tree
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.examples import questions
 from tierctl.cli.settings.profiles import option_key
-from tierctl.model.choices import WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
+from tierctl.model.choices import ONLY_SPARK, WITHOUT_ENGINE, WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
 
@@ -99,8 +99,10 @@ def test_the_table_of_engines_has_every_command_and_is_right() -> None:
     leaves = [node for node in command_tree().walk() if not node.children]
     assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/choices.py"
     for node in leaves:
-        choices = next((option.choices for option in node.options if "--engine" in option.names), ("local",))
-        assert choices == engines_of(" ".join(node.path)), node.path
+        command = " ".join(node.path)
+        only = ("spark",) if command in ONLY_SPARK else ("local",)
+        choices = next((option.choices for option in node.options if "--engine" in option.names), only)
+        assert choices == engines_of(command), node.path
     assert {command for command, work in WORK_ON_EXECUTORS.items() if work is None} == set(WITHOUT_ENGINE)
 
 

@@ -17,7 +17,7 @@ from tierctl.cli.options import (
 )
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.choices import EngineName
+from tierctl.model.choices import ONLY_SPARK, EngineName
 
 _RESOURCES = "Resources"
 _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
@@ -62,10 +62,10 @@ def _checked(
     names = {option.name for option in command.options} if isinstance(command, Command) else ()
     if words and not isinstance(command, Command):
         raise unknown_command(words, _HINT)
-    if "engine" not in names:
-        what = " ".join(path)
+    what = " ".join(path)
+    if "engine" not in names and what not in ONLY_SPARK:
         raise UsageError(f"{what}: this command can't run on Spark" if what else "no command", hint=_HINT)
-    if not any(word.partition("=")[0] == "--engine" for word in arguments):
+    if "engine" in names and not any(word.partition("=")[0] == "--engine" for word in arguments):
         arguments = ["--engine", "spark", *arguments]
     settings: RunSettings = ctx.obj
     chosen = choosing_profile(arguments, file=settings.config_file, profile=settings.profile)
@@ -75,7 +75,7 @@ def _checked(
     else:
         given = parsed(ctx, path, command, arguments)
     params = given.params
-    if params["engine"] != EngineName.SPARK:
+    if params.get("engine", EngineName.SPARK) != EngineName.SPARK:
         raise UsageError("submit can't be used with --engine local", hint="run the command itself")
     if any(is_typed(given, name) for name in ("master", "spark_conf")):
         raise UsageError(

@@ -33,6 +33,12 @@ def conf_of(line: list[str]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in found)
 
 
+def test_a_command_that_always_runs_on_spark(tmp_path: Path) -> None:
+    where = ("--metadata", "/data/metadata", "--warehouse", "/data/tables")
+    line = line_of(tmp_path, "--master", "yarn", "--", "pipeline", "run", *where)
+    assert line[-6:] == ["pipeline", "run", *where]
+
+
 def test_a_line_for_yarn(tmp_path: Path) -> None:
     resources = (
         "--num-executors",

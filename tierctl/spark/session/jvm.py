@@ -257,6 +257,7 @@ def cause(text: str) -> str:
     return (caused[-1].removeprefix("Caused by: ") if caused else first).strip()[:_LENGTH_MAX]
 
 
+_PATH = "PYTHONPATH"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _METADATA = ("METADATA", "entry_points.txt")
 
@@ -319,5 +320,10 @@ def ship(session: SparkSession) -> None:
     file = str(archive())
     if is_connect(session):
         session.addArtifacts(file, pyfile=True)
-    else:
-        session.sparkContext.addPyFile(file)
+        return
+    context = session.sparkContext
+    context.addPyFile(file)
+    # The process on the driver that plans the batches of a stream does not look for files that were added.
+    paths = context.environment.get(_PATH)
+    if file not in (paths or ""):
+        context.environment[_PATH] = f"{paths}{os.pathsep}{file}" if paths else file
