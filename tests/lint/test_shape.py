@@ -107,10 +107,10 @@ def test_only_cli_looks_options_up_by_name() -> None:
 
 
 def test_work_reaches_executors_in_one_way() -> None:
-    """`mapInArrow` ships functions to executors: the transport, the DataFrames and the stream call it."""
+    """`mapInArrow` ships functions to executors: only the transport and the DataFrame functions call it."""
     calls = {_relative(file) for file in FILES if "mapInArrow" in _called(_tree(file))}
     others = {file for file in calls if not file.startswith("tierctl/spark/executors/")}
-    assert others == {"tierctl/pipeline/stream.py", "tierctl/spark/frames.py"}
+    assert others == {"tierctl/spark/frames.py"}
 
 
 def _called(tree: ast.Module) -> set[str]:

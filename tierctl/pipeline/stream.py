@@ -27,7 +27,7 @@ import pyarrow as pa
 from tierctl.errors import UsageError
 from tierctl.pipeline.bucket_task import EVENT_COLUMNS, BucketJob, BucketResult
 from tierctl.pipeline.update import Batch, PipelineRun, StepResult
-from tierctl.spark.executors.task import RESULTS_DDL, keep_freed_memory, outcome, result_rows, task_context
+from tierctl.spark.executors.task import keep_freed_memory, outcome, result_rows, task_context
 from tierctl.spark.executors.transport import Executors
 from tierctl.wire.primitives import limits, use_limit_factor
 
@@ -87,7 +87,7 @@ def fold_woken(executors: Callable[[], Executors]) -> Callable[[BucketJob], Iter
 
 @dataclass(frozen=True, slots=True)
 class _BucketTask:
-    """The callable for `DataFrame.mapInArrow`: task i of a job has bucket `buckets[i]`."""
+    """The function that executors call with the rows of a task; task i of a job has bucket `buckets[i]`."""
 
     job: BucketJob
     buckets: tuple[int, ...]
@@ -110,9 +110,7 @@ class _BucketTask:
 
 def _results(executors: Executors, rows: DataFrame, task: _BucketTask) -> list[BucketResult]:
     """Return the results of the tasks; raise the error of the first one that failed, and EngineError."""
-    found = executors.results(
-        rows.mapInArrow(task, RESULTS_DDL), title="writing tables", what="writing tables"
-    )
+    found = executors.run_on_rows(task, rows, title="writing tables", what="writing tables")
     return [BucketResult.of(value) for value in found if value is not None]
 
 

@@ -412,10 +412,21 @@ class Executors:
         rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 
-    def results(self, frame: DataFrame, *, title: str, what: str) -> Iterator[Any]:
-        """Yield the results in a frame with rows of RESULTS, by number; raise the error of the first one."""
+    def run_on_rows(
+        self,
+        function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        frame: DataFrame,
+        *,
+        title: str,
+        what: str,
+    ) -> Iterator[Any]:
+        """Yield the results of `function` for the rows of each task of `frame`, by number.
+
+        It yields rows of RESULTS. Raise the error of the first one that failed, and EngineError.
+        """
         with progress(self.session, title):
-            found = collect(frame, stopped=_never, title=self.titled(what))
+            results = frame.mapInArrow(function, RESULTS_DDL)
+            found = collect(results, stopped=_never, title=self.titled(what))
         for _number, rows in sorted(_rows_by_number(found).items()):
             yield _value(_input_result(found, rows))
 
