@@ -228,19 +228,17 @@ class _Bucket:
         live = _Live.of(self._state)
         is_written, kept_small = np.ones(len(live.keys), bool), []
         for path, rows in self._known.segments.items():
-            keys = _keys_of(rows)
-            is_kept = bool(np.isin(keys, live.keys, kind="sort").all()) and not live.differs(rows, keys)
-            if not is_kept:
+            own = live.unchanged(rows)
+            if own is None:
                 self._remove(SEGMENTS, path)
                 continue
-            own = np.isin(live.keys, keys)
-            is_written &= ~own
+            is_written[own] = False
             if len(rows) < FILE_ROWS // 2:
                 kept_small.append((path, own))
         if len(kept_small) >= MERGED_FILES:
             for path, own in kept_small:
                 self._remove(SEGMENTS, path)
-                is_written |= own
+                is_written[own] = True
         for chosen in live.files(is_written):
             self._write(SEGMENTS, live.batches(chosen))
 
@@ -322,7 +320,7 @@ def _keys_of(rows: pa.Table) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The segments of a bucket that are not deleted: the table and the row of each, and its key.
+    """The segments of a bucket that are not deleted, by key: the table and the row of each.
 
     `listings` has the LISTINGS of those that have some, by key.
     """
@@ -346,17 +344,20 @@ class _Live:
             listings |= _given(listings_of(live), keys)
         columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 4
         owners, rows, keys, times_ms = map(np.concatenate, columns)
-        return cls(state.tables, owners, rows, keys, times_ms, listings)
+        order = np.argsort(keys)
+        return cls(state.tables, owners[order], rows[order], keys[order], times_ms[order], listings)
 
-    def differs(self, rows: pa.Table, keys: Int64s) -> bool:
-        """Return whether a row of a file has other listings now: an event of another segment changed them."""
-        before = _given(rows["listings"].combine_chunks(), keys)
-        now = (
-            {key: self.listings[key] for key in keys.tolist() if key in self.listings}
-            if self.listings
-            else {}
-        )
-        return before != now
+    def unchanged(self, rows: pa.Table) -> Int64s | None:
+        """Return the indexes of the segments in rows of a file; None if one of them has changed since."""
+        keys = _keys_of(rows)
+        places: Int64s = np.searchsorted(self.keys, keys)
+        if (places == len(self.keys)).any() or (self.keys[places] != keys).any():
+            return None
+        # An event of another segment can change the listings of a segment.
+        before, now = _given(rows["listings"].combine_chunks(), keys), {}
+        if self.listings:
+            now = {key: self.listings[key] for key in keys.tolist() if key in self.listings}
+        return places if before == now else None
 
     def files(self, chosen: Bools) -> Iterator[Int64s]:
         """Yield the chosen segments of each new file, by max timestamp: retention deletes the oldest."""
@@ -390,12 +391,14 @@ class _Events:
         self.fold = PartitionFold(state, job.partition_count, self)
         self._number = job.number
         self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Keep the file open during the block."""
         with parquet_writer(self.path, stored(SCHEMAS[EVENTS])) as self._writer:
             yield
+            self._flush()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Fold a batch with EVENT_COLUMNS; offsets that have no readable record are only noted."""
@@ -413,10 +416,18 @@ class _Events:
         self._write(event_rows(chunk, events.table()))
 
     def _write(self, rows: pa.RecordBatch) -> None:
-        assert self._writer is not None
         batch = pa.repeat(pa.scalar(self._number, BATCH.type), rows.num_rows)
-        self._writer.write_batch(rows.append_column(BATCH, batch), ROW_GROUP_ROWS)
+        self._waiting.append(rows.append_column(BATCH, batch))
         self.rows += rows.num_rows
+        if sum(each.num_rows for each in self._waiting) >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the rows that wait to the file."""
+        assert self._writer is not None
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting), ROW_GROUP_ROWS)
+        self._waiting.clear()
 
 
 _LOST: Final = ("metadata_partition", "metadata_offset", "error", "next_offset", "is_gap")
