@@ -9,7 +9,7 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, read_regular, replace_durably
 from tierctl.metadata.state_dir import read_json, require_private, write_json
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.plan.copy import CustomMetadataBreach
+from tierctl.plan.custom_metadata import CustomMetadataBreach
 from tierctl.wire.files.checkpoints import LOG_STARTS_FILE, read_offset_checkpoint, write_offset_checkpoint
 
 CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"

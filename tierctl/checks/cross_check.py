@@ -1,14 +1,22 @@
 """The whole of `verify`: compares metadata, a listing of the store, logs, segments' bytes and a cluster."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from tierctl.checks.deep import DeepReads, SegmentsTask, Task, TaskRunner, stored_segments, tasks_of
+from tierctl.checks.deep import (
+    DeepReads,
+    PartitionTask,
+    SegmentsTask,
+    Task,
+    TaskRunner,
+    stored_segments,
+    tasks_of,
+)
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.metadata import (
     DeletedOf,
@@ -22,7 +30,7 @@ from tierctl.checks.metadata import (
     without_gone,
 )
 from tierctl.checks.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
-from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, PartitionFacts, Unconfirmed
+from tierctl.checks.segments import DANGLING_AFTER_MS, ClusterCheck, Unconfirmed
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
 from tierctl.in_order import in_order
@@ -37,9 +45,15 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import COPY_LIMIT_MS, Severity
+from tierctl.model.local import ClusterLog
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.preconditions import missing_of, newest_replicas
-from tierctl.read.partition_reader import ReadablePartition, illegal_name_error, tiered_partitions
+from tierctl.read.partition_reader import (
+    PartitionSet,
+    ReadablePartition,
+    illegal_name_error,
+    tiered_partitions,
+)
 from tierctl.state.tier_state import MissingEvents, TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.kafka import is_temporary, segment_object_name
@@ -98,6 +112,38 @@ class Deep:
     spool: Path
     threads: int = 1
     reads: DeepReads = field(default_factory=DeepReads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChecks:
+    """Check the partitions in `selection`; `leaders` and `logs` are those of `Verification`.
+
+    A question for `TierState.map_in_order`, whose answers are the findings of the metadata alone.
+    """
+
+    selection: PartitionSet
+    logs: Sequence[LocalLog]
+    leaders: Mapping[TopicIdPartition, ClusterLog]
+    configs: Mapping[str, TopicConfig]
+    now_ms: int
+    copy_limit_ms: int
+
+    def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, list[Finding]]]:
+        """Yield the findings of each partition."""
+        runner = TaskRunner(remote=None)
+        for readable in tiered_partitions(state, self.logs, self.selection):
+            yield readable.topic_id_partition, runner.findings(self.task(readable, reads_store=False))
+
+    def task(self, readable: ReadablePartition, *, reads_store: bool) -> PartitionTask:
+        """Return the task to check a partition; with `reads_store` it may read an index in the store."""
+        return PartitionTask(
+            readable=readable,
+            now_ms=self.now_ms,
+            copy_limit_ms=self.copy_limit_ms,
+            config=self.configs.get(readable.topic_id_partition.topic),
+            leader=self.leaders.get(readable.topic_id_partition),
+            reads_store=reads_store,
+        )
 
 
 class RemoteRunner(Protocol):
@@ -166,7 +212,7 @@ class Verification:
         known = self.topics if self.cluster is None else self.cluster.topics(state)
         removals = [*check_topics(parts, known), *(f for part in parts for f in check_partition_delete(part))]
         yield from removals
-        found = self._partition_findings(tiered_partitions(state, self.logs, self.selection))
+        found = self._partition_findings(state)
         found = without_gone(Removals.of(removals).applied(found), parts, known)
         yield from without_explained_gaps(found, histories)
         not_read = None if self.deep is None else self.deep.reads.not_read()
@@ -264,60 +310,72 @@ class Verification:
                 shown(len(page))
                 yield from page
 
-    def _partition_findings(self, readables: Sequence[ReadablePartition]) -> Iterator[Finding]:
+    def _partition_findings(self, state: TierState) -> Iterator[Finding]:
         if self.cluster is None:
             prefixes = DeletedPrefixes(newest_replicas(self.logs), self.deleted_of)
-            for found in self._results(self._tasks(readables, {}, self.configs), readables):
+            for found in self._results(state, self._checks({}, self.configs)):
                 yield from prefixes.applied(found)
             return
-        facts, unseen = self.cluster.leader_facts(readables)
+        partitions = [p for part in state if (p := part.topic_id_partition) in self.selection]
+        leaders, unseen = self.cluster.leaders(partitions)
         yield from unseen
-        unconfirmed = Unconfirmed(facts)
-        configs = self.cluster.configs({readable.topic_id_partition.topic for readable in readables})
-        for found in self._results(self._tasks(readables, facts, configs), readables):
+        unconfirmed = Unconfirmed(leaders)
+        configs = self.cluster.configs({partition.topic for partition in partitions})
+        for found in self._results(state, self._checks(leaders, configs)):
             yield from (finding for finding in found if not unconfirmed.add_if_transient(finding))
-        yield from self.cluster.confirmed(unconfirmed, self._reread, self.now_ms)
+        yield from self.cluster.confirmed(unconfirmed, self._checked_again)
 
-    def _reread(self, partitions: Collection[TopicIdPartition]) -> list[ReadablePartition]:
-        """Return these partitions after reading the metadata to their present end."""
-        readables = tiered_partitions(self.refresh(), self.logs, self.selection)
-        return [readable for readable in readables if readable.topic_id_partition in partitions]
+    def _checked_again(self, leaders: Mapping[TopicIdPartition, ClusterLog]) -> Iterator[Finding]:
+        """Yield the findings about the partitions of `leaders`, with the metadata at their present end."""
+        checks = replace(self._checks(leaders, {}), selection=frozenset(leaders))
+        keys = [partition.key for partition in leaders]
+        for _, found in self.refresh().map_in_order(checks, keys):
+            yield from found
 
-    def _tasks(
-        self,
-        readables: Sequence[ReadablePartition],
-        facts: Mapping[TopicIdPartition, PartitionFacts],
-        configs: Mapping[str, TopicConfig],
-    ) -> Iterator[Task]:
-        segments_per_task = 0 if self.deep is None else 1
-        if self.deep is not None and self.runner is not None:
-            segments_per_task = self.runner.segments_per_task
-        chosen = None if self.deep is None else self.deep.reads.chosen
-        for readable in readables:
-            yield from tasks_of(
-                readable,
-                now_ms=self.now_ms,
-                copy_limit_ms=self.copy_limit_ms,
-                config=configs.get(readable.topic_id_partition.topic),
-                facts=facts.get(readable.topic_id_partition),
-                reads_store=self.remote is not None
-                and illegal_name_error(readable.topic_id_partition) is None,
-                segments_per_task=segments_per_task,
-                suspects=self._suspects,
-                chosen=None if chosen is None else chosen.segment_ids,
-            )
+    def _checks(
+        self, leaders: Mapping[TopicIdPartition, ClusterLog], configs: Mapping[str, TopicConfig]
+    ) -> PartitionChecks:
+        return PartitionChecks(
+            selection=self.selection,
+            logs=self.logs,
+            leaders=leaders,
+            configs=configs,
+            now_ms=self.now_ms,
+            copy_limit_ms=self.copy_limit_ms,
+        )
 
-    def _results(
-        self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]
-    ) -> Iterator[list[Finding]]:
+    def _results(self, state: TierState, checks: PartitionChecks) -> Iterator[list[Finding]]:
+        """Yield the findings of each task; without a tier, those of each partition."""
+        if self.remote is None:
+            total = sum(part.topic_id_partition in self.selection for part in state)
+            answers = state.map_in_order(checks)
+            with self.progress.bar("checking", unit="partitions", total=total) as advance:
+                for _, found in answers:
+                    advance(1)
+                    yield found
+            return
+        readables = tiered_partitions(state, self.logs, self.selection)
         begun = deque[Task]()
-        tasks = _noted(tasks, begun)
+        tasks = _noted(self._tasks(readables, checks), begun)
         results = self._results_here(tasks, readables) if self.runner is None else self.runner.findings(tasks)
         for found in results:
             task = begun.popleft()
             if self.deep is not None and isinstance(task, SegmentsTask):
                 self.deep.reads.add(task, found)
             yield found
+
+    def _tasks(self, readables: Sequence[ReadablePartition], checks: PartitionChecks) -> Iterator[Task]:
+        segments_per_task = 0 if self.deep is None else 1
+        if self.deep is not None and self.runner is not None:
+            segments_per_task = self.runner.segments_per_task
+        chosen = None if self.deep is None else self.deep.reads.chosen
+        for readable in readables:
+            yield from tasks_of(
+                checks.task(readable, reads_store=illegal_name_error(readable.topic_id_partition) is None),
+                segments_per_task=segments_per_task,
+                suspects=self._suspects,
+                chosen=None if chosen is None else chosen.segment_ids,
+            )
 
     def _results_here(
         self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]

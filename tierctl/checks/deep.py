@@ -1,7 +1,7 @@
 """Divide what `verify` reads into tasks; choose the segments that --deep, --sample and --budget read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import ceil
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from tierctl.checks.bytes import check_segment_bytes
 from tierctl.checks.findings import Finding, FindingKind, finding_of
 from tierctl.checks.objects import Tally
-from tierctl.checks.segments import PartitionFacts, Retention, check_partition
+from tierctl.checks.segments import Retention, check_partition, facts_of_leader
 from tierctl.errors import (
     AuthenticationError,
     CorruptInputError,
@@ -33,6 +33,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.choices import COPY_LIMIT_MS, Severity
+from tierctl.model.local import ClusterLog
 from tierctl.read.partition_reader import ReadablePartition
 from tierctl.read.segment import Report, UncachedIndexes
 from tierctl.state.lineage import Lineage
@@ -52,15 +53,16 @@ _FOUND_BY_LISTING = frozenset({_K.SIZE_DIFFERS, _K.MISSING_OBJECT})
 class PartitionTask:
     """Check a partition's offsets and segments against its lineage, and its retention by `config`.
 
-    `reads_store` allows the lineage to be read from a leader-epoch index in the store. Errors of that index
-    are findings if `reports_indexes`; otherwise a SegmentsTask checks all bytes of the indexes.
+    The lineage is that of the `leader`, if it is known. `reads_store` allows it to be read from a
+    leader-epoch index in the store. Errors of that index are findings if `reports_indexes`; otherwise a
+    SegmentsTask checks all bytes of the indexes.
     """
 
     readable: ReadablePartition
     now_ms: int
     copy_limit_ms: int = COPY_LIMIT_MS
     config: TopicConfig | None = None
-    facts: PartitionFacts | None = None
+    leader: ClusterLog | None = None
     reads_store: bool = False
     reports_indexes: bool = True
 
@@ -110,13 +112,8 @@ class TaskRunner:
 
 
 def tasks_of(
-    readable: ReadablePartition,
+    task: PartitionTask,
     *,
-    now_ms: int,
-    copy_limit_ms: int,
-    config: TopicConfig | None,
-    facts: PartitionFacts | None,
-    reads_store: bool,
     segments_per_task: int,
     suspects: Sequence[Uuid] | set[Uuid],
     chosen: Collection[Uuid] | None = None,
@@ -125,16 +122,8 @@ def tasks_of(
 
     The finished segments in `chosen` are read, or all of them if it is None.
     """
-    is_deep = reads_store and segments_per_task > 0
-    yield PartitionTask(
-        readable=readable,
-        now_ms=now_ms,
-        copy_limit_ms=copy_limit_ms,
-        config=config,
-        facts=facts,
-        reads_store=reads_store,
-        reports_indexes=not is_deep,
-    )
+    readable, is_deep = task.readable, task.reads_store and segments_per_task > 0
+    yield replace(task, reports_indexes=not is_deep)
     segments: list[RemoteLogSegmentMetadata] = []
     for segment in readable.cache.list_remote_log_segments() if is_deep else ():
         is_chosen = chosen is None or segment.segment_id in chosen
@@ -159,12 +148,13 @@ def _segments_task(
 def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None) -> Iterator[Finding]:
     errors: list[TierctlError] = []
     fetcher = None if remote is None else UncachedIndexes(_Reader(remote, errors.append))
+    leader = task.leader
     yield from check_partition(
         task.readable,
         fetcher,
         errors.append,
         now_ms=task.now_ms,
-        facts=task.facts,
+        facts=None if leader is None else facts_of_leader(task.readable.cache, leader),
         retention=Retention(task.now_ms, task.config),
         copy_limit_ms=task.copy_limit_ms,
     )

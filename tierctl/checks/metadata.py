@@ -1,7 +1,8 @@
 """Find faults in metadata events, in partition deletes, and topics that are gone or recreated."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 from tierctl.checks.findings import Finding, FindingKind, finding_of
@@ -24,6 +25,9 @@ _S = RemoteLogSegmentState
 _P = RemotePartitionDeleteState
 
 
+_Segment = tuple[tuple[Uuid, int], Uuid]
+"""A segment id, with topic id and number of its user partition."""
+
 WasDeleted = Callable[[Uuid], bool]
 """Returns whether the metadata topic has DELETE_SEGMENT_FINISHED of the segment."""
 
@@ -32,8 +36,7 @@ def check_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]
     """Yield the records that could not be used and the events that brokers drop without an error."""
     for bad in state.quarantined:
         yield unusable_record(bad.metadata_partition, bad.metadata_offset, bad.error.message)
-    for anomaly in state.anomalies:
-        yield dropped_event(anomaly, state, was_deleted)
+    yield from dropped_events(state, was_deleted)
     more = state.anomaly_count - len(state.anomalies)
     if more > 0:
         yield more_dropped_events(more)
@@ -65,15 +68,36 @@ def more_dropped_events(count: int) -> Finding:
     )
 
 
-def dropped_event(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Finding:
-    """Return the finding about an event that brokers drop without an error."""
-    part = state.partition(anomaly.topic_id_partition)
+def dropped_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]:
+    """Yield a finding for each of the state's anomalies, in their order."""
+    updated = {
+        (anomaly.topic_id_partition.key, anomaly.event.segment_id)
+        for anomaly in state.anomalies
+        if isinstance(anomaly.event, RemoteLogSegmentMetadataUpdate)
+    }
+    live = set(state.map_parts(partial(_live, updated), {key for key, _ in updated}))
+    for anomaly in state.anomalies:
+        yield _dropped(anomaly, state, live, was_deleted)
+
+
+def _live(segments: Iterable[_Segment], state: TierState) -> Iterator[_Segment]:
+    """Yield those of `segments` that `state` has and that are not deleted."""
+    for key, segment_id in segments:
+        part = state.partitions.get(key)
+        if part is not None and part.get(segment_id) is not None:
+            yield key, segment_id
+
+
+def _dropped(
+    anomaly: Anomaly, state: TierState, live: Collection[_Segment], was_deleted: WasDeleted
+) -> Finding:
+    """Return the finding about an event that was dropped; `live` has the segments that are not deleted."""
     missing = state.missing_of(anomaly.metadata_partition)
     event = anomaly.event
     segment_id = getattr(event, "segment_id", None)
     where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
     severity, why = Severity.WARNING, "the state of the segment or partition does not allow it"
-    is_live = part is not None and segment_id is not None and part.get(segment_id) is not None
+    is_live = (anomaly.topic_id_partition.key, segment_id) in live
     if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and was_deleted(event.segment_id):
         why = "the segment was deleted before"
         if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
@@ -178,8 +202,7 @@ def _current_ids(parts: Sequence[PartitionState]) -> frozenset[Uuid]:
 
 
 def _recency(part: PartitionState) -> tuple[int, Uuid]:
-    latest = max(segment.event_timestamp_ms for segment in part.cache.list_remote_log_segments())
-    return latest, part.topic_id_partition.topic_id
+    return part.segments.newest_event_ms(), part.topic_id_partition.topic_id
 
 
 def _not_current(part: PartitionState, current: frozenset[Uuid], known: KnownTopics | None) -> Finding:

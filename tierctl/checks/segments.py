@@ -552,9 +552,9 @@ _Identity = tuple[str | None, Uuid | None, int | None, FindingKind, Uuid | None,
 
 @dataclass(slots=True)
 class Unconfirmed:
-    """Findings that may be transient, by partition; `facts` are those of the partitions with a leader."""
+    """Findings that may be transient, by partition; `leaders` are those that know their log start."""
 
-    facts: Mapping[TopicIdPartition, PartitionFacts]
+    leaders: Mapping[TopicIdPartition, ClusterLog]
     findings: dict[TopicIdPartition, list[Finding]] = field(default_factory=dict)
 
     def add_if_transient(self, finding: Finding) -> bool:
@@ -562,7 +562,7 @@ class Unconfirmed:
         if finding.check not in _TRANSIENT or finding.topic is None or finding.topic_id is None:
             return False
         partition = TopicIdPartition(finding.topic_id, finding.topic, finding.partition or 0)
-        if partition not in self.facts:
+        if partition not in self.leaders:
             return False
         self.findings.setdefault(partition, []).append(finding)
         return True
@@ -589,50 +589,31 @@ class ClusterCheck:
                 found |= self.cluster.topic_configs([name])
         return found
 
-    def leader_facts(
-        self, readables: Sequence[ReadablePartition]
-    ) -> tuple[dict[TopicIdPartition, PartitionFacts], Iterator[Finding]]:
-        """Return the facts of partitions whose leader knows its log start, and findings about the others.
+    def leaders(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> tuple[Mapping[TopicIdPartition, ClusterLog], Iterator[Finding]]:
+        """Return the logs of leaders that know their log start, and findings about the other partitions.
 
         Call it after reading the metadata: the leader's log then holds every offset of the tier.
         """
-        logs = reliable_leader_logs(self.cluster, [readable.topic_id_partition for readable in readables])
-        return _leader_facts(logs, readables), _unseen(logs)
+        logs = reliable_leader_logs(self.cluster, partitions)
+        return logs.logs, _unseen(logs)
 
     def confirmed(
         self,
         unconfirmed: Unconfirmed,
-        readables: Callable[[Collection[TopicIdPartition]], Sequence[ReadablePartition]],
-        now_ms: int,
+        check: Callable[[Mapping[TopicIdPartition, ClusterLog]], Iterable[Finding]],
     ) -> Iterator[Finding]:
         """Yield the unconfirmed findings that a second check finds again.
 
-        The second check asks the leader first and reads the metadata to their new end, by `readables`, after
-        it: a finding of both orders is no effect of the order.
+        The second check asks the leaders first, and `check` reads the metadata to their new end after it: a
+        finding of both orders is no effect of the order.
         """
         if not unconfirmed.findings:
             return
-        logs = reliable_leader_logs(self.cluster, sorted(unconfirmed.findings))
-        again = readables(unconfirmed.findings)
-        facts = _leader_facts(logs, again)
-        for readable in again:
-            before = {_identity(f) for f in unconfirmed.findings.get(readable.topic_id_partition, ())}
-            known = facts.get(readable.topic_id_partition)
-            if known is not None:
-                found = check_partition(readable, None, _no_index_error, now_ms=now_ms, facts=known)
-                yield from (f for f in found if f.check in _TRANSIENT and _identity(f) in before)
-
-
-def _leader_facts(
-    leaders: LeaderLogs, readables: Sequence[ReadablePartition]
-) -> dict[TopicIdPartition, PartitionFacts]:
-    return {
-        readable.topic_id_partition: facts_of_leader(
-            readable.cache, leaders.logs[readable.topic_id_partition]
-        )
-        for readable in readables
-        if readable.topic_id_partition in leaders.logs
-    }
+        logs = reliable_leader_logs(self.cluster, sorted(unconfirmed.findings)).logs
+        before = {_identity(each) for found in unconfirmed.findings.values() for each in found}
+        yield from (f for f in check(logs) if f.check in _TRANSIENT and _identity(f) in before)
 
 
 def _unseen(leaders: LeaderLogs) -> Iterator[Finding]:
@@ -647,7 +628,3 @@ def _identity(finding: Finding) -> _Identity:
     where = (finding.topic, finding.topic_id, finding.partition)
     what = re.sub(r"\d+", "#", finding.found)
     return (*where, finding.check, finding.segment_id, finding.start_offset, what)
-
-
-def _no_index_error(_error: Exception) -> None:
-    """Ignore an error of an index: with the facts of a leader, no index is read."""

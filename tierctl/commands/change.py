@@ -34,7 +34,7 @@ from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import TopicIdPartition
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
-from tierctl.plan.copy import CustomMetadataBreach
+from tierctl.plan.custom_metadata import CustomMetadataBreach
 from tierctl.plan.saved import HostsPlan, PlanIdentity, SavedPlan, refusal
 from tierctl.plan.steps import Action, Plan
 from tierctl.report.plans import OUTCOMES, STEPS

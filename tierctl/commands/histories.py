@@ -13,6 +13,7 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import TierctlError
 from tierctl.files import PLAIN
 from tierctl.metadata import state_dir
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.base import translated
 from tierctl.model import TopicIdPartition, Uuid
@@ -121,13 +122,14 @@ def report_unusable(
     return bool(problems)
 
 
-def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
+def whole_metadata(resources: Resources, *, kept: Kept = Kept.SEGMENTS) -> RemoteLogMetadataManager:
     """Open the metadata and read the whole topic, which is needed to find the events that the fold dropped.
 
-    If the topic lost its oldest events, the state directory, which may know them, has precedence. A state
-    directory that does not exist is made; the errors for another topic's are those of `require_own_state`.
+    `kept` is what executors return of the segments, unless the topic lost its oldest events. If it did, the
+    state directory, which may know them, has precedence. A state directory that does not exist is made; the
+    errors for another topic's are those of `require_own_state`.
     """
-    metadata = resources.metadata(is_whole=True)
+    metadata = _read_metadata(resources, kept, is_whole=True)
     if resources.request.state_dir is None:
         return metadata
     topic_id = metadata.identity().metadata_topic_id
@@ -137,6 +139,19 @@ def whole_metadata(resources: Resources) -> RemoteLogMetadataManager:
     if not metadata.refresh().missing:
         return metadata
     return resources.metadata()
+
+
+def _read_metadata(resources: Resources, kept: Kept, *, is_whole: bool = False) -> RemoteLogMetadataManager:
+    """Open the metadata; keep all segments if events are missing, whatever is to be `kept`.
+
+    Which partitions' histories are complete can be found only from the segments.
+    """
+    if kept is Kept.FACTS and not resources.is_on_spark:
+        kept = Kept.SEGMENTS
+    metadata = resources.metadata(is_whole=is_whole, kept=kept)
+    if kept is not Kept.SEGMENTS and metadata.refresh().missing:
+        return resources.metadata(is_whole=is_whole)
+    return metadata
 
 
 def require_logs_of(metadata: RemoteLogMetadataManager, request: Request) -> None:
@@ -161,12 +176,8 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
     request = resources.request
     # Metrics and a state directory need the segments themselves.
     sizes_only = sizes_only and request.meter is None and request.state_dir is None
-    metadata = resources.metadata(sizes_only=sizes_only)
+    metadata = _read_metadata(resources, Kept.SIZES if sizes_only else Kept.SEGMENTS)
     state = metadata.refresh()
-    if sizes_only and state.missing:
-        # Which partitions' histories are complete can be found only from the segments.
-        metadata = resources.metadata()
-        state = metadata.refresh()
     resources.select_among(state)
     require_logs_of(metadata, resources.request)
     resources.inspect_tier(metadata)

@@ -30,7 +30,8 @@ from tierctl.model.location import DERIVED, canonical_uri
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.selection import names_text, ranges_text
 from tierctl.model.settings import broker
-from tierctl.plan.copy import why_not_enabled, without_breaches
+from tierctl.plan.copy import why_not_enabled
+from tierctl.plan.custom_metadata import without_breaches
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.reasons import Reason, is_not_understood
 from tierctl.plan.safety import RunningBroker, TierContents, check_running_brokers

@@ -20,6 +20,7 @@ from tierctl.apply.outcome import calling_on_signals
 from tierctl.commands.request import Request, require_named_files
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.server_properties import broker_file
 from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
 from tierctl.metadata.topic.folder_writer import FolderSettings
@@ -271,15 +272,16 @@ class Resources:
         writable: bool = False,
         may_be_new: bool = False,
         is_whole: bool = False,
-        sizes_only: bool = False,
+        kept: Kept = Kept.SEGMENTS,
         make_topic: bool = False,
         folder: FolderSettings | None = None,
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
-        If `is_whole`, the whole topic is read, also with a state directory. `make_topic` makes a topic on a
-        cluster. Raise NotFoundError for a folder without one unless it `may_be_new` (then it is made when
-        `writable`), and UsageError for a `writable` topic in a store. Others are as for `open_metadata`.
+        If `is_whole`, the whole topic is read, also with a state directory. `kept` is what executors return
+        of the segments. `make_topic` makes a topic on a cluster. Raise NotFoundError for a folder without one
+        unless it `may_be_new` (then it is made when `writable`), and UsageError for a `writable` topic in a
+        store. Others are as for `open_metadata`.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
@@ -294,7 +296,7 @@ class Resources:
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
                 fold_runner=self._bulk_fold(),
-                sizes_only=sizes_only,
+                kept=kept,
                 folder=folder,
                 reading=lambda total: self.progress.bar("reading metadata", unit="events", total=total),
             )

@@ -14,6 +14,7 @@ from tierctl.errors import AuthenticationError, MetadataError, RemoteResourceNot
 from tierctl.kernel import is_compiled, prepare
 from tierctl.metadata.parallel_fold import (
     FoldRunner,
+    Kept,
     ParallelFold,
     PartitionFold,
     PartitionRange,
@@ -177,8 +178,9 @@ class TopicBasedRemoteLogMetadataManager:
     """Implement RemoteLogMetadataManager over `topic`; with `state_dir` continue from an earlier run's files.
 
     Records that cannot be used go to `state.quarantined`, events that the topic's retention deleted to
-    `state.missing`. `fold_runner` folds the topic in the first `refresh`; with `sizes_only` it keeps sizes of
-    user partitions instead of their segments, and there may be no other `refresh`. `reading` shows the
+    `state.missing`. `fold_runner` folds the topic in the first `refresh` and returns what is `kept` of the
+    segments. Unless that is all of them, `publish` may not be called; with Kept.SIZES there may be no other
+    `refresh`, and with Kept.FACTS each one that finds new events makes another state. `reading` shows the
     progress of each `refresh` that folds the topic here. Only one thread may call `publish`.
     """
 
@@ -188,7 +190,7 @@ class TopicBasedRemoteLogMetadataManager:
         *,
         state_dir: StateDirectory | None = None,
         fold_runner: FoldRunner | None = None,
-        sizes_only: bool = False,
+        kept: Kept = Kept.SEGMENTS,
         reading: Reading = unwatched,
         on_note: Callable[[str], None] = no_note,
     ) -> None:
@@ -198,7 +200,8 @@ class TopicBasedRemoteLogMetadataManager:
         """Whether a fold has begun and not ended: an error or a signal may have come between its steps."""
         self._state_dir = state_dir
         self._fold_runner = fold_runner
-        self._sizes_only = sizes_only
+        self._kept = kept
+        self._ranges: Sequence[PartitionRange] = ()
         self._reading = reading
         self._state = TierState()
         self._fold = PartitionFold(self._state, topic.partition_count, holds=state_dir is not None)
@@ -213,6 +216,8 @@ class TopicBasedRemoteLogMetadataManager:
     def refresh(self) -> TierState:
         """Implement `RemoteLogMetadataManager.refresh`; write the events read to the state directory."""
         ranges = partition_ranges(self._topic.beginning_offsets(), self._topic.end_offsets())
+        if self._fold_runner is not None and self._kept is Kept.FACTS:
+            return self._folded_again(self._fold_runner, ranges)
         self._is_folding = True
         if self._fold_runner is not None and not self._knows_most(ranges):
             runner, self._fold_runner = self._fold_runner, None
@@ -230,13 +235,23 @@ class TopicBasedRemoteLogMetadataManager:
             self._state_dir.commit(self._state)
         return self._state
 
+    def _folded_again(self, runner: FoldRunner, ranges: Sequence[PartitionRange]) -> TierState:
+        """Return the facts about all segments; fold the whole topic for them if it has changed.
+
+        A former state stays as it is, with the segments that it has elsewhere.
+        """
+        if self._ranges != ranges:
+            self._state, self._ranges = TierState(), ranges
+            self._fold_by(runner, ranges)
+        return self._state
+
     def _fold_by(self, runner: FoldRunner, ranges: Iterable[PartitionRange]) -> None:
         ParallelFold(
             topic=self._topic,
             state=self._state,
             runner=runner,
             holds=self._state_dir is not None,
-            sizes_only=self._sizes_only,
+            kept=self._kept,
         ).catch_up(ranges)
 
     def _knows_most(self, ranges: Iterable[PartitionRange]) -> bool:
@@ -331,7 +346,7 @@ def open_metadata(
     on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] = no_note,
     fold_runner: FoldRunner | None = None,
-    sizes_only: bool = False,
+    kept: Kept = Kept.SEGMENTS,
     reading: Reading = unwatched,
     folder: FolderSettings | None = None,
 ) -> RemoteLogMetadataManager:
@@ -340,8 +355,7 @@ def open_metadata(
     With `state_dir` the manager continues from the snapshots of an earlier run; `on_note` receives a message
     for each one that is damaged and whose metadata partition is read again, and if the state of this run
     can't be stored at its end. If another run has locked the directory, one that only reads stores no state.
-    `fold_runner` folds the topic in the first `refresh`; with `sizes_only` it keeps the sizes of user
-    partitions instead of their segments, and there may be no other `refresh`. `reading` shows the progress of
+    `fold_runner` and `kept` are those of TopicBasedRemoteLogMetadataManager. `reading` shows the progress of
     each `refresh`. The other parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
@@ -354,19 +368,19 @@ def open_metadata(
             folder=folder,
         )
         opened.callback(topic.close)
-        kept = None
+        stored = None
         if state_dir is not None:
-            kept = StateDirectory(state_dir, writable=writable)
-            opened.callback(kept.close)
+            stored = StateDirectory(state_dir, writable=writable)
+            opened.callback(stored.close)
         manager = TopicBasedRemoteLogMetadataManager(
             topic,
-            state_dir=kept,
+            state_dir=stored,
             fold_runner=fold_runner,
-            sizes_only=sizes_only,
+            kept=kept,
             reading=reading,
             on_note=on_note,
         )
-        for note in () if kept is None else kept.notes:
+        for note in () if stored is None else stored.notes:
             on_note(note)
         opened.pop_all()
     return manager

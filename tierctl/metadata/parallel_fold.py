@@ -5,11 +5,12 @@ Other packages use `PartitionFold`, and `FoldRunner` with its tasks where partit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,9 @@ from tierctl.metadata.topic.base import MetadataTopic, ReadableTopic
 from tierctl.metadata.user_partitions import misplaced
 from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import Folded, fold
-from tierctl.state.sizes import keep_sizes
+from tierctl.state.sizes import keep_facts, keep_sizes
 from tierctl.state.snapshot import write_snapshot
-from tierctl.state.tier_state import HeldState, MissingEvents, Quarantined, TierState
+from tierctl.state.tier_state import HeldState, MissingEvents, Quarantined, Question, TierState
 from tierctl.wire.arrays import Bools, ByteSlices, Int64s, numbers
 from tierctl.wire.batches.segment_file import RecordChunk
 from tierctl.wire.metadata.decode import KIND, ODD, SNAPSHOT, DecodedEvents, decode_values
@@ -207,19 +208,33 @@ class PartitionRange:
         return max(self.end - max(self.begin, state.read.get(self.metadata_partition, 0)), 0)
 
 
+class Kept(Enum):
+    """What a fold on executors returns of the segments."""
+
+    SEGMENTS = auto()
+    FACTS = auto()
+    """Facts about the segments of each user partition; `TierState.map_parts` folds again on executors."""
+    SIZES = auto()
+    """The sizes of each user partition."""
+
+
+_KEEP = {Kept.FACTS: keep_facts, Kept.SIZES: keep_sizes}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTask:
     """Metadata partitions to read, ascending, and their known state; picklable.
 
-    `state` has these metadata partitions only. `holds` as for `PartitionFold`. With `sizes_only` the result
-    has the sizes of user partitions instead of their segments.
+    `state` has these metadata partitions only. `holds` as for `PartitionFold`. With `question` the result has
+    the answers instead of a state.
     """
 
     ranges: tuple[PartitionRange, ...]
     partition_count: int
     state: TierState
     holds: bool = False
-    sizes_only: bool = False
+    kept: Kept = Kept.SEGMENTS
+    question: Question | None = None
 
     @property
     def unread(self) -> int:
@@ -233,6 +248,7 @@ class FoldResult:
 
     metadata_partitions: tuple[int, ...]
     state: TierState
+    answers: Sequence[Any] = ()
 
 
 class FoldRunner(Protocol):
@@ -258,9 +274,14 @@ def run_fold_task(topic: ReadableTopic, task: FoldTask, advance: Advance = no_op
     del state.quarantined[: known[0]], state.missing[: known[1]], state.anomalies[: known[2]]
     for number, count in known_counts.items():
         state.anomaly_counts[number] -= count
-    if task.sizes_only:
-        keep_sizes(state)
-    return FoldResult(metadata_partitions=tuple(each.metadata_partition for each in task.ranges), state=state)
+    if task.kept in _KEEP:
+        _KEEP[task.kept](state)
+    answers: list[Any] = []
+    if task.question is not None:
+        answers, read = list(task.question(state)), state.read
+        state = TierState(read=read)
+    numbers = tuple(each.metadata_partition for each in task.ranges)
+    return FoldResult(metadata_partitions=numbers, state=state, answers=answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,18 +305,19 @@ class ThreadsFold:
 class ParallelFold:
     """Fold a topic into `state` with `runner`; the result is that of reading partition after partition.
 
-    `holds` and `sizes_only` as for `FoldTask`.
+    `holds` and `kept` as for `FoldTask`; `state` is empty for Kept.FACTS.
     """
 
     topic: MetadataTopic
     state: TierState
     runner: FoldRunner
     holds: bool = False
-    sizes_only: bool = False
+    kept: Kept = Kept.SEGMENTS
 
     def catch_up(self, ranges: Iterable[PartitionRange]) -> None:
         """Read all partitions in `ranges` to their ends; raise the errors of `topic`."""
         by_number = {each.metadata_partition: each for each in ranges}
+        folded: list[tuple[int, ...]] = []
         for one_round in self._rounds(by_number.values()):
             groups = [(each.metadata_partition,) for each in one_round]
             results = self._run(groups, by_number)
@@ -305,13 +327,28 @@ class ParallelFold:
                 results = [result for result in results if result.metadata_partitions[0] not in members]
                 results += self._run(repeated, by_number)
             self.state.merge([result.state for result in results])
+            folded += [result.metadata_partitions for result in results]
+        if self.kept is Kept.FACTS:
+            self.state.elsewhere = partial(self._answers, [self._task(each, by_number) for each in folded])
+
+    def _answers(
+        self, tasks: Sequence[FoldTask], question: Question, metadata_partitions: Collection[int]
+    ) -> Iterator[Any]:
+        """Implement `Elsewhere`: fold the tasks again that have one of `metadata_partitions`."""
+        asked = [
+            replace(task, question=question, state=TierState(), kept=Kept.SEGMENTS)
+            for task in tasks
+            if any(each.metadata_partition in metadata_partitions for each in task.ranges)
+        ]
+        for result in self.runner(asked):
+            yield from result.answers
 
     def _rounds(self, ranges: Iterable[PartitionRange]) -> Iterator[list[PartitionRange]]:
         one_round: list[PartitionRange] = []
         events = 0
         for each in ranges:
             events += each.unread(self.state)
-            if one_round and events > EVENTS_AT_ONCE_MAX and not self.sizes_only:
+            if one_round and events > EVENTS_AT_ONCE_MAX and self.kept is Kept.SEGMENTS:
                 yield one_round
                 one_round, events = [], each.unread(self.state)
             one_round.append(each)
@@ -329,7 +366,7 @@ class ParallelFold:
             partition_count=self.topic.partition_count,
             state=part_of(self.state, group),
             holds=self.holds,
-            sizes_only=self.sizes_only,
+            kept=self.kept,
         )
 
 

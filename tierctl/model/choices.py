@@ -16,7 +16,7 @@ class EngineName(StrEnum):
 
 
 WORK_ON_EXECUTORS: dict[str, str | None] = {
-    "status": "read the metadata topic; check partitions",
+    "status": "read the metadata topic; check partitions, and decide about copies",
     "explain": "read the metadata topic",
     "report": "read the metadata topic or the tables, also for growth; list the store; check partitions",
     "doctor": "report versions, disk space and the sources that they reach; read the metadata topic",
@@ -48,7 +48,8 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
 }
 """The work of executors by command, with `--engine spark`; None for a command that has only the local engine.
 
-Decisions, and writes to the metadata topic, to caches and to files of offsets, stay in the local process.
+Other decisions, and writes to the metadata topic, to caches and to files of offsets, stay in the local
+process.
 """
 
 WITHOUT_ENGINE = {

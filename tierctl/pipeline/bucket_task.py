@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tierctl.checks.metadata import dropped_event, more_dropped_events, unusable_record
+from tierctl.checks.findings import Finding
+from tierctl.checks.metadata import dropped_events, more_dropped_events, unusable_record
 from tierctl.kernel import prepare
 from tierctl.metadata.parallel_fold import PartitionFold, record_chunks
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
@@ -506,14 +507,14 @@ class _Former:
                 new.append(
                     AnomalyRow(finding=found, metadata_partition=whose, metadata_offset=bad.metadata_offset)
                 )
-        new += [self._dropped_row(each, state) for each in state.anomalies]
+        findings = dropped_events(state, lambda segment_id: str(segment_id) in self._deleted)
+        new += map(self._dropped_row, state.anomalies, findings)
         more = state.anomaly_count - len(state.anomalies)
         if more > 0:
             new.append(AnomalyRow(finding=more_dropped_events(more)))
         return pa.concat_tables([former, anomaly_table(new)])
 
-    def _dropped_row(self, anomaly: Anomaly, state: TierState) -> AnomalyRow:
-        found = dropped_event(anomaly, state, lambda segment_id: str(segment_id) in self._deleted)
+    def _dropped_row(self, anomaly: Anomaly, found: Finding) -> AnomalyRow:
         return AnomalyRow(
             finding=found,
             metadata_partition=anomaly.metadata_partition,

@@ -1,7 +1,6 @@
 """Decisions of `copy`: which segments go from local logs, or from another tier, to the tier (RLMCopyTask).
 
-Tiering is opt-in for each topic (UnifiedLog.isRemoteLogEnabled). Segments whose custom metadata exceeded
-KIP-917's limit are not uploaded again for the same result.
+Tiering is opt-in for each topic (UnifiedLog.isRemoteLogEnabled).
 
 A dangling copy was started and did not finish, and its writer no longer runs. Brokers copy such a segment
 again under a new id; the first copy stays COPY_SEGMENT_STARTED for ever, possibly with objects in the store.
@@ -60,6 +59,7 @@ from tierctl.state.log_start import with_tier_start
 from tierctl.state.tier_state import FailedCopies, PartitionState, TierState
 
 _S = RemoteLogSegmentState
+_Key = tuple[Uuid, int]
 
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
@@ -263,42 +263,81 @@ def plan_copy(
     id, whose run has ended; None if it may be going on. Without `now_ms` no copy lag is applied. For
     partitions in `explained`, the plan also has the local segments without a step.
     """
-    decisions = _Decisions()
-    topics = CurrentTopics.of(logs)
-    for key, newest in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
-        part = state.partitions.get(key)
-        log = newest if part is None else with_tier_start(newest, part.segments, adjoining=True)
-        reason: str | None = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
-        reason = reason or _why_not(state, part, log, topics)
-        config = configs.get(log.topic_id_partition.topic, TopicConfig())
-        stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
-        if reason is None and part is not None:
-            source = [(segment.base_offset, log.log_end_offset - 1) for segment in log.segments[:1]]
-            decisions.clean(part, source, dangling, ended_writer)
-        from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
-        if stop:
-            decisions.skipped.append(Skip.of(log.topic_id_partition, stop))
-        else:
-            from_offset, stop = _decide(log, part, decisions, lag=config.copy_lag, now_ms=now_ms)
-        if explained is not None and log.topic_id_partition in explained:
-            failed = None if part is None else part.failed_copies
-            decisions.steps[steps_before:] = [
-                _with_failures(step, failed) for step in decisions.steps[steps_before:]
-            ]
-            kept = _kept(log, decisions.steps[steps_before:], from_offset, stop)
-            if reason is None and now_ms is not None:
-                kept = with_local_retention(kept, log, part, config, now_ms)
-            decisions.kept += kept
+    replicas = newest_replicas(logs)
+    copies = _Copies(
+        logs={key: log for key, log in replicas.items() if key in state.partitions},
+        configs=configs,
+        assumed_enabled=assumed_enabled,
+        topics=CurrentTopics.of(logs),
+        dangling=dangling,
+        ended_writer=ended_writer,
+        now_ms=now_ms,
+        explained=explained,
+    )
+    decided = dict(state.map_parts(copies, copies.logs))
+    decisions = [
+        decided[key] if key in copies.logs else copies.decide(state, None, newest)
+        for key, newest in sorted(replicas.items(), key=lambda item: item[1].topic_partition)
+    ]
     return Plan(
         command="copy",
-        steps=tuple(decisions.steps),
+        steps=tuple(step for each in decisions for step in each.steps),
         read=dict(state.read),
-        skipped=tuple(decisions.skipped),
+        skipped=tuple(skip for each in decisions for skip in each.skipped),
         basis=Basis(
             configs=configs, log_starts={log.topic_id_partition: log.log_start_offset for log in logs}
         ),
-        kept=tuple(decisions.kept),
+        kept=tuple(kept for each in decisions for kept in each.kept),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copies:
+    """Decide about the newest replicas `logs` of partitions with metadata: a question for `map_parts`.
+
+    The other fields are the arguments of `plan_copy`.
+    """
+
+    logs: Mapping[_Key, LocalLog]
+    configs: Mapping[str, TopicConfig]
+    assumed_enabled: Collection[str]
+    topics: CurrentTopics
+    dangling: Dangling | None
+    ended_writer: int | None
+    now_ms: int | None
+    explained: Selection | None
+
+    def __call__(self, state: TierState) -> Iterator[tuple[_Key, _Decisions]]:
+        """Yield the decisions about each partition that `state` has, with its key."""
+        for key in self.logs.keys() & state.partitions.keys():
+            yield key, self.decide(state, state.partitions[key], self.logs[key])
+
+    def decide(self, state: TierState, part: PartitionState | None, newest: LocalLog) -> _Decisions:
+        """Return the decisions about a partition's log; `part` is None without metadata."""
+        decisions = _Decisions()
+        log = newest if part is None else with_tier_start(newest, part.segments, adjoining=True)
+        partition = log.topic_id_partition
+        reason: str | None = why_not_enabled(partition.topic, self.configs, self.assumed_enabled)
+        reason = reason or _why_not(state, part, log, self.topics)
+        config = self.configs.get(partition.topic, TopicConfig())
+        stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
+        if reason is None and part is not None:
+            source = [(segment.base_offset, log.log_end_offset - 1) for segment in log.segments[:1]]
+            decisions.clean(part, source, self.dangling, self.ended_writer)
+        from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
+        if stop:
+            decisions.skipped.append(Skip.of(partition, stop))
+        else:
+            from_offset, stop = _decide(log, part, decisions, lag=config.copy_lag, now_ms=self.now_ms)
+        if self.explained is not None and partition in self.explained:
+            failed = None if part is None else part.failed_copies
+            steps = [_with_failures(step, failed) for step in decisions.steps[steps_before:]]
+            decisions.steps[steps_before:] = steps
+            kept = _kept(log, steps, from_offset, stop)
+            if reason is None and self.now_ms is not None:
+                kept = with_local_retention(kept, log, part, config, self.now_ms)
+            decisions.kept += kept
+        return decisions
 
 
 def _why_not(
@@ -505,8 +544,6 @@ def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
     )
 
 
-_Key = tuple[Uuid, int]
-
 REASON = "finished in the source tier"
 
 
@@ -629,72 +666,3 @@ def _step_from_tier(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> Step
             "txn_index_empty": segment.txn_index_empty,
         },
     )
-
-
-def written_ms(step: Step) -> int:
-    """Return when the segment of a copy was last written; from another tier, its largest timestamp."""
-    return int(step.details.get("written_ms", step.details["max_timestamp_ms"]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomMetadataBreach:
-    """A segment that was uploaded and then deleted because its custom metadata exceeded the limit.
-
-    `layout` names the source of the custom metadata: the tier's layout and the fields that it writes.
-    """
-
-    topic_id: Uuid
-    partition: int
-    start_offset: int
-    size_bytes: int
-    limit_bytes: int
-    layout: str
-
-    def reason_since(self, oldest_ms: int) -> Reason:
-        """Return why the segment, last written at `oldest_ms`, and later ones are not copied."""
-        return Reason(
-            ReasonKind.CUSTOM_METADATA,
-            from_offset=self.start_offset,
-            oldest_ms=oldest_ms,
-            size_bytes=self.size_bytes,
-            limit_bytes=self.limit_bytes,
-        )
-
-
-def without_breaches(
-    plan: Plan, breaches: Collection[CustomMetadataBreach], *, limit_bytes: int, layout: str | None
-) -> Plan:
-    """Return `plan` without the copies from the offset of each breach on, and with the reasons.
-
-    Copying of the partition stops there, as a broker's does; these segments are in `kept`. A breach of
-    another limit or of another layout does not count any more; with None for `layout`, every layout counts.
-    """
-    held = {
-        (breach.topic_id, breach.partition): breach
-        for breach in sorted(breaches, key=lambda each: -each.start_offset)
-        if breach.limit_bytes == limit_bytes and layout in {None, breach.layout}
-    }
-
-    def breach_of(step: Step) -> CustomMetadataBreach | None:
-        breach = held.get(step.topic_id_partition.key)
-        is_held = step.action is Action.COPY_SEGMENT and breach is not None
-        return breach if is_held and breach and (step.start_offset or 0) >= breach.start_offset else None
-
-    refused = [(step, breach) for step in plan.steps if (breach := breach_of(step))]
-    reasons = {
-        step.topic_id_partition: breach.reason_since(written_ms(step)) for step, breach in reversed(refused)
-    }
-    skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
-    kept = [
-        Decision(
-            partition=step.topic_id_partition,
-            segment_id=None,
-            start_offset=step.start_offset or 0,
-            end_offset=step.end_offset,
-            reason=reasons[step.topic_id_partition],
-            size_bytes=step.details["segment_size_in_bytes"],
-        )
-        for step, _ in refused
-    ]
-    steps = tuple(step for step in plan.steps if breach_of(step) is None)
-    return replace(plan, steps=steps, skipped=(*plan.skipped, *skips), kept=(*plan.kept, *kept))

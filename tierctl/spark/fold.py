@@ -16,7 +16,7 @@ from tierctl.metadata import open_metadata
 from tierctl.metadata.cache_files.build import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept, run_fold_task
 from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model import Selection, Uuid
 from tierctl.model.location import TopicLocation
@@ -50,7 +50,7 @@ class SparkFold:
 
     def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
         """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
-        is_large = any(task.sizes_only and task.unread > TASK_EVENTS_MAX for task in tasks)
+        is_large = any(task.kept is Kept.SIZES and task.unread > TASK_EVENTS_MAX for task in tasks)
         sizes = self._sizes(tasks) if is_large else None
         if sizes is not None:
             yield from sizes

@@ -35,6 +35,7 @@ from tierctl.wire.arrays import Bools, Int64s, ranges
 NONE: Final = -1
 """The row of a user partition without finished segments."""
 _INT64_MAX: Final = (1 << 63) - 1
+_INT64_MIN: Final = -(1 << 63)
 
 
 class EpochRuns(NamedTuple):
@@ -184,8 +185,10 @@ class SegmentFacts(NamedTuple):
       the highest end offset, then the latest event, then the first arrival.
     - `lowest_start`, `lowest_end`, `highest_end`: offsets of finished segments, `highest_end` inclusive.
     - `lowest_last_epoch`: lowest of the highest leader epochs of each finished segment.
+    - `lowest_time_ms`, `highest_time_ms`: of the largest timestamps of finished segments.
 
-    Without finished segments, `highest_end` is -1 and the lowest values are 2^63 - 1.
+    Without finished segments, `highest_end` is -1, `highest_time_ms` is -2^63, and the lowest values are
+    2^63 - 1.
     """
 
     counts: list[int]
@@ -195,6 +198,18 @@ class SegmentFacts(NamedTuple):
     lowest_end: int
     highest_end: int
     lowest_last_epoch: int
+    lowest_time_ms: int
+    highest_time_ms: int
+
+    @classmethod
+    def of_row(cls, facts: Int64s) -> Self:
+        """Return the facts in a row of `SegmentGroups.facts`."""
+        counts, rest = facts[: len(STATES)].tolist(), facts[len(STATES) :].tolist()
+        return cls(counts, *rest)
+
+
+FACTS: Final = len(STATES) + len(SegmentFacts._fields) - 1
+"""The number of columns of `SegmentGroups.facts`."""
 
 
 @plain_kernel
@@ -207,6 +222,7 @@ def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s,
         found, best = facts[group], -1
         found[:] = 0
         found[5], found[6], found[7], found[8], found[9] = -1, _INT64_MAX, _INT64_MAX, -1, _INT64_MAX
+        found[10], found[11] = _INT64_MAX, _INT64_MIN
         for i in range(int64(bounds[group]), int64(bounds[group + 1])):
             segment = segments[int64(rows[i])]
             state, end, time = (
@@ -223,6 +239,8 @@ def facts_of(segments: Array, rows: Int64s, last_epochs: Int64s, bounds: Int64s,
             found[8] = max(int64(found[8]), end)
             epoch = int64(last_epochs[i])
             found[9] = min(int64(found[9]), epoch)
+            found[10] = min(int64(found[10]), int64(segment["max_timestamp"]))
+            found[11] = max(int64(found[11]), int64(segment["max_timestamp"]))
             if best >= 0:
                 other = segments[int64(rows[best])]
                 of_best, end_of_best = int64(last_epochs[best]), int64(other["end"])
@@ -282,8 +300,7 @@ class SegmentGroups:
 
     def facts_of(self, group: int) -> SegmentFacts:
         """Return facts about the segments of a group."""
-        counts, rest = self._facts[group, : len(STATES)].tolist(), self._facts[group, len(STATES) :].tolist()
-        return SegmentFacts(counts, *rest)
+        return SegmentFacts.of_row(self.facts[group])
 
     @cached_property
     def _runs(self) -> EpochRuns:
@@ -298,8 +315,9 @@ class SegmentGroups:
         return self._runs.epochs[self._run_bounds[1:] - 1]
 
     @cached_property
-    def _facts(self) -> Int64s:
-        facts = np.zeros((len(self._bounds) - 1, len(STATES) + len(SegmentFacts._fields) - 1), np.int64)
+    def facts(self) -> Int64s:
+        """The facts of all groups, a row each: four counts, and the other fields of SegmentFacts."""
+        facts = np.zeros((len(self._bounds) - 1, FACTS), np.int64)
         facts_of(self.table.segments, self._rows, self._last_epochs, self._bounds, facts)
         return facts
 
@@ -422,8 +440,8 @@ class PartitionSegments:
 
     def finished_times_ms(self) -> tuple[int, int] | None:
         """Return the lowest and the highest of the largest timestamps of finished segments; None without."""
-        times = self._column("max_timestamp")[self._is_finished]
-        return (int(times.min()), int(times.max())) if len(times) else None
+        facts = self._facts
+        return (facts.lowest_time_ms, facts.highest_time_ms) if facts.counts[FINISHED] else None
 
     def finished_in_epoch(self, epoch: int) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the finished segments that the cache lists for a leader epoch, in the same order."""
@@ -470,7 +488,8 @@ class PartitionSegments:
 
     @cached_property
     def _facts(self) -> SegmentFacts:
-        return self._groups.facts_of(self._group)
+        kept = self._table.facts
+        return self._groups.facts_of(self._group) if kept is None else SegmentFacts.of_row(kept[self._number])
 
     @cached_property
     def _rows(self) -> Int64s:

@@ -9,6 +9,7 @@ import numpy as np
 from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState, TopicIdPartition, Uuid
 from tierctl.model.events import RemotePartitionDeleteMetadata
 from tierctl.state.fold_kernels import numbered
+from tierctl.state.queries import SegmentGroups
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import DELETE_FINISHED, FINISHED, STATES
 from tierctl.state.tier_state import PartitionState, TierState
@@ -49,8 +50,22 @@ def keep_sizes(state: TierState) -> None:
     A process that folds for another one returns them where no segment is read.
     """
     for table in state.tables.values():
-        sizes = _sums(table)
-        table.drop_segments(np.stack([sizes.counts, sizes.sizes_bytes], axis=1))
+        table.drop_segments(_stacked(_sums(table)))
+
+
+def keep_facts(state: TierState) -> None:
+    """Replace the segments of `state` by facts about those of each user partition: about 250 bytes for each.
+
+    `TierState.map_parts` answers questions about single segments.
+    """
+    for part in state.partitions.values():
+        part.keep_failed_copies()
+    for table in state.tables.values():
+        table.drop_segments(_stacked(_sums(table)), SegmentGroups.by_owner(table).facts)
+
+
+def _stacked(sizes: SegmentSizes) -> Int64s:
+    return np.stack([sizes.counts, sizes.sizes_bytes], axis=1)
 
 
 def add_sizes(state: TierState, metadata_partition: int, rows: Iterable[Mapping[str, Any]]) -> None:

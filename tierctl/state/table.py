@@ -74,6 +74,7 @@ class SegmentTable:
         self.tags: dict[int, Tags] = {}
         self.groups: Any = None
         self.sums: Int64s | None = None
+        self.facts: Int64s | None = None
         self.expected = 0
         """The number of events that are still to come, as far as that is known."""
         contents = [np.zeros(0, kind) for kind in ROW_TYPES.values()]
@@ -93,15 +94,24 @@ class SegmentTable:
 
     def __getstate__(self) -> dict[str, Any]:
         contents = {name: rows.tobytes() for name, rows in self.contents().items()}
-        sums = None if self.sums is None else self.sums.tobytes()
-        return {"keep_deleted": self.keep_deleted, "tags": self.tags, "contents": contents, "sums": sums}
+        sums, facts = (None if rows is None else rows.tobytes() for rows in (self.sums, self.facts))
+        return {
+            "keep_deleted": self.keep_deleted,
+            "tags": self.tags,
+            "contents": contents,
+            "sums": sums,
+            "facts": facts,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.keep_deleted, self.tags = state["keep_deleted"], state["tags"]
-        self.groups, self.sums, self.expected = None, None, 0
+        self.groups, self.sums, self.facts, self.expected = None, None, None, 0
         self.load(state["contents"])
         if state["sums"] is not None:
             self.sums = np.frombuffer(state["sums"], np.int64).reshape(-1, 2, len(STATES))
+        if state["facts"] is not None:
+            facts, count = np.frombuffer(state["facts"], np.int64), len(self.partitions)
+            self.facts = facts.reshape(count, len(facts) // max(count, 1))
 
     def contents(self) -> dict[str, Array]:
         """Return the arrays with the content of the table, without the rows of deleted segments."""
@@ -127,10 +137,13 @@ class SegmentTable:
 
     @property
     def segments(self) -> Array:
-        """Return the rows of segments, deleted ones included."""
+        """Return the rows of segments, deleted ones included; AttributeError if they were dropped."""
+        self._require_segments()
+        return self._used(SEGMENTS)
+
+    def _require_segments(self) -> None:
         if self.sums is not None:
             raise AttributeError("the segments were summed up")
-        return self._used(SEGMENTS)
 
     @property
     def links(self) -> Array:
@@ -226,11 +239,13 @@ class SegmentTable:
 
     def find(self, number: int, segment_id: Uuid) -> int:
         """Return the row of a segment of a user partition; -1 if it is unknown or deleted."""
+        self._require_segments()
         row = int(find_segment(self.arrays, number, *_words(segment_id))[1])
         return -1 if row < 0 or self.arrays.segments[row]["state"] == DELETE_FINISHED else row
 
     def epoch(self, number: int, epoch: int) -> int:
         """Return the row of a leader epoch of a user partition; -1 if no segment ever named it."""
+        self._require_segments()
         return int(find_epoch(self.arrays, number, epoch)[1])
 
     def delete_state(self, number: int) -> RemotePartitionDeleteState | None:
@@ -293,6 +308,7 @@ class SegmentTable:
 
     def epoch_rows(self, number: int) -> Iterator[int]:
         """Yield the rows of the leader epochs of a user partition."""
+        self._require_segments()
         at = int(self.partitions["first_epoch"][number]) if len(self.partitions) else -1
         while at >= 0:
             yield at
@@ -326,8 +342,11 @@ class SegmentTable:
         chosen: Int64s = rows[(self.segments["state"][rows] == DELETE_FINISHED) == deleted]
         return chosen
 
-    def drop_segments(self, sums: Int64s) -> None:
-        """Keep only the user partitions, and `sums` of their segments; fold nothing afterwards."""
+    def drop_segments(self, sums: Int64s, facts: Int64s | None = None) -> None:
+        """Keep only the user partitions, `sums` and `facts` of their segments; fold nothing afterwards.
+
+        Both have one row per user partition: counts and sizes by state, and `SegmentGroups.facts`.
+        """
         self.tags, counts = {}, self.arrays.counts.copy()
         counts[[SEGMENTS, LINKS, EPOCHS, BLOB, DEAD]] = 0
         partitions = copied(self.partitions)
@@ -340,7 +359,7 @@ class SegmentTable:
         self.changed()
         for array in _KEYS:
             self._make_slots(array)
-        self.sums = sums
+        self.sums, self.facts = sums, facts
 
     def compact_when_due(self) -> None:
         """Drop the rows of deleted segments if they are more than an eighth of all."""

@@ -1,8 +1,9 @@
 """The state of the whole tier: the result of folding all events of the metadata topic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.queries import PartitionSegments, SegmentGroups
 from tierctl.state.table import SegmentTable
 from tierctl.state.table_arrays import KIP405, NO_BROKER, NO_START, STARTED
+
+Answer = TypeVar("Answer")
 
 # Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000
@@ -203,6 +206,16 @@ class PartitionState:
             broker_id=None if int(last["flags"]) & KIP405 else int(last["writer"]),
         )
 
+    def keep_failed_copies(self) -> None:
+        """Note `failed_copies` among the facts about the partition, because its segments will be dropped."""
+        failed = self.failed_copies
+        if failed is None:
+            return
+        row = self.table.arrays.partitions[self.number]
+        row["failed_copies"], row["failed_start"] = failed.attempts, failed.start_offset
+        row["failed_since"], row["failed_last"] = failed.since_ms, failed.last_ms
+        row["failed_by"] = NO_BROKER if failed.broker_id is None else failed.broker_id
+
     def _fact(self, name: str) -> int:
         return int(self.table.arrays.partitions[self.number][name])
 
@@ -242,6 +255,8 @@ class TierState:
     """The segments by metadata partition."""
     held: dict[int, HeldState] = field(default_factory=dict)
     """What a state directory keeps of a metadata partition with a record that was not understood."""
+    elsewhere: "Elsewhere | None" = None
+    """Answers questions about the segments, if only facts about them were kept here."""
 
     def table(self, metadata_partition: int) -> SegmentTable:
         """Return the table of a metadata partition, which is empty if no event was folded."""
@@ -315,6 +330,37 @@ class TierState:
         part = self.partition(topic_id_partition)
         return None if part is None else part.get(segment_id)
 
+    def map_parts(
+        self,
+        function: Callable[["TierState"], Iterable[Answer]],
+        among: Collection[tuple[Uuid, int]] | None = None,
+    ) -> Iterator[Answer]:
+        """Yield what `function` yields for states that together have all segments of this one, in no order.
+
+        This is the one such state, unless the segments are `elsewhere`: then `function` runs there and must
+        be picklable, and its answers of the classes that `spark.executors.task` decodes. Of metadata
+        partitions it sees those with a user partition in `among` at least; None for all.
+        """
+        if self.elsewhere is None:
+            yield from function(self)
+            return
+        known = self.partitions.keys() if among is None else self.partitions.keys() & set(among)
+        chosen = {self.partitions[key].metadata_partition for key in known}
+        if chosen:
+            yield from self.elsewhere(function, chosen)
+
+    def map_in_order(
+        self,
+        function: Callable[["TierState"], Iterable[tuple[TopicIdPartition, Answer]]],
+        among: Collection[tuple[Uuid, int]] | None = None,
+    ) -> Iterator[tuple[TopicIdPartition, Answer]]:
+        """Yield as `map_parts` the answers about user partitions, in the order of these.
+
+        `function` yields them in this order.
+        """
+        found = self.map_parts(function, among)
+        return found if self.elsewhere is None else iter(sorted(found, key=lambda each: _order(each[0])))
+
     def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield each deleted segment in its last state; only if `keep_deleted` was set before the fold."""
         for part in self.partitions.values():
@@ -349,7 +395,7 @@ class TierState:
             tables.setdefault(id(part.table), []).append(part)
         for parts in tables.values():
             table = parts[0].table
-            table.groups = SegmentGroups.by_owner(table)
+            table.groups = None if table.facts is not None else SegmentGroups.by_owner(table)
             try:
                 yield from parts
             finally:
@@ -357,13 +403,14 @@ class TierState:
 
     def __iter__(self) -> Iterator[PartitionState]:
         """Yield user partitions by topic name, topic id and number."""
-        return iter(
-            sorted(
-                self.partitions.values(),
-                key=lambda p: (
-                    p.topic_id_partition.topic,
-                    p.topic_id_partition.topic_id,
-                    p.topic_id_partition.partition,
-                ),
-            )
-        )
+        return iter(sorted(self.partitions.values(), key=lambda part: _order(part.topic_id_partition)))
+
+
+def _order(partition: TopicIdPartition) -> tuple[str, Uuid, int]:
+    return partition.topic, partition.topic_id, partition.partition
+
+
+Question = Callable[[TierState], Iterable[Any]]
+"""Yields answers from a state; see `TierState.map_parts`."""
+Elsewhere = Callable[[Question, Collection[int]], Iterator[Any]]
+"""Yields the answers to a question from the states of these metadata partitions."""

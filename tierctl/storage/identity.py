@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,13 +24,14 @@ from tierctl.model import (
     ClusterIdentity,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    SegmentObjectName,
     TierIdentity,
     TopicIdPartition,
     Uuid,
 )
 from tierctl.plan.preconditions import missing_of
 from tierctl.plan.safety import TierContents
-from tierctl.state.tier_state import TierState
+from tierctl.state.tier_state import PartitionState, TierState
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.kafka import segment_object_name
 from tierctl.storage.object_tier import object_tier
@@ -179,11 +181,33 @@ def _newest(
     """Yield the newest segment of each partition that is in one of `states`; as `newest_finished`."""
     keys = {partition.key for partition in partitions}
     parts = sorted(state, key=lambda part: part.topic_id_partition.key not in keys)
-    for part in parts:
-        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded)
-        newest = max((s for s in found if s.state in states), key=lambda s: s.start_offset, default=None)
+    chosen = [part.topic_id_partition for part in parts if _has_any(part, states)]
+    if state.elsewhere is not None:
+        # No caller that changes nothing needs more.
+        chosen = chosen[:WITNESSES_MAX]
+    question = partial(_newest_of, chosen, states, excluded)
+    for _, newest in state.map_in_order(question, [partition.key for partition in chosen]):
+        yield newest
+
+
+def _has_any(part: PartitionState, states: Collection[RemoteLogSegmentState]) -> bool:
+    return part.finished_count > 0 if _FINISHED in states else part.segment_count > part.finished_count
+
+
+def _newest_of(
+    partitions: Sequence[TopicIdPartition],
+    states: Collection[RemoteLogSegmentState],
+    excluded: Collection[Uuid],
+    state: TierState,
+) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata]]:
+    """Yield each of `partitions` with its newest segment that is in one of `states`, and not `excluded`."""
+    for partition in partitions:
+        part = state.partition(partition)
+        segments = () if part is None else part.cache.list_remote_log_segments()
+        found = (each for each in segments if each.state in states and each.segment_id not in excluded)
+        newest = max(found, key=lambda each: each.start_offset, default=None)
         if newest is not None:
-            yield newest
+            yield partition, newest
 
 
 def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> bool:
@@ -227,27 +251,40 @@ class _Sample:
 
 
 def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
-    """Read the tier's first objects, up to the first one of a known segment under its own key."""
+    """Read the tier's first objects, and judge them up to the first one of a known segment under its key."""
     known_topics = {part.topic_id_partition.topic_id for part in state}
-    sample = _Sample(is_empty=True)
+    keys = [found.key for found in islice(remote.list_objects(), SAMPLE_MAX)]
+    objects = [(key, segment_object_name(key)) for key in keys]
+    sample = _Sample(is_empty=not objects)
+    names = {name for _, name in objects if name is not None}
+    owners = {(name.topic_id, name.partition) for name in names}
+    segments = dict(state.map_parts(partial(_segments_of, names), owners))
     misplaced: set[Uuid] = set()
-    for found in islice(remote.list_objects(), SAMPLE_MAX):
-        sample.is_empty = False
-        name = segment_object_name(found.key)
+    for key, name in objects:
         if name is None:
             continue
-        part = state.partitions.get((name.topic_id, name.partition))
-        segment = None if part is None else part.get(name.segment_id)
+        segment = segments.get((name.topic_id, name.partition, name.segment_id))
         if segment is not None:
             if name.segment_id not in misplaced and _has_objects(remote, segment) is not False:
                 return _Sample(known=True)
             misplaced.add(name.segment_id)
-            sample.misplaced_key = sample.misplaced_key or found.key
+            sample.misplaced_key = sample.misplaced_key or key
             if len(misplaced) == WITNESSES_MAX:
                 break
             continue
-        sample.unknown_key = sample.unknown_key or found.key
+        sample.unknown_key = sample.unknown_key or key
         # The events that named the topic may have been deleted from the metadata topic.
         is_lost = bool(missing_of(state, TopicIdPartition(name.topic_id, "", name.partition)))
         sample.knows_topic = sample.knows_topic or is_lost or name.topic_id in known_topics
     return sample
+
+
+def _segments_of(
+    names: Collection[SegmentObjectName], state: TierState
+) -> Iterator[tuple[tuple[Uuid, int, Uuid], RemoteLogSegmentMetadata]]:
+    """Yield the segments to which objects of these names belong, by topic id, partition and segment id."""
+    for name in names:
+        part = state.partitions.get((name.topic_id, name.partition))
+        segment = None if part is None else part.get(name.segment_id)
+        if segment is not None:
+            yield (name.topic_id, name.partition, name.segment_id), segment

@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept, run_fold_task
 from tierctl.metadata.state_dir import StateDirectory
-from tierctl.model import MetadataEvent, Uuid
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.model.events import dialect_of
 from tierctl.state import tier_state
 from tierctl.state.sizes import sizes_by_group
@@ -22,7 +28,7 @@ from tierctl.wire.metadata.values import encode
 
 from tests.metadata.pictures import picture
 from tests.metadata.topics import topic_in
-from tests.state.histories import histories
+from tests.state.histories import ORDERS, histories, started
 from tests.support.amounts import examples
 
 COUNT = 4
@@ -114,7 +120,7 @@ def test_sizes_without_segments(logs: Logs) -> None:
         whole = manager_on(folder, None, None).refresh()
         topic = topic_in(folder, partition_count=COUNT)
         reduced = TopicBasedRemoteLogMetadataManager(
-            topic, fold_runner=Apart(folder), sizes_only=True
+            topic, fold_runner=Apart(folder), kept=Kept.SIZES
         ).refresh()
         assert sizes_of(reduced) == sizes_of(whole)
         for one, other in zip(whole, reduced, strict=True):
@@ -132,6 +138,83 @@ def test_sizes_without_segments(logs: Logs) -> None:
                     question(other)
         assert (whole.read, whole.anomaly_count) == (reduced.read, reduced.anomaly_count)
         assert list(map(str, whole.quarantined)) == list(map(str, reduced.quarantined))
+
+
+def _facts(state: TierState) -> dict[str, object]:
+    """Return the facts about the segments of each user partition that are kept without them."""
+    found: dict[str, object] = {}
+    for part in state.by_metadata_partition():
+        segments = part.segments
+        found[str(part.topic_id_partition)] = (
+            [segments.count_in(each) for each in RemoteLogSegmentState],
+            [part.segment_count, part.finished_count, part.failed_copies, part.delete_state],
+            [segments.finished_range(), segments.finished_times_ms(), segments.newest_event_ms()],
+            segments.latest_epoch(),
+        )
+    return found
+
+
+def _segments(state: TierState) -> Iterator[tuple[TopicIdPartition, list[RemoteLogSegmentMetadata]]]:
+    """Answer with all segments of each user partition."""
+    for part in state:
+        yield part.topic_id_partition, list(part.cache.list_remote_log_segments())
+
+
+@examples(15)
+@given(st.one_of(_logs(at_home=True), _logs(at_home=False)))
+def test_facts_here_and_segments_elsewhere(logs: Logs) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, logs)
+        whole = manager_on(folder, None, None).refresh()
+        runner = Apart(folder)
+        manager = TopicBasedRemoteLogMetadataManager(
+            topic_in(folder, partition_count=COUNT), fold_runner=runner, kept=Kept.FACTS
+        )
+        reduced = manager.refresh()
+        assert _facts(reduced) == _facts(whole)
+        assert sizes_of(reduced) == sizes_of(whole)
+        assert list(reduced.map_in_order(_segments)) == list(whole.map_in_order(_segments))
+        assert list(map(str, reduced.quarantined)) == list(map(str, whole.quarantined))
+        for part in reduced:
+            with pytest.raises(AttributeError):
+                part.get(Uuid.from_bytes(bytes(16)))
+            with pytest.raises(AttributeError):
+                part.cache.highest_offset_for_epoch(0)
+        assert manager.refresh() is reduced
+
+
+def test_copies_that_were_begun_again_are_facts(tmp_path: Path) -> None:
+    home = metadata_partition(ORDERS.topic_id, ORDERS.partition, COUNT)
+    write(tmp_path, {home: [encode(started(number, 0, 99)) for number in (1, 2, 3)]})
+    topic = topic_in(tmp_path, partition_count=COUNT)
+    manager = TopicBasedRemoteLogMetadataManager(topic, fold_runner=Apart(tmp_path), kept=Kept.FACTS)
+    failed = manager.refresh().partitions[ORDERS.key].failed_copies
+    assert failed == manager_on(tmp_path, None, None).refresh().partitions[ORDERS.key].failed_copies
+    assert failed is not None
+    assert failed.attempts == 2
+
+
+def test_facts_after_new_events(tmp_path: Path) -> None:
+    from tests.metadata.events import TOPIC_ID, started, update
+
+    home = metadata_partition(TOPIC_ID, 0, COUNT)
+    write(tmp_path, {home: [encode(started(0))], (home + 1) % COUNT: [encode(started(0, partition=1))]})
+    runner = Apart(tmp_path)
+    topic = topic_in(tmp_path, partition_count=COUNT)
+    manager = TopicBasedRemoteLogMetadataManager(topic, fold_runner=runner, kept=Kept.FACTS)
+    before = manager.refresh()
+    write(tmp_path, {home: [encode(update(0))]})
+    after = manager.refresh()
+    key = (TOPIC_ID, 0)
+    states = []
+    for state in (before, after):
+        runner.pieces.clear()
+        [(_, [segment])] = state.map_in_order(_segments, [key])
+        assert runner.pieces == [(home,)]
+        states.append((segment.state, state.partitions[key].finished_count))
+    begun, finished, *_ = RemoteLogSegmentState
+    assert states == [(begun, 0), (finished, 1)]
 
 
 def test_user_partitions_in_two_places_are_read_together(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.commands.copy.source import LogSources, Sources, TierSources
@@ -15,6 +16,7 @@ from tierctl.locallog import with_open_transaction
 from tierctl.metadata.manager import RemoteLogMetadataManager
 from tierctl.model import (
     LocalLog,
+    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     Selection,
     TopicConfig,
@@ -38,6 +40,8 @@ from tierctl.state.tier_state import TierState
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.index_cache import spool_folder
 from tierctl.storage.open_tier import TierSpec
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,18 +210,30 @@ def _plan(
 def _unfinished(run: Mutation, state: TierState, plan: Plan) -> Iterator[Skip]:
     """Yield the segments in COPY_SEGMENT_STARTED that `plan` leaves: a broker may make the copy now."""
     withdrawn = {step.segment_id for step in plan.steps}
-    started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    begun = [
+        part.topic_id_partition
+        for part in state.by_metadata_partition()
+        if part.topic_id_partition in run.resources.selection and part.segments.count_in(_STARTED)
+    ]
+    found = state.map_in_order(partial(_begun_copies, frozenset(begun)), [each.key for each in begun])
+    for partition, segment in found:
+        if segment.segment_id not in withdrawn:
+            by = "tierctl" if segment.broker_id == NOT_A_BROKER_ID else f"broker {segment.broker_id}"
+            reason = (
+                f"its copy was begun by {by} at {iso_utc(segment.event_timestamp_ms)} and not finished; "
+                "--clean-dangling deletes it 24 hours later"
+            )
+            yield Skip.of(partition, reason, segment.segment_id)
+
+
+def _begun_copies(
+    partitions: Collection[TopicIdPartition], state: TierState
+) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata]]:
+    """Yield the segments of `partitions` in COPY_SEGMENT_STARTED."""
     for part in state:
-        if part.topic_id_partition not in run.resources.selection:
-            continue
-        for segment in part.cache.list_remote_log_segments():
-            if segment.state is started and segment.segment_id not in withdrawn:
-                by = "tierctl" if segment.broker_id == NOT_A_BROKER_ID else f"broker {segment.broker_id}"
-                reason = (
-                    f"its copy was begun by {by} at {iso_utc(segment.event_timestamp_ms)} and not finished; "
-                    "--clean-dangling deletes it 24 hours later"
-                )
-                yield Skip.of(part.topic_id_partition, reason, segment.segment_id)
+        if part.topic_id_partition in partitions:
+            for segment in part.segments.in_state(_STARTED):
+                yield part.topic_id_partition, segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated
 
 from tierctl.apply.measures import measure_copy_lag
@@ -15,7 +16,7 @@ from tierctl.commands.histories import whole_metadata
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request, request_as
 from tierctl.commands.tier_inspection import require_own_tier
-from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, verify
+from tierctl.commands.verify.command import ReadLogs, VerifyRequest, finding_exit_code, kept_for, verify
 from tierctl.errors import ExitCode, combined_exit_code
 from tierctl.metadata.state_dir import last_successful_runs
 from tierctl.model import (
@@ -211,7 +212,8 @@ def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     """
     copying, lacks_events = request_as(CopyRequest, request), False
     stopped: dict[TopicIdPartition, Reason] = {}
-    with mutation(copying, progress or SilentProgress(), reader=whole_metadata, needs_untiered=False) as run:
+    reader = partial(whole_metadata, kept=kept_for(_listed_tier(request)))
+    with mutation(copying, progress or SilentProgress(), reader=reader, needs_untiered=False) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         if request.remote is not None:
@@ -273,12 +275,8 @@ def _note_unknown_settings(plan: Plan, run: Mutation) -> None:
 
 
 def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
-    """Return the findings of `verify` that are more than information.
-
-    Only archived objects are findings: a store without archive classes is not listed.
-    """
-    remote = request.remote if (request.remote or "").startswith("s3:") else None
-    asked = replace(request_as(VerifyRequest, request), remote=remote)
+    """Return the findings of `verify` that are more than information, and archived objects."""
+    asked = replace(request_as(VerifyRequest, request), remote=_listed_tier(request))
     with verify(asked, metadata=run.metadata, logs=ReadLogs(run.logs, run.log_errors)) as found:
         return [
             finding
@@ -286,6 +284,11 @@ def _findings(request: StatusRequest, run: Mutation) -> list[Finding]:
             if finding.severity is not Severity.INFO
             and (finding.check.row.needs is Needs.METADATA or finding.check is FindingKind.ARCHIVED_OBJECT)
         ]
+
+
+def _listed_tier(request: StatusRequest) -> str | None:
+    """Return the tier if its objects are listed: only a store with archive classes has findings of them."""
+    return request.remote if (request.remote or "").startswith("s3:") else None
 
 
 def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from secrets import randbelow
 from typing import Annotated, TypedDict
@@ -35,6 +36,7 @@ from tierctl.commands.verify.repairs import (
 from tierctl.errors import ExitCode, TierctlError, UsageError, combined_exit_code
 from tierctl.metadata.daily_changes import deleted_segment_ids, deleted_segments
 from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.state_dir import KEPT_MS, ReadingRun, read_segments, record_read_segments
 from tierctl.model import (
     LocalLog,
@@ -516,8 +518,8 @@ def _findings(
     is_deep = request.deep or asked.is_sample
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
-        metadata = whole_metadata(resources) if read is None else read
-        state = metadata.refresh()
+        metadata = whole_metadata(resources, kept=kept_for(request.remote)) if read is None else read
+        state = metadata.refresh() if read is None else read.state
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
         remote = None if request.remote is None else resources.remote
@@ -537,8 +539,9 @@ def _findings(
             reads = examined.reads = open_deep_reads(asked, resources.now_ms)
             opened.enter_context(reads_recorded(reads, asked, metadata, resources.now_ms))
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
+        states = chain([state], iter(metadata.refresh, None))
         verification = Verification(
-            refresh=metadata.refresh,
+            refresh=lambda: next(states),
             was_deleted=_was_deleted(resources),
             deleted_of=_deleted_of(resources),
             selection=selection,
@@ -562,10 +565,15 @@ def _findings(
         yield from verification.findings()
 
 
+def kept_for(remote: str | None) -> Kept:
+    """Return what executors keep of the segments for `verify`: a tier's objects are compared with each."""
+    return Kept.FACTS if remote is None else Kept.SEGMENTS
+
+
 def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:
     parts = [part for part in state if part.topic_id_partition in selection]
-    examined.segments = sum(len(part.cache) for part in parts)
-    examined.topics = len({part.topic_id_partition.topic_id for part in parts if len(part.cache)})
+    examined.segments = sum(part.segment_count for part in parts)
+    examined.topics = len({part.topic_id_partition.topic_id for part in parts if part.segment_count})
     examined.log_dirs = len(request.log_dir)
 
 
@@ -650,14 +658,11 @@ def _deleted_of(resources: Resources) -> DeletedOf:
 
 
 def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | None:
-    """Return the executors that list the store and examine segments; None on the local engine."""
-    if not resources.is_on_spark:
+    """Return the executors that list the store and examine segments; None without a tier or executors."""
+    if not resources.is_on_spark or resources.request.remote is None:
         return None
     from tierctl.spark.executors.checked_segments import SparkRunner
 
-    remote = None if resources.request.remote is None else resources.remote
-    executors = resources.executors
-    spec = None
-    if remote is not None:
-        spec = resources.tier_spec().resolved(remote).shared(lambda: executors.slots)
+    remote, executors = resources.remote, resources.executors
+    spec = resources.tier_spec().resolved(remote).shared(lambda: executors.slots)
     return SparkRunner(executors=executors, remote=remote, spec=spec, advance=examined.add_objects)

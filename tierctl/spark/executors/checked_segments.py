@@ -179,15 +179,14 @@ def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     return ListedPart(tally.found(), others, count)
 
 
-def check(spec: TierSpec | None, task: Task) -> list[Finding]:
+def check(spec: TierSpec, task: Task) -> list[Finding]:
     """Return the findings of one task; raises as `TaskRunner.findings`."""
-    remote = None if spec is None else shared_tier(spec)
     with ExitStack() as held:
         spool = None
         if isinstance(task, SegmentsTask):
             _require_logs(task)
             spool = held.enter_context(spool_folder())
-        return TaskRunner(remote=remote, spool=spool).findings(task)
+        return TaskRunner(remote=shared_tier(spec), spool=spool).findings(task)
 
 
 def _require_logs(task: SegmentsTask) -> None:
@@ -206,15 +205,13 @@ class SparkRunner:
     """RemoteRunner on executors; `advance` is called with the number of objects listed."""
 
     executors: Executors
-    remote: RemoteStorageManager | None
-    spec: TierSpec | None
+    remote: RemoteStorageManager
+    spec: TierSpec
     advance: Callable[[int], None]
     segments_per_task: int = 16
 
     def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
         """Implement `RemoteRunner.unaccounted`: one task lists one folder of the store."""
-        assert self.remote is not None
-        assert self.spec is not None
         keys = _by_topic(tally.keys())
         listing = folders_to_list(self.executors, self.remote)
         parts = (

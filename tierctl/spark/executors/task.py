@@ -44,6 +44,7 @@ _ALLOWED = frozenset(
         ("array", "_array_reconstructor"),
         ("array", "array"),
         ("tierctl.errors", "_restored"),
+        ("tierctl.plan.reasons", "_made"),
     }
 )
 _PACKAGES = (
