@@ -29,6 +29,7 @@ from tierctl.errors import (
 )
 from tierctl.files import read_regular, why_distrusted, write_durably
 from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.folder import removed_if_unused
 from tierctl.metadata.topic.folder_writer import FolderSettings
@@ -106,6 +107,12 @@ class Change(ABC, Generic[R]):
     """Whether objects of the tier are written or deleted; otherwise no lease is taken, and the tier need not
     be that of the metadata topic."""
 
+    @classmethod
+    def kept(cls, request: R) -> Kept:
+        """Return what executors keep of the segments for a plan that is only made."""
+        del request
+        return Kept.SEGMENTS
+
     def __init__(self, run: Mutation, request: R) -> None:
         self.run = run
         self.request = request
@@ -180,6 +187,7 @@ class Change(ABC, Generic[R]):
                 may_be_new=cls.may_be_new and not must_exist,
                 make_topic=cls.makes_topic(request) and not must_exist,
                 changes_tier=cls.changes_tier,
+                kept=Kept.SEGMENTS if must_exist else cls.kept(request),
                 folder=lambda resources: cls.folder(request, resources),
                 reader=cls.reader,
             )

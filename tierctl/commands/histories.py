@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierctl import locallog
 from tierctl.commands.request import Request
@@ -129,7 +129,7 @@ def whole_metadata(resources: Resources, *, kept: Kept = Kept.SEGMENTS) -> Remot
     state directory, which may know them, has precedence. A state directory that does not exist is made; the
     errors for another topic's are those of `require_own_state`.
     """
-    metadata = _read_metadata(resources, kept, is_whole=True)
+    metadata = opened_metadata(resources, kept, is_whole=True)
     if resources.request.state_dir is None:
         return metadata
     topic_id = metadata.identity().metadata_topic_id
@@ -141,16 +141,17 @@ def whole_metadata(resources: Resources, *, kept: Kept = Kept.SEGMENTS) -> Remot
     return resources.metadata()
 
 
-def _read_metadata(resources: Resources, kept: Kept, *, is_whole: bool = False) -> RemoteLogMetadataManager:
+def opened_metadata(resources: Resources, kept: Kept, **opening: Any) -> RemoteLogMetadataManager:
     """Open the metadata; keep all segments if events are missing, whatever is to be `kept`.
 
-    Which partitions' histories are complete can be found only from the segments.
+    Which partitions' histories are complete can be found only from the segments. `opening` are further
+    arguments of `Resources.metadata`.
     """
     if kept is Kept.FACTS and not resources.is_on_spark:
         kept = Kept.SEGMENTS
-    metadata = resources.metadata(is_whole=is_whole, kept=kept)
+    metadata = resources.metadata(kept=kept, **opening)
     if kept is not Kept.SEGMENTS and metadata.refresh().missing:
-        return resources.metadata(is_whole=is_whole)
+        return resources.metadata(**opening)
     return metadata
 
 
@@ -176,7 +177,7 @@ def read_selected(resources: Resources, *, sizes_only: bool = False) -> TierStat
     request = resources.request
     # Metrics and a state directory need the segments themselves.
     sizes_only = sizes_only and request.meter is None and request.state_dir is None
-    metadata = _read_metadata(resources, Kept.SIZES if sizes_only else Kept.SEGMENTS)
+    metadata = opened_metadata(resources, Kept.SIZES if sizes_only else Kept.SEGMENTS)
     state = metadata.refresh()
     resources.select_among(state)
     require_logs_of(metadata, resources.request)

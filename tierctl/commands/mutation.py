@@ -10,7 +10,7 @@ from pathlib import Path
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Stop
-from tierctl.commands.histories import Histories
+from tierctl.commands.histories import Histories, opened_metadata
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.metadata_folder import counted
 from tierctl.commands.request import MutationRequest, Request
@@ -22,6 +22,7 @@ from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked, list_partitions
 from tierctl.locallog.folders import parse_partition_folder
 from tierctl.metadata.manager import RemoteLogMetadataManager
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.metadata.topic.folder import partitions_in
 from tierctl.metadata.topic.folder_writer import FolderSettings, TopicPlacement
 from tierctl.model import LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
@@ -275,6 +276,7 @@ def mutation(
     changes_tier: bool = True,
     needs_untiered: bool = True,
     folder: Callable[[Resources], FolderSettings | None] = lambda _resources: None,
+    kept: Kept = Kept.SEGMENTS,
     reader: Callable[[Resources], RemoteLogMetadataManager | None] = lambda _resources: None,
 ) -> Iterator[Mutation]:
     """Open the sources of the request; with `apply`, check the fences and open them for writing.
@@ -295,7 +297,9 @@ def mutation(
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
         running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
         settings = counted(resources, request, folder(resources), may_be_new=may_be_new)
-        metadata = reader(resources) or resources.metadata(
+        metadata = reader(resources) or opened_metadata(
+            resources,
+            Kept.SEGMENTS if request.apply or request.state_dir is not None else kept,
             writable=request.apply,
             may_be_new=may_be_new,
             make_topic=make_topic,

@@ -25,7 +25,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "format": "read and print ranges of the metadata topic",
     "fetch": "read the metadata topic, or derive metadata from objects; read and print segments",
     "copy": "read the metadata topic; read, check and store segments",
-    "sweep": "read the metadata topic; delete segments",
+    "sweep": "read the metadata topic, and decide about partitions; delete segments",
     "delete": "read the metadata topic; delete segments",
     "apply": "all that they do for the command that made the plan; store or delete segments",
     "backup-config": None,

@@ -9,6 +9,7 @@ from tierctl.spark.fold import SparkFold
 
 from tests.spark.executors.bulk import METADATA, Capture, assert_same, small_pieces, within
 from tests.spark.executors.test_verify import DAMAGE, MISPLACED, TIERS
+from tests.spark.worlds import NOW_MS as PAST_MS
 from tests.verify.cases import CASES
 from tests.verify.tiers import NOW_MS, Spoilt
 
@@ -67,3 +68,19 @@ def test_the_tier_is_recognised_by_segments_elsewhere(capture: Capture) -> None:
     assert assert_same("status", *where, within(capture, "tiered-cluster/after-remote")).code == 0
     other = assert_same("status", *where, within(capture, "aiven-plain/bucket"))
     assert other.code == 5
+
+
+@pytest.mark.parametrize("inputs", ["logs", "tier", "both"])
+@pytest.mark.parametrize("place", ["tiered-cluster/before", "unclean-leader/after/broker-1"])
+def test_plans_of_sweep(inputs: str, place: str, capture: Capture, tmp_path: Path) -> None:
+    configs = tmp_path / "topics.properties"
+    configs.write_text("clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n")
+    remote, logs = (within(capture, each) for each in TIERS[place])
+    where = [*("--remote", remote)] if inputs != "logs" else []
+    where += [*("--log-dir", logs)] if inputs != "tier" else []
+    more = ("--topic-configs", configs) if "tiered" in place else ()
+    said = assert_same(
+        *("sweep", "--metadata", within(capture, place), *where, *more),
+        *("--now", PAST_MS, "-o", "csv"),
+    )
+    assert not more or len(said.lines) > 1

@@ -17,6 +17,7 @@ from tierctl.commands.shared_options import (
 from tierctl.commands.sweep.act import SweepSegments, log_starts_of
 from tierctl.commands.sweep.decide import changed_configs, note_unstated_age, retention_inputs, selected_parts
 from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.model.progress import Progress
 from tierctl.model.selection import names_text
 from tierctl.plan.steps import Action, Plan
@@ -72,6 +73,11 @@ class Sweep(Change[SweepRequest]):
     request_type = SweepRequest
     saved = ("log_start_offset", "off_lineage", "unreferenced_epochs", "assume")
     logs_decide = True
+
+    @classmethod
+    def kept(cls, request: SweepRequest) -> Kept:
+        """Implement `Change.kept`: leaders are asked about offsets that follow from the segments."""
+        return Kept.SEGMENTS if request.has_cluster else Kept.FACTS
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""

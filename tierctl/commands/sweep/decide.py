@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from tierctl.commands.histories import require_logs_of
@@ -242,13 +243,14 @@ def _lineages(
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
     """Return lineages from the tier for selected partitions without a log; unreadable ones are left out."""
     known = {log.topic_id_partition.key for log in logs}
-    newest = [
-        (part.topic_id_partition, part.segments.newest())
-        for part in state.by_metadata_partition()
+    wanted = {
+        part.topic_id_partition.key
+        for part in state
         if part.topic_id_partition.key not in known
         and part.topic_id_partition in run.resources.selection
         and part.delete_state is None
-    ]
+    }
+    newest = list(state.map_parts(partial(_newest_segments, wanted), wanted))
     missing = [p for p, last in newest if last is not None and p.topic_partition not in run.unreadable]
     if run.request.log_dir and missing:
         run.progress.note(missing_log_note(missing))
@@ -266,6 +268,15 @@ def _lineages(
         more = len(failures) - _FAILURES_SHOWN
         run.progress.warn(f"no lineage of {more} more partitions; the plan lists them as skipped")
     return found
+
+
+def _newest_segments(
+    partitions: Collection[_Key], state: TierState
+) -> Iterator[tuple[TopicIdPartition, RemoteLogSegmentMetadata | None]]:
+    """Yield the most recent finished segment of each of `partitions` that `state` has."""
+    for part in state.by_metadata_partition():
+        if part.topic_id_partition.key in partitions:
+            yield part.topic_id_partition, part.segments.newest()
 
 
 def _read_lineages(

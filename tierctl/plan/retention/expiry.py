@@ -384,9 +384,11 @@ PartitionKey = tuple[Uuid, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """The arguments of `plan_retention`, with logs and log starts by partition."""
+    """The arguments of `plan_retention`, with logs and log starts by partition.
 
-    state: TierState
+    Together they are a question for `TierState.map_parts`.
+    """
+
     logs: Mapping[PartitionKey, LocalLog]
     topics: CurrentTopics
     configs: Mapping[str, TopicConfig]
@@ -405,6 +407,11 @@ class _Inputs:
         if self.is_now_given:
             return "name a later --now, or leave it out"
         return "set the clock of this machine, or of the broker that wrote the event"
+
+    def __call__(self, state: TierState) -> Iterator[tuple[TopicIdPartition, "_Decisions"]]:
+        """Yield the decisions about each partition."""
+        for part in state.by_metadata_partition():
+            yield part.topic_id_partition, _decide(self, state, part)
 
     def explains(self, partition: TopicIdPartition) -> bool:
         """Return whether the plan has the segments of `partition` that stay."""
@@ -472,7 +479,6 @@ def plan_retention(
     if cluster is not None:
         ends = {key: view.log_end_offset for key, view in cluster.views.items()}
     inputs = _Inputs(
-        state=state,
         logs=replicas,
         topics=topics,
         configs=configs,
@@ -486,8 +492,8 @@ def plan_retention(
         is_now_given=is_now_given,
     )
     decided: dict[TopicIdPartition, _Decisions] = {}
-    for part in state.by_metadata_partition():
-        found = decided[part.topic_id_partition] = _decide(inputs, part)
+    for partition, found in state.map_parts(inputs):
+        decided[partition] = found
         if on_kept is not None:
             on_kept(found.kept)
             found.kept = []
@@ -532,11 +538,11 @@ def _resolve(
     return resolved
 
 
-def _decide(inputs: _Inputs, part: PartitionState) -> _Decisions:
+def _decide(inputs: _Inputs, state: TierState, part: PartitionState) -> _Decisions:
     decisions, partition = _Decisions(), part.topic_id_partition
     if part.segment_count == 0:
         return decisions
-    reason = why_unknown(inputs.state, part) or inputs.topics.why_not_current(partition)
+    reason = why_unknown(state, part) or inputs.topics.why_not_current(partition)
     reason = reason or why_never_tiered(partition.topic, inputs.configs)
     if inputs.cluster is not None:
         reason = reason or inputs.cluster.why_unseen(partition)
