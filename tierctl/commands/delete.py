@@ -19,6 +19,7 @@ from tierctl.commands.request import MutationRequest
 from tierctl.commands.shared_options import AllLogDirs, Find, IKnowItIsDeleted, Interval, Mark
 from tierctl.errors import ExitCode, NotFoundError, PartialFailure, SafetyRefusal, TierctlError, UsageError
 from tierctl.locallog import read_log_dir_facts
+from tierctl.metadata.parallel_fold import Kept
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -36,6 +37,7 @@ from tierctl.plan.steps import Action, Plan, Step
 from tierctl.report import fields as f
 from tierctl.report.columns import Columns, Field, Kind, Shown
 from tierctl.report.results import TableResult, TableRows
+from tierctl.state.sizes import sizes_by_group
 from tierctl.state.tier_state import TierState
 
 _S = RemotePartitionDeleteState
@@ -123,6 +125,12 @@ class Delete(Change[DeleteRequest]):
     command = "delete"
     request_type = DeleteRequest
     saved = ("find", "mark")
+
+    @classmethod
+    def kept(cls, request: DeleteRequest) -> Kept:
+        """Implement `Change.kept`."""
+        del request
+        return Kept.FACTS
 
     def decide(self) -> Plan:
         """Implement `Change.decide`."""
@@ -241,14 +249,14 @@ def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list
 
 def _leaked_topic(state: TierState, topic_id: Uuid) -> LeakedTopic:
     parts = [part for part in state if part.topic_id_partition.topic_id == topic_id]
-    segments = [s for part in parts for s in part.cache.list_remote_log_segments()]
+    sizes = sizes_by_group(state, [(0, part) for part in parts], 1)
     states = sorted({str(part.delete_state) for part in parts if part.delete_state is not None})
     return LeakedTopic(
         topic=parts[0].topic_id_partition.topic,
         topic_id=topic_id,
         partitions=len(parts),
-        segments=len(segments),
-        log_bytes=sum(s.segment_size_in_bytes for s in segments),
+        segments=sum(part.segment_count for part in parts),
+        log_bytes=int(sizes.sizes_bytes.sum()),
         delete_state=",".join(states) or None,
     )
 

@@ -1,6 +1,6 @@
 """The cluster that a mutating command runs beside: fences, the leaders' logs and settings, DeleteRecords."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -165,9 +165,9 @@ class RunningCluster:
         is_own = bool(others - unknown)
         if not is_own and self._has_metadata_topic():
             own_ids = self._own_ids()
-            segments = (s for part in parts for s in part.cache.list_remote_log_segments())
+            by_others = state.map_parts(partial(_written_by_others, frozenset(own_ids)))
             is_own = any(broker.tiers for broker in self.cluster.brokers()) or (
-                not others and all(segment.broker_id in own_ids for segment in segments)
+                not others and not any(by_others)
             )
         return ClusterAnswer(
             cluster_id=self.cluster.cluster_id(),
@@ -278,3 +278,9 @@ class RunningCluster:
         for partition, at in starts.items():
             if reached.get(partition.topic_partition, -1) < at:
                 raise MetadataError(f"{partition} still starts below {at} after DeleteRecords")
+
+
+def _written_by_others(own_ids: Collection[int], state: TierState) -> Iterator[bool]:
+    """Yield whether brokers with other ids wrote a segment of a partition whose deletion has not finished."""
+    parts = [part for part in state if part.delete_state is not _FINISHED]
+    yield any(segment.broker_id not in own_ids for part in parts for segment in part.segments)

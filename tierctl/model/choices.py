@@ -26,7 +26,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "fetch": "read the metadata topic, or derive metadata from objects; read and print segments",
     "copy": "read the metadata topic; read, check and store segments",
     "sweep": "read the metadata topic, and decide about partitions; delete segments",
-    "delete": "read the metadata topic; delete segments",
+    "delete": "read the metadata topic, and decide about partitions; delete segments",
     "apply": "all that they do for the command that made the plan; store or delete segments",
     "backup-config": None,
     "rebuild": "read the metadata topic; list the tier and derive metadata from its objects",

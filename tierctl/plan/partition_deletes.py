@@ -5,6 +5,7 @@ Partitions are identified by topic id and number, since a recreated topic has th
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import LogDirFacts, RemoteLogSegmentMetadata, Uuid, is_legal_topic_name
@@ -13,6 +14,7 @@ from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
 from tierctl.state.tier_state import PartitionState, TierState
 
+_Key = tuple[Uuid, int]
 _SHOWN_MAX = 5
 _HINT = (
     "name the cluster of the topics with --bootstrap-server, or the log directories of all replicas with "
@@ -171,19 +173,31 @@ def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None)
     """
     steps: list[Step] = []
     skipped: list[Skip] = []
-    for part in sorted((p for p in state if p.is_to_remove), key=_marked_order):
-        if topic_ids is not None and part.topic_id_partition.topic_id not in topic_ids:
-            continue
-        reason = why_unreadable(state, part)
+    marked = [
+        part
+        for part in sorted((part for part in state if part.is_to_remove), key=_marked_order)
+        if topic_ids is None or part.topic_id_partition.topic_id in topic_ids
+    ]
+    reasons = {part.topic_id_partition.key: why_unreadable(state, part) for part in marked}
+    removed = {key for key, reason in reasons.items() if reason is None}
+    found = dict(state.map_parts(partial(_removals, removed), removed))
+    for part in marked:
+        reason = reasons[part.topic_id_partition.key]
         if reason:
             skipped.append(Skip.of(part.topic_id_partition, reason))
         else:
-            steps += _steps_of(part)
+            steps += found[part.topic_id_partition.key]
     return Plan(command="delete", steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
 
 
 def _marked_order(part: PartitionState) -> tuple[int, int]:
     return (part.metadata_partition, part.delete_marked_offset or 0)
+
+
+def _removals(keys: Collection[_Key], state: TierState) -> Iterator[tuple[_Key, list[Step]]]:
+    """Yield the steps that remove each of these partitions that `state` has."""
+    for key in state.partitions.keys() & keys:
+        yield key, _steps_of(state.partitions[key])
 
 
 def _steps_of(part: PartitionState) -> list[Step]:

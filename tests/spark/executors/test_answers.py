@@ -84,3 +84,13 @@ def test_plans_of_sweep(inputs: str, place: str, capture: Capture, tmp_path: Pat
         *("--now", PAST_MS, "-o", "csv"),
     )
     assert not more or len(said.lines) > 1
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_plans_of_delete(is_damaged: bool, writable: Callable[[str], Path]) -> None:
+    tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+    for name in ("partition marked", *["metadata unreadable"] * is_damaged):
+        CASES[name].spoil(tier)
+    said = assert_same("delete", "--metadata", tier.metadata, "--remote", tier.remote, "-o", "csv")
+    assert said.code == (7 if is_damaged else 0)
+    assert "delete_partition" in said.out
