@@ -1,7 +1,9 @@
 """Findings while brokers run: only those that remain after the leader is queried again."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from tierctl.checks.segments import ClusterCheck
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.choices import Severity
 from tierctl.model.local import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.state.tier_state import TierState
+from tierctl.state.sizes import keep_facts
+from tierctl.state.tier_state import Question, TierState
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
 
@@ -55,7 +58,30 @@ class Cluster:
         return {name: TopicConfig(remote_storage_enable=True) for name in names}
 
 
-def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _state: None) -> list[Any]:
+def elsewhere(whole: TierState) -> TierState:
+    """Return facts about a state that another process has."""
+
+    def answers(question: Question, _metadata_partitions: Collection[int]) -> Iterator[Any]:
+        sent: Question = pickle.loads(pickle.dumps(question))
+        yield from pickle.loads(pickle.dumps(list(sent(whole))))
+
+    facts: TierState = pickle.loads(pickle.dumps(whole))
+    keep_facts(facts)
+    facts.elsewhere = answers
+    return facts
+
+
+@pytest.fixture(params=[lambda state: state, elsewhere], ids=["here", "elsewhere"])
+def found(request: pytest.FixtureRequest) -> Callable[..., list[Any]]:
+    """Return a function that returns the findings, with the segments in this process and in another one."""
+    return partial(_found, request.param)
+
+
+def _found(
+    where: Callable[[TierState], TierState],
+    cluster: Cluster,
+    meanwhile: Callable[[TierState], None] = lambda _state: None,
+) -> list[Any]:
     """Return the findings; `meanwhile` runs before the metadata is read a second time."""
     state = tier(FIRST, SECOND)
 
@@ -63,7 +89,7 @@ def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _sta
         if "metadata" in cluster.asked:
             meanwhile(state)
         cluster.asked.append("metadata")
-        return state
+        return where(state)
 
     made: Any = cluster
     verification = Verification(
@@ -119,7 +145,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
         ([None], [("unseen_leader", WARNING, None, None)]),
     ],
 )
-def test_findings(told: list[ClusterLog | None], wanted: list[Any]) -> None:
+def test_findings(told: list[ClusterLog | None], wanted: list[Any], found: Callable[..., list[Any]]) -> None:
     cluster = Cluster(list(told))
     assert sorted(found(cluster)) == sorted(wanted)
     # The log is read after the metadata, so it is never behind its tier; in doubt both are read again.
@@ -127,10 +153,10 @@ def test_findings(told: list[ClusterLog | None], wanted: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("told", [LOCAL_FROM_90, AHEAD])
-def test_what_was_copied_meanwhile_is_no_finding(told: ClusterLog) -> None:
+def test_what_was_copied_meanwhile_is_no_finding(told: ClusterLog, found: Callable[..., list[Any]]) -> None:
     assert found(Cluster([told]), copy_third) == []
 
 
-def test_a_topic_that_the_controller_does_not_know() -> None:
+def test_a_topic_that_the_controller_does_not_know(found: Callable[..., list[Any]]) -> None:
     findings = found(Cluster([LOG], topic_id=OTHER_ID))
     assert findings == [("recreated_topic", WARNING, None, None)]

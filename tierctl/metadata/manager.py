@@ -241,8 +241,9 @@ class TopicBasedRemoteLogMetadataManager:
         A former state stays as it is, with the segments that it has elsewhere.
         """
         if self._ranges != ranges:
-            self._state, self._ranges = TierState(), ranges
+            self._state = TierState()
             self._fold_by(runner, ranges)
+            self._ranges = ranges
         return self._state
 
     def _fold_by(self, runner: FoldRunner, ranges: Iterable[PartitionRange]) -> None:
