@@ -1,6 +1,6 @@
 """Read the records of one user partition as a consumer would, from the tier and the local log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -205,13 +205,26 @@ def readable_partitions(
     are included, and of several topics with the same name only the topic in the logs is returned. Raise
     UsageError if several remain, and NotFoundError if no partition does.
     """
-    replicas = _by_key(logs)
+    found = present_partitions(state, logs, chosen, by_name=by_name)
+    if by_name:
+        require_found(found, state.topics)
+    return found
+
+
+def present_partitions(
+    state: TierState, logs: Sequence[LocalLog], chosen: PartitionSet, *, by_name: bool
+) -> list[ReadablePartition]:
+    """Return the result of `readable_partitions`, which may be empty: `state` may be a part of the tier's."""
     found = [one for one in tiered_partitions(state, logs, chosen) if one.logs or _has_readable(one.cache)]
     if by_name:
-        found = _only_current(found + _of_logs(state, replicas, chosen), replicas)
-        if not found:
-            raise NotFoundError("no such partition in the tier or the logs", hint=_known(state))
+        found = current_partitions(found, logs, chosen)
     return sorted(found, key=lambda r: (r.topic_id_partition.topic, r.topic_id_partition.partition))
+
+
+def require_found(found: Sequence[ReadablePartition], topics: Collection[str]) -> None:
+    """Raise NotFoundError if no partition was found by name; `topics` are those of the tier's metadata."""
+    if not found:
+        raise NotFoundError("no such partition in the tier or the logs", hint=_known(topics))
 
 
 def illegal_name_error(partition: TopicIdPartition) -> SafetyRefusal | None:
@@ -254,30 +267,24 @@ def _has_readable(cache: RemoteLogMetadataCache) -> bool:
     return any(segment.state is _FINISHED for segment in cache.list_remote_log_segments())
 
 
-def _of_logs(
-    state: TierState,
-    replicas: Mapping[tuple[Uuid, int], list[LocalLog]],
-    chosen: PartitionSet,
+def current_partitions(
+    found: Sequence[ReadablePartition], logs: Sequence[LocalLog], chosen: PartitionSet
 ) -> list[ReadablePartition]:
-    """Return the partitions of the logs that are not in the tier's metadata."""
-    return [
-        ReadablePartition(logs[0].topic_id_partition, RemoteLogMetadataCache(), tuple(logs))
-        for key, logs in replicas.items()
-        if key not in state.partitions and logs[0].topic_id_partition in chosen
-    ]
+    """Return the partitions `found` by name in the tier, and the chosen ones that only logs have.
 
-
-def _only_current(
-    found: list[ReadablePartition], replicas: Mapping[tuple[Uuid, int], list[LocalLog]]
-) -> list[ReadablePartition]:
+    Of several topics with the same name, return only the topic in the logs; raise UsageError if several
+    remain.
+    """
+    replicas = _by_key(logs)
+    tiered = {one.topic_id_partition.key for one in found}
     named: dict[tuple[str, int], list[ReadablePartition]] = {}
-    for one in found:
+    for one in (*found, *_of_logs(replicas, tiered, chosen)):
         named.setdefault((one.topic_id_partition.topic, one.topic_id_partition.partition), []).append(one)
     current = []
     for (topic, partition), several in named.items():
         held = [one for one in several if one.topic_id_partition.key in replicas] or several
         if len(held) > 1:
-            ids = ", ".join(one.topic_id_partition.topic_id for one in held)
+            ids = ", ".join(sorted(one.topic_id_partition.topic_id for one in held))
             raise UsageError(
                 f"{topic}-{partition} is the name of several topics: {ids}", hint="select one with --topic-id"
             )
@@ -285,7 +292,19 @@ def _only_current(
     return current
 
 
-def _known(state: TierState) -> str:
-    topics = sorted({part.topic_id_partition.topic for part in state})
-    shown = ", ".join(topics[:20]) + (", …" if len(topics) > 20 else "")
+def _of_logs(
+    replicas: Mapping[tuple[Uuid, int], list[LocalLog]],
+    tiered: Collection[tuple[Uuid, int]],
+    chosen: PartitionSet,
+) -> list[ReadablePartition]:
+    """Return the chosen partitions of the logs that are not `tiered`."""
+    return [
+        ReadablePartition(logs[0].topic_id_partition, RemoteLogMetadataCache(), tuple(logs))
+        for key, logs in replicas.items()
+        if key not in tiered and logs[0].topic_id_partition in chosen
+    ]
+
+
+def _known(topics: Collection[str]) -> str:
+    shown = ", ".join(sorted(topics)[:20]) + (", …" if len(topics) > 20 else "")
     return f"topics in the tier's metadata: {shown or 'none'}"

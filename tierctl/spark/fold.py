@@ -16,11 +16,10 @@ from tierctl.metadata import open_metadata
 from tierctl.metadata.cache_files.build import Piece, UnusableRecordError
 from tierctl.metadata.daily_changes import DailyChanges, DayChanges
 from tierctl.metadata.offset_repair import Key, Unread, first_missing
-from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept, run_fold_task
-from tierctl.metadata.topic.open_topic import require_read
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, Kept
 from tierctl.model import Selection, Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors.task import decoded_result, keep_freed_memory, shared_topic
+from tierctl.spark.executors.task import decoded_result, fold_in_worker, shared_topic
 from tierctl.spark.executors.transport import (
     LEAST_EVENTS,
     Executors,
@@ -55,7 +54,7 @@ class SparkFold:
         if sizes is not None:
             yield from sizes
             return
-        fold = partial(_fold, self._location, uuid4().hex)
+        fold = partial(fold_in_worker, self._location, uuid4().hex)
         yield from self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
 
     def _sizes(self, tasks: Sequence[FoldTask]) -> list[FoldResult] | None:
@@ -102,14 +101,6 @@ def fold_in_shares(
             if piece is None:
                 raise UnusableRecordError
             yield row["share"], piece
-
-
-def _fold(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:
-    keep_freed_memory()
-    done = run_fold_task(shared_topic(location, job), task)
-    for each in task.ranges:
-        require_read(each.metadata_partition, done.state.read[each.metadata_partition], each.end)
-    return done
 
 
 def _summed(task: FoldTask, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> FoldResult:

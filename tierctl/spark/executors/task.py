@@ -20,8 +20,10 @@ import pyarrow as pa
 
 from tierctl.errors import EngineError, TierctlError
 from tierctl.kafka.cluster import Cluster
+from tierctl.metadata.parallel_fold import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.server_properties import cluster_client
 from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.metadata.topic.open_topic import require_read
 from tierctl.model.location import TopicLocation
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.object_tier import object_tier
@@ -212,6 +214,18 @@ def shared_topic(location: TopicLocation, job: str) -> MetadataTopic:
     """
     del job
     return open_topic(location)
+
+
+def fold_in_worker(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:
+    """Read and fold the metadata partitions of `task` in this process.
+
+    Raise as `run_fold_task`, and EngineError if this process does not see what the driver saw.
+    """
+    keep_freed_memory()
+    done = run_fold_task(shared_topic(location, job), task)
+    for each in task.ranges:
+        require_read(each.metadata_partition, done.state.read[each.metadata_partition], each.end)
+    return done
 
 
 @lru_cache(maxsize=1)
