@@ -42,12 +42,12 @@ def wanted_partitions(
     """Return the metadata partitions that can contain events for which `predicates` are true."""
     numbers = _by_number(predicates, sorted(ends))
     by_id = _by_id(predicates, topic.partition_count)
-    if by_id is None or not _are_in_place(topic, begins, ends):
+    if by_id is None or not are_in_place(topic, begins, ends):
         return numbers
     return [number for number in numbers if number in by_id]
 
 
-def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+def are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[int, int]) -> bool:
     """Return True if events are in the metadata partition that the partition count assigns.
 
     Only the first events of some partitions are checked. Events are elsewhere if the partition count was

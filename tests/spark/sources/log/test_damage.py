@@ -9,8 +9,10 @@ import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.spark import register
+from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.log_plan import plan_tasks
 from tierctl.spark.sources.predicates import Predicate
-from tierctl.spark.sources.remote_log import LogOptions, plan_tasks, rows_of, schema_of
+from tierctl.spark.sources.remote_log import rows_of, schema_of
 
 from tests.read.test_damage import flip, heads
 from tests.read.tier import Tier

@@ -4,12 +4,15 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark.executors.task import shared_tier, take_transfers
-from tierctl.spark.sources.remote_log import SCHEMA, LogOptions, LogTask, plan_tasks, rows_of
+from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.log_plan import LogTask, plan_tasks
+from tierctl.spark.sources.remote_log import SCHEMA, rows_of
 from tierctl.storage.throttle import Direction, Limit
 
 from tests.read.made import day, made_tier
@@ -26,6 +29,10 @@ def tier(tmp_path: Path) -> dict[str, str]:
 
 def tasks(options: dict[str, str]) -> list[LogTask]:
     return plan_tasks(LogOptions.of(options), (), tuple(SCHEMA.names))
+
+
+def rows(options: dict[str, str]) -> list[dict[str, Any]]:
+    return [row for task in tasks(options) for batch in rows_of(task) for row in batch.to_pylist()]
 
 
 def with_other_objects(tier: dict[str, str], folder: Path) -> dict[str, str]:
@@ -51,9 +58,9 @@ def test_the_tier_of_another_metadata_topic_is_refused(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "other").mkdir()
-    assert tasks(tier)
+    assert rows(tier)
     with pytest.raises(error):
-        tasks(spoiled(tier, tmp_path) | {"mode": mode})
+        rows(spoiled(tier, tmp_path) | {"mode": mode})
 
 
 def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path) -> None:
@@ -63,11 +70,11 @@ def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path)
         "remote.log.manager.fetch.quota.window.num=2\n"
     )
     small = {"bytes_per_task": "2000"}
-    assert {task.spec.throttle.fetch for task in tasks(tier | small)} == {None}
+    assert {task.scan.spec.throttle.fetch for task in tasks(tier | small)} == {None}
     for more, bytes_per_second in (({}, 8 * MIB), ({"throttle_fetch": "1M"}, MIB)):
         found = tasks(tier | small | {"broker_config": str(server)} | more)
         assert len(found) > 1
-        (limit,) = {task.spec.throttle.fetch for task in found}
+        (limit,) = {task.scan.spec.throttle.fetch for task in found}
         assert isinstance(limit, Limit)
         assert limit.bytes_per_second == bytes_per_second / len(found)
 
@@ -77,8 +84,8 @@ def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
     take_transfers()
     found = tasks(tier | {"throttle_fetch": "100K"})
     read = [row for task in found for batch in rows_of(task) for row in batch.to_pylist()]
-    assert read == [row for task in tasks(tier) for batch in rows_of(task) for row in batch.to_pylist()]
-    assert shared_tier(found[0].spec) is not shared_tier(tasks(tier)[0].spec)
+    assert read == rows(tier)
+    assert shared_tier(found[0].scan.spec) is not shared_tier(tasks(tier)[0].scan.spec)
     taken = take_transfers()
     assert taken is not None
     assert taken.waits[Direction.FETCH].sum_s > 0

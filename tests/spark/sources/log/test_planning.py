@@ -1,0 +1,194 @@
+"""`remote_log` plans on executors: tasks of several groups and shares together read what one would read."""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import NotFoundError, RemoteTierMissing, TierctlError, UsageError
+from tierctl.metadata.parallel_fold import PartitionFold
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.spark.sources import log_plan
+from tierctl.spark.sources.log_options import LogOptions
+from tierctl.spark.sources.log_plan import LogTask, NameCheck, Share, plan_tasks
+from tierctl.spark.sources.predicates import Predicate
+from tierctl.spark.sources.remote_log import rows_of, schema_of
+
+from tests.read.made import day, made_tier
+from tests.spark.sources.test_remote_log import aiven, tiered, unclean
+
+Capture = Callable[[str], Path]
+Options = dict[str, str]
+Row = dict[str, Any]
+
+HOURS = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
+DAYS = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAg"), "days", 0)
+HOURS_AGAIN = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAw"), "hours", 3)
+
+
+@pytest.fixture
+def grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan as for a large topic: groups of one metadata partition with events."""
+    monkeypatch.setattr(log_plan, "_GROUP_EVENTS_MIN", 1)
+    monkeypatch.setattr(log_plan, "_TASKS", 1_000_000)
+    monkeypatch.setattr(log_plan, "_TASK_BYTES_MIN", log_plan.SPLIT_BYTES)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Options:
+    """Return a tier of two topics, whose events are in two metadata partitions."""
+    for number, partition in enumerate((HOURS, DAYS)):
+        options = made_tier(tmp_path, partition, day(random.Random(number))[:4])
+    return options
+
+
+def tasks_of(options: Options, *predicates: Predicate) -> list[LogTask]:
+    found = LogOptions.of(options)
+    return plan_tasks(found, predicates, tuple(schema_of(found.mode).names))
+
+
+def rows(options: Options, *predicates: Predicate) -> list[Row]:
+    return [
+        row for task in tasks_of(options, *predicates) for batch in rows_of(task) for row in batch.to_pylist()
+    ]
+
+
+def by_partition(found: list[Row]) -> dict[tuple[str, str, int], list[Row]]:
+    """Return the rows of each user partition, in their order."""
+    parts: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+    for row in found:
+        parts[row["topic"], row["topic_id"], row["partition"]].append(row)
+    return parts
+
+
+CAPTURES: dict[str, Callable[[Capture], Options]] = {
+    "tiered": lambda capture: tiered(capture("tiered-cluster"), "before"),
+    "retained": lambda capture: tiered(capture("tiered-cluster"), "after"),
+    "unclean": lambda capture: unclean(capture("unclean-leader"), "after"),
+    "aiven": lambda capture: aiven(capture("aiven-plain")) | {"topic": "sensors,audit"},
+}
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("name", CAPTURES)
+def test_all_groups_and_shares_read_each_record_once(
+    name: str, isolation: str, capture: Capture, request: pytest.FixtureRequest
+) -> None:
+    options = CAPTURES[name](capture) | {"isolation_level": isolation}
+    assert len({task.work for task in tasks_of(options)}) == 1
+    expected = by_partition(rows(options))
+
+    request.getfixturevalue("grouped")
+    for bytes_per_task in ("1000000000", "200000", "5000"):
+        given = options | {"bytes_per_task": bytes_per_task}
+        shares = [task.work for task in tasks_of(given) if isinstance(task.work, Share)]
+        assert len({share.metadata_partitions for share in shares}) > 1
+        assert (max(share.count for share in shares) > 1) is (bytes_per_task != "1000000000")
+        assert by_partition(rows(given)) == expected
+
+
+@pytest.mark.parametrize("state_dir", [False, True])
+def test_the_driver_folds_only_with_a_state_directory(
+    tier: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, state_dir: bool
+) -> None:
+    folds = []
+    fold = PartitionFold.fold
+    monkeypatch.setattr(PartitionFold, "fold", lambda *given: (folds.append(given), fold(*given))[1])
+    options = tier | ({"state_dir": str(tmp_path / "state")} if state_dir else {})
+    tasks = tasks_of(options)
+    assert bool(folds) is state_dir
+    found = [row for task in tasks for batch in rows_of(task) for row in batch.to_pylist()]
+    assert by_partition(found) == by_partition(rows(tier))
+    assert len(found) == 2 * 4 * 180
+    if state_dir:
+        folds.clear()
+        assert rows(options) == found
+        assert folds == []
+
+
+@pytest.mark.usefixtures("grouped")
+def test_only_metadata_partitions_with_selected_events_are_folded(tier: Options) -> None:
+    everywhere = rows(tier)
+    of_hours = [row for row in everywhere if row["topic"] == "hours"]
+    conditions = (Predicate("topic_id", "=", str(HOURS.topic_id)), Predicate("partition", "=", 3))
+    options = {"topic_id": str(HOURS.topic_id), "partition": "3"}
+    for given, predicates in ((tier, conditions), (tier | options, ())):
+        (task,) = tasks_of(given, *predicates)
+        assert isinstance(task.work, Share)
+        assert len(task.work.metadata_partitions) == 1
+        assert rows(given, *predicates) == of_hours
+    assert rows(tier, Predicate("topic", "=", "hours")) == of_hours
+
+
+def error_of(options: Options) -> tuple[type[TierctlError], str, str | None]:
+    with pytest.raises(TierctlError) as e:
+        rows(options)
+    return type(e.value), e.value.message, e.value.hint
+
+
+def test_names_are_checked_over_all_groups(
+    tier: Options, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    unknown, known = tier | {"topic": "weeks"}, tier | {"topic": "hours"}
+    unknown_error, found = error_of(unknown), rows(known)
+    assert unknown_error[0] is NotFoundError
+    request.getfixturevalue("grouped")
+    assert error_of(unknown) == unknown_error
+    assert rows(known) == found
+    assert isinstance(tasks_of(known)[0].work, NameCheck)
+
+    made_tier(tmp_path, HOURS_AGAIN, day(random.Random(5))[:1])
+    several = error_of(known)
+    assert several[0] is UsageError
+    assert str(HOURS_AGAIN.topic_id) in several[1]
+    request.getfixturevalue("monkeypatch").undo()
+    assert error_of(known) == several
+
+
+def test_one_group_may_recognise_the_tier_for_the_others(
+    tier: Options, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue("grouped")
+    remote = Path(tier["remote"])
+    logs = {topic: sorted(remote.rglob(f"{topic}-*/*")) for topic in ("hours", "days")}
+    for path in logs["hours"]:
+        path.unlink()
+    (error, *_) = {row["error"] for row in rows(tier | {"topic": "hours", "mode": "permissive"})}
+    assert "does not exist" in error
+    assert len(rows(tier | {"topic": "days"})) == 4 * 180
+    for path in logs["days"]:
+        path.unlink()
+    assert error_of(tier | {"mode": "permissive"})[0] is RemoteTierMissing
+
+
+def test_a_limit_is_not_divided_among_more_tasks(tier: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_plan, "_TASK_BYTES_MIN", 100)
+    monkeypatch.setattr(log_plan, "SPLIT_BYTES", 1000)
+    assert len(tasks_of(tier)) > 100
+    assert 30 <= len(tasks_of(tier | {"throttle_fetch": "1M"})) <= 34
+
+
+@pytest.mark.usefixtures("grouped")
+def test_an_error_of_a_partition_is_one_row(tier: Options) -> None:
+    for path in Path(tier["remote"]).rglob("hours-*/*.leader_epoch_checkpoint"):
+        path.write_bytes(b"0\n7\n")
+    options = tier | {"bytes_per_task": "20000", "mode": "permissive"}
+    assert max(task.work.count for task in tasks_of(options) if isinstance(task.work, Share)) > 4
+    found = rows(options)
+    (error,) = [row["error"] for row in found if row["error"]]
+    assert "leader-epoch index" in error
+    assert len(found) == 2 * 4 * 180 + 1
+
+
+def test_a_narrow_condition_leaves_most_tasks_without_work(
+    tier: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_plan, "_TASK_BYTES_MIN", 100_000)
+    monkeypatch.setattr(log_plan, "SPLIT_BYTES", 20_000)
+    condition = Predicate("offset", "<", 40)
+    tasks = tasks_of(tier | {"topic": "hours"}, condition)
+    assert 4 < len(tasks) <= 32
+    counts = [sum(batch.num_rows for batch in rows_of(task)) for task in tasks]
+    assert counts == [40, *[0] * (len(tasks) - 1)]
