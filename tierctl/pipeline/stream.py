@@ -141,10 +141,10 @@ class _Batches:
             self._step(fold, ends, Batch(query_of(self.checkpoint), number))
 
     def commit_due(self) -> None:
-        """Commit rows that change with time, although no event was appended."""
+        """Commit rows that change with time, although no event was appended since the first commit."""
         if self.lock.acquire(blocking=False):
             try:
-                if self.run.is_due():
+                if self.run.latest.number and self.run.is_due():
                     self._step(fold_woken(lambda: self.executors))
             finally:
                 self.lock.release()
