@@ -60,17 +60,17 @@ IN_README: Final = (
     Row("segments-held-out-few", f"{SIZES}, 40% deleted", JVM, FEW, "≥ 1.5×"),
     Row("sweep-plan", "`sweep` plan", SIZES, WIDE, "≥ 0.67×"),
     Row("state-next", f"{STATE}, no new events", FIRST_RUN, WIDE, "≥ 20× or ≤ 1.5 s"),
-    Row("pipeline-first", "`pipeline run`, first", ON_SPARK, WIDE, "≤ 60 s"),
-    Row("pipeline-new", "`pipeline run`, 1 % new events", FIRST_RUN, WIDE, "≥ 6.7×"),
+    Row("pipeline-first", "`pipeline run`, first", ON_SPARK, WIDE, "≤ 60 s", rounds=1),
+    Row("pipeline-new", "`pipeline run`, 1 % new events", FIRST_RUN, WIDE, "≥ 6.7×", rounds=1),
     Row("format-kafka", "`format --style kafka`, 1 M records", DUMP_LOG, RECORDS, "≥ 3×, ≤ 150 MB"),
     Row("copy-s3-boto3", COPY, BOTO3, LOGS, FAST),
     Row("deletes-s3", "`sweep --apply`, S3", DELETED_BY, EXPIRED, "≥ 0.5×"),
 )
 """The rows of README.md; tierctl-speed(7) has all rows."""
 IN_MANUAL: Final = (
-    Row("pipeline-one", "`pipeline run`, first", ON_SPARK, ONE, "≤ 60 s"),
-    Row("spark-sizes-50x200", ON_SPARK, SIZES, WIDE),
-    Row("spark-sizes-1x10000", ON_SPARK, SIZES, ONE),
+    Row("pipeline-one", "`pipeline run`, first", ON_SPARK, ONE, "≤ 60 s", rounds=1),
+    Row("spark-sizes-50x200", ON_SPARK, SIZES, WIDE, rounds=1),
+    Row("spark-sizes-1x10000", ON_SPARK, SIZES, ONE, rounds=1),
     Row("segments-held-out-many", SIZES, JVM, MANY, "≥ 1.5×"),
     Row("state-first", f"{STATE}, first run", STATELESS, WIDE, "≥ 0.5×"),
     Row("state-new", f"{STATE}, 1 % new events", STATELESS, WIDE, "≥ 5×"),

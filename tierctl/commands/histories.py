@@ -145,12 +145,14 @@ def opened_metadata(resources: Resources, kept: Kept, **opening: Any) -> RemoteL
     """Open the metadata; keep all segments if events are missing, whatever is to be `kept`.
 
     Which partitions' histories are complete can be found only from the segments. `opening` are further
-    arguments of `Resources.metadata`.
+    arguments of `Resources.metadata`. For facts nothing is folded yet: what a command refuses without reading
+    is refused before a session of Spark starts.
     """
     if kept is Kept.FACTS and not resources.is_on_spark:
         kept = Kept.SEGMENTS
     metadata = resources.metadata(kept=kept, **opening)
-    if kept is not Kept.SEGMENTS and metadata.refresh().missing:
+    has_lost = kept is Kept.FACTS and metadata.has_lost_events()
+    if has_lost or (kept is Kept.SIZES and metadata.refresh().missing):
         return resources.metadata(**opening)
     return metadata
 

@@ -90,6 +90,10 @@ class RemoteLogMetadataManager(Protocol):
         """Return the ids of the metadata topic and of its cluster, as far as they are known."""
         ...
 
+    def has_lost_events(self) -> bool:
+        """Return whether the topic no longer has its oldest events; none are read for that."""
+        ...
+
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Return the number of the metadata partition that has the events of `partition`."""
         ...
@@ -311,6 +315,10 @@ class TopicBasedRemoteLogMetadataManager:
     def identity(self) -> ClusterIdentity:
         """Implement `RemoteLogMetadataManager.identity`."""
         return self._topic.identity()
+
+    def has_lost_events(self) -> bool:
+        """Implement `RemoteLogMetadataManager.has_lost_events`."""
+        return any(begin > 0 for begin in self._topic.beginning_offsets().values())
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`."""

@@ -544,6 +544,10 @@ class DerivedMetadata:
         """Implement `RemoteLogMetadataManager.identity`: the cluster and the topic id are unknown."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
 
+    def has_lost_events(self) -> bool:
+        """Implement `RemoteLogMetadataManager.has_lost_events`: there is no topic that could have."""
+        return False
+
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`: all events are in one partition."""
         del partition

@@ -221,6 +221,10 @@ class NewNodeMetadata:
         """Implement `RemoteLogMetadataManager.identity`: the node has no topic yet."""
         return ClusterIdentity(cluster_id=None, metadata_topic_id=None)
 
+    def has_lost_events(self) -> bool:
+        """Implement `RemoteLogMetadataManager.has_lost_events`: there is no topic that could have."""
+        return False
+
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`."""
         return metadata_partition(partition.topic_id, partition.partition, self._settings.num_partitions)
